@@ -1,8 +1,5 @@
-"""Serves app.py: `streamlit run dashboard/server.py`.
-
-`streamlit run dashboard/app.py` shows the same pages, but makes the first visitor wait for the imports. Here the
-imports end before the port opens.
-"""
+"""Serves app.py: `streamlit run dashboard/server.py`. `streamlit run dashboard/app.py` shows the same pages, but makes
+the first visitor wait for the imports. Here the imports end before the port opens."""
 
 import importlib
 import sys

@@ -18,8 +18,7 @@ _NUMBER = re.compile(r"[+-]?[\d,.]+( %)?( \([\d,.%? to+-]+\)(, [\w ]+)?)?")
 
 
 def without_formula(value: object) -> object:
-    """Makes a table cell safe for a spreadsheet: text that it would calculate gets an invisible first character.
-    Numbers and percentages are unchanged."""
+    """Makes a table cell safe for a spreadsheet: text that it would calculate gets an invisible character first."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return WORD_JOINER + value

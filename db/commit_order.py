@@ -64,8 +64,7 @@ def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[A
 
 
 def nearness_of(commit: Commits, run_id: Any) -> Tuple:
-    """Returns how near to the tip of the branch a run is, to compare it with that of another one, as `newest_first`
-    orders commits."""
+    """Returns how near to the tip of the branch a run is, to compare runs as `newest_first` orders commits."""
     columns = _columns(commit)
     return tuple_(columns.left_branch_at.is_(None), columns.position, columns.id, run_id)
 

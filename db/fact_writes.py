@@ -165,10 +165,8 @@ class NewHeartbeat(TypedDict):
 
 
 def add_gpu_model(session: Session, *, corrects: bool = True, **row: Unpack[NewGpuModel]) -> None:
-    """Adds a GPU model, or corrects the stored one if `corrects`: new datasheet rates replace known ones.
-
-    Without `corrects`, as from a recording, only unknown rates are filled. An unknown rate never replaces a known one.
-    """
+    """Adds a GPU model, or corrects the stored one if `corrects`: new datasheet rates replace known ones. Without
+    `corrects`, as from a recording, only unknown rates are filled. An unknown rate never replaces a known one."""
     new = insert(GpuModel).values(**row)
     first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
     session.execute(
@@ -249,12 +247,9 @@ def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str
 
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
-    """Stores compilations; a row has every column but id and created_at.
-
-    A success replaces a failure of the same code key and compiler, and nothing replaces a success. An outcome replaces
-    a timeout that used less CPU time, because the machine may only have been busy then. An outcome of this database
-    replaces that of a recording.
-    """
+    """Stores compilations; a row has every column but id and created_at. A success replaces a failure of the same code
+    key and compiler, and nothing replaces a success. An outcome replaces a timeout that used less CPU time, because the
+    machine may only have been busy then. An outcome of this database replaces that of a recording."""
     if not rows:
         return
     new = insert(Compilation)
@@ -326,21 +321,17 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
 
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Splits rows that change trials, in the order of the trials, into parts for one transaction each.
-
-    Each part changes a few rows of every page of the table. Postgres then keeps a row's new version on its page, in the
-    room that the previous transaction freed. One transaction would move every row and leave all pages half empty.
-    """
+    """Splits rows that change trials, in the order of the trials, into parts for one transaction each. Each part
+    changes a few rows of every page of the table. Postgres then keeps a row's new version on its page, in the room that
+    the previous transaction freed. One transaction would move every row and leave all pages half empty."""
     parts = min(PARTS, -(-len(rows) // PART_ROWS))
     return [rows[part::parts] for part in range(parts)]
 
 
 def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
-    """Stores results of trials; a row has config_id, status, samples_us, median_us, error and failure.
-
-    A status from a GPU replaces any other, because a repeated sweep knows better. "not_compiled" and "compiled" do not
-    replace one from a GPU. Rows with "waiting" are ignored.
-    """
+    """Stores results of trials; a row has config_id, status, samples_us, median_us, error and failure. A status from a
+    GPU replaces any other, because a repeated sweep knows better. "not_compiled" and "compiled" do not replace one from
+    a GPU. Rows with "waiting" are ignored."""
     # Of several rows for a config the last one counts, as if they had been written one by one.
     last = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
     if not last:
@@ -419,10 +410,8 @@ def mark_compared(session: Session, run_id: int) -> None:
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | None:
     """Deletes the raw samples of losing trials in at most `most` sweeps from before a time. Returns the number of
-    trials; None if there was no such sweep left.
-
-    The trials keep their median and error. Configs that a run measured, or that tied with its winner, keep all samples.
-    """
+    trials; None if there was no such sweep left. The trials keep their median and error. Configs that a run measured,
+    or that tied with its winner, keep all samples."""
     unpruned = (
         select(Sweep.id)
         .where(Sweep.created_at < before, Sweep.pruned_at.is_(None))

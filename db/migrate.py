@@ -177,7 +177,6 @@ def _revision(connection: Connection) -> str | None:
 
 @cache
 def _revisions() -> tuple[str, ...]:
-    """Lists the revisions that this code knows, oldest first, from the names of their files. Alembic would import all
-    of them in every process that asks."""
+    """Lists the revisions that this code knows, oldest first, by file name: Alembic would import all of them."""
     versions = Path(__file__).parent / "migrations" / "versions"
     return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))

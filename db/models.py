@@ -66,10 +66,7 @@ class GpuModel(Base):
 
 class Repository(Base):
     """A repository that `tilewatch watch add` added. `commits` refer to it by name. It has nightlies until
-    `removed_at`.
-
-    `url` has no password. `failure` says why the scheduler's last fetch failed; null if it did not.
-    """
+    `removed_at`. `url` has no password. `failure` says why the scheduler's last fetch failed; null if it did not."""
 
     __tablename__ = "repositories"
     __table_args__ = (CheckConstraint("(failure is null) = (failing_since is null)", name="failure_has_time"),)
@@ -85,9 +82,7 @@ class Repository(Base):
 
 class Commit(Base):
     """A commit. Its `position` counts along the followed branch, after all commits that it contains (commit_order.py).
-
-    `left_branch_at` is when a fetch first found that the commit had left the branch; null while it is on it.
-    """
+    `left_branch_at` is when a fetch first found that the commit had left the branch; null while it is on it."""
 
     __tablename__ = "commits"
     __table_args__ = (
@@ -118,9 +113,7 @@ class Recording(Base):
 
 class Submission(Base):
     """A request to sweep a commit for one GPU model. By its `key`, a nightly is unique per night, commit and GPU model.
-
-    `measure` is whether a GPU worker shall measure; otherwise the sweeps end with compilation ("static facts only").
-    """
+    `measure` is whether a GPU worker shall measure; otherwise the sweeps end with compilation ("static facts only")."""
 
     __tablename__ = "submissions"
     __table_args__ = (one_of("reason", "nightly", "manual", "backfill", "recorded"), Index(None, "requested_at"))
@@ -137,11 +130,9 @@ class Submission(Base):
 
 
 class Sweep(Base):
-    """All trials of a kernel on a problem for a GPU model at a commit.
-
-    `flops` and `bytes` give TFLOP/s and the roofline. A weighted total over the problems of a model of use is a sweep
-    too, of the kernel "total" and without trials: db/worker_reads/totals.py.
-    """
+    """All trials of a kernel on a problem for a GPU model at a commit. `flops` and `bytes` give TFLOP/s and the
+    roofline. A weighted total over the problems of a model of use is a sweep too, of the kernel "total" and without
+    trials: db/worker_reads/totals.py."""
 
     __tablename__ = "sweeps"
     __table_args__ = (
@@ -224,10 +215,8 @@ class Compilation(Base):
 
 class CodeDiff(Base):
     """The difference between the code of two cubins, named by their content keys. `sentence` is empty if there is none.
-
     `changes` lists the source lines that compile to something else, `instructions` the machine instructions of which
-    one side has more. Each list holds only the first few.
-    """
+    one side has more. Each list holds only the first few."""
 
     __tablename__ = "code_diffs"
     base_key: Mapped[words] = mapped_column(primary_key=True)
@@ -308,10 +297,8 @@ class Run(Base):
 
 class Measurement(Base):
     """The careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
-
     `low_us` to `high_us` is the 95 % interval of the median. `ratio` is the time of the main baseline, which `baseline`
-    names, over this time: over 1 means faster. kernels/statistics.py computes them when the row is written.
-    """
+    names, over this time: over 1 means faster. kernels/statistics.py computes them when the row is written."""
 
     __tablename__ = "measurements"
     __table_args__ = (
@@ -336,11 +323,9 @@ class Measurement(Base):
 
 
 class Verdict(Base):
-    """The verdict on a run, with the policy and the reason. Judging twice gives the same verdict.
-
-    `change` is relative, with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of
-    this series would show. A change came after `good_commit_id`, with `bad_commit_id` at the latest.
-    """
+    """The verdict on a run, with the policy and the reason. Judging twice gives the same verdict. `change` is relative,
+    with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of this series would show.
+    A change came after `good_commit_id`, with `bad_commit_id` at the latest."""
 
     __tablename__ = "verdicts"
     __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
@@ -360,10 +345,8 @@ class Verdict(Base):
 
 
 class Suspicion(Base):
-    """A possible change in a run's night, and its outcome. `launches` counts the launches of its replays.
-
-    `size` is the change that the nights suggest; None if they show none but there is another reason to look.
-    """
+    """A possible change in a run's night, and its outcome. `launches` counts the launches of its replays. `size` is the
+    change that the nights suggest; None if they show none but there is another reason to look."""
 
     __tablename__ = "suspicions"
     __table_args__ = (
@@ -437,11 +420,9 @@ class Replay(Base):
 
 
 class Regression(Base):
-    """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it.
-
-    It came after `good_commit_id`, with `bad_commit_id` at the latest. `size` is that of its worst series. `cause` is
-    one sentence; `explanation` lists the facts behind it, one sentence each.
-    """
+    """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it. It
+    came after `good_commit_id`, with `bad_commit_id` at the latest. `size` is that of its worst series. `cause` is one
+    sentence; `explanation` lists the facts behind it, one sentence each."""
 
     __tablename__ = "regressions"
     __table_args__ = (
@@ -544,10 +525,8 @@ class Alarm(Base):
 
 
 class Message(Base):
-    """A message to people. The transaction that has something to report writes it; it is sent later, once per `key`.
-
-    A "held" message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last took it.
-    """
+    """A message to people. The transaction that has something to report writes it; it is sent later, once per `key`. A
+    "held" message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last took it."""
 
     __tablename__ = "messages"
     __table_args__ = (
@@ -744,10 +723,8 @@ class Job(Base):
 
 
 class Worker(Base):
-    """A worker process and its last heartbeat, `seen_at`. A worker with an old heartbeat is gone.
-
-    `checks_since` is when the worker began to do only checks; None if its last job was not a check.
-    """
+    """A worker process and its last heartbeat, `seen_at`. A worker with an old heartbeat is gone. `checks_since` is
+    when the worker began to do only checks; None if its last job was not a check."""
 
     __tablename__ = "workers"
     __table_args__ = (one_of("kind", "compile", "gpu", "judge", "tell"),)
@@ -793,10 +770,8 @@ class Action(Base):
 
 class Token(Base):
     """A token with which a program may read or act by HTTP or MCP. `sha256` is its hash; the token is not stored.
-
     `gpu_s` is the budget in GPU seconds for its actions within 24 hours. A revoked token keeps its row, because actions
-    were done under its name.
-    """
+    were done under its name."""
 
     __tablename__ = "tokens"
     __table_args__ = (
@@ -815,11 +790,9 @@ class Token(Base):
 
 
 class Quarantine(Base):
-    """A time in which a GPU gets no sweeps because it is ill, until its canaries are clean again.
-
-    A GPU has at most one open quarantine. `evidence` holds the readings. A run that showed the illness is stored only
-    there, so that it is never judged.
-    """
+    """A time in which a GPU gets no sweeps because it is ill, until its canaries are clean again. A GPU has at most one
+    open quarantine. `evidence` holds the readings. A run that showed the illness is stored only there, so that it is
+    never judged."""
 
     __tablename__ = "quarantines"
     __table_args__ = (

@@ -1,8 +1,5 @@
 """Names repositories in the database. A branch has a name of its own, so that its runs are kept apart from the main
-line.
-
-Commits compiled with another toolchain have a name too, with a space in it, which no branch can have.
-"""
+line. Commits compiled with another toolchain have a name too, with a space in it, which no branch can have."""
 
 BRANCH_START = " (branch "
 

@@ -134,8 +134,7 @@ def _make_engine(url: str) -> Engine:
 
 
 def _pass_read_only(context: ExceptionContext) -> None:
-    """Raises OperationalError, which counts as passing trouble, if a server is read-only because it was just demoted.
-    SQLAlchemy calls that an InternalError."""
+    """Raises OperationalError, which counts as passing trouble, instead of InternalError for a demoted server."""
     asked_for = context.connection is not None and context.connection.get_execution_options().get(READS)
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY and not asked_for:
         raise OperationalError(context.statement, None, context.original_exception) from context.original_exception

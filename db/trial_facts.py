@@ -13,12 +13,9 @@ from tilewatch.db.models import Compilation, Sweep, Trial
 
 
 def count() -> ScalarSelect[dict[str, Any]]:
-    """Selects one JSON object for the sweep of the enclosing query.
-
-    `settled` counts trials with a compilation, `spilling` those that use stack. `tma` counts those with all loads by
-    TMA, `tensor_core` those with all products on Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if
-    no trial is settled.
-    """
+    """Selects one JSON object for the sweep of the enclosing query. `settled` counts trials with a compilation,
+    `spilling` those that use stack. `tma` counts those with all loads by TMA, `tensor_core` those with all products on
+    Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if no trial is settled."""
     ok = Compilation.status == "ok"
 
     def counted(condition: ColumnElement[bool]) -> ColumnElement[int]:

@@ -11,8 +11,7 @@ ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
 
 
 def parse_share(text: str) -> float:
-    """Reads `--fail-over`: 2% is 0.02. Refuses a number without percent sign: the API's 0.02 is 2 %. Raises
-    BadParameter."""
+    """Reads `--fail-over`: 2% is 0.02. Raises BadParameter without a percent sign, as the API's 0.02 is 2 %."""
     number, sign, rest = text.partition("%")
     try:
         share = float(number) / 100 if sign and not rest.strip() else -1.0

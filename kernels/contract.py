@@ -27,10 +27,8 @@ class BadProblem(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One input size. `name` is how people type it and how it is stored; it determines everything else.
-
-    `sizes` are its numbers, e.g. {"m": 320, ...}. `choices` are what is not a number, such as {"dtype": "bf16"}.
-    """
+    """One input size. `name` is how people type it and how it is stored; it determines everything else. `sizes` are its
+    numbers, e.g. {"m": 320, ...}. `choices` are what is not a number, such as {"dtype": "bf16"}."""
 
     name: str
     sizes: Mapping[str, int]
@@ -70,7 +68,6 @@ class Array:
 @dataclass(frozen=True)
 class Space:
     """A search space: its axes in order, and a filter `only` of their combinations. `size` counts all combinations.
-
     `only` refuses what cannot work on the hardware, or is the same launch as another config. What was slow once belongs
     to a ShortList, because another compiler may make it fast."""
 
@@ -94,11 +91,8 @@ class Space:
 
 @dataclass(frozen=True)
 class ShortList:
-    """The configs that every night times: `has` chooses them from a space, by times that were measured before.
-
-    These were measured with a compiler ("tileiras 13.4.92"), on GPUs, of the library at a commit `source`, until a
-    `date`.
-    """
+    """The configs that every night times: `has` chooses them from a space, by times that were measured before. These
+    were measured with a compiler ("tileiras 13.4.92"), on GPUs, of the library at a commit `source`, until a `date`."""
 
     has: Callable[[Config], bool]
     compiler: str

@@ -1,7 +1,5 @@
 """Lists the GPU models that Tilewatch knows and the GPUs of this machine, and computes a problem's least time on one.
-
-Calls nvidia-smi, which every driver includes, and imports nothing of CUDA, so it also works on a laptop.
-"""
+Calls nvidia-smi, which every driver includes, and imports nothing of CUDA, so it also works on a laptop."""
 
 import csv
 import difflib
@@ -135,18 +133,15 @@ def model_of(arch: str) -> GpuSpec | None:
 
 
 def model_named(name: str) -> GpuSpec | None:
-    """Returns the model of a driver's name ("NVIDIA H100 80GB HBM3"), or None. The longest match wins, so that a GB200
-    does not become a B200."""
+    """Returns the model of a driver's name, or None. The longest match wins: a GB200 is not a B200."""
     words = name.upper().replace("-", " ").split()
     matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
     return max(matches, key=lambda model: len(model.name), default=None)
 
 
 def name_unknown(name: str, capability: str) -> GpuSpec | None:
-    """Returns a model for a name that `model_named` does not know. It can be used, but has no roofline.
-
-    `capability` is as nvidia-smi prints it ("8.9"). None below OLDEST_ARCH, or if it is not a number.
-    """
+    """Returns a model for a name that `model_named` does not know. It can be used, but has no roofline. `capability` is
+    as nvidia-smi prints it ("8.9"). None below OLDEST_ARCH, or if it is not a number."""
     digits = capability.replace(".", "")
     if not digits.isdigit() or int(digits) < OLDEST_ARCH:
         return None

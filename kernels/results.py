@@ -56,11 +56,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts about a cubin that are known without running it.
-
-    `tma_loads` counts the `loads` that became TMA, `tensor_core_mmas` the `mmas` that became Tensor Core code.
-    `remarks` are the compiler's, one dict each: pass, name, passed, line, instruction, shape, text.
-    """
+    """Facts about a cubin that are known without running it. `tma_loads` counts the `loads` that became TMA,
+    `tensor_core_mmas` the `mmas` that became Tensor Core code. `remarks` are the compiler's, one dict each: pass, name,
+    passed, line, instruction, shape, text."""
 
     registers: int
     stack_bytes: int

@@ -38,10 +38,7 @@ def ratio_interval(
     ours_us: Sequence[float], theirs_us: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval | None:
     """Returns the median of the rounds' ratios theirs / ours; over 1 means that ours is faster. None if one of them has
-    no samples.
-
-    Element i of both is from the same round, so what slows a whole round (clocks, heat) cancels out.
-    """
+    no samples. Element i of both is from the same round, so what slows a whole round (clocks, heat) cancels out."""
     if not ours_us or not theirs_us:
         return None
     if len(ours_us) != len(theirs_us):

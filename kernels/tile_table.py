@@ -193,8 +193,7 @@ def find_kind(axes: Collection[str]) -> Kind | None:
 
 
 def find_size(kind: Kind | None, sizes: Params) -> int | None:
-    """Returns the size by which rows of the table differ: the elements of D, or the columns of a row. None if the
-    problem does not name it."""
+    """Returns the size by which rows of the table differ, elements of D or a row's columns; None if unnamed."""
     if kind == "product":
         return sizes["m"] * sizes["n"] if {"m", "n"} <= sizes.keys() else None
     return sizes.get("columns")

@@ -1,7 +1,5 @@
-"""Computes the rows of a run's measurements from their samples: medians, intervals, the ratio to the main baseline.
-
-It is used for runs measured here and for runs of recordings. kernels/statistics.py has the statistics.
-"""
+"""Computes the rows of a run's measurements from their samples: medians, intervals, the ratio to the main baseline. It
+is used for runs measured here and for runs of recordings. kernels/statistics.py has the statistics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +21,7 @@ class Sampled:
 
 
 def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
-    """Makes the rows for fact_writes.add_measurements. A baseline that could not run gets no row; the kernel's row has
-    the reason."""
+    """Makes the rows for fact_writes.add_measurements, without baselines that could not run."""
     baselines = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
     main = baselines.get(find_main(baselines) or "")
     missing = {each.implementation: each.detail.get("missing") for each in sampled if not each.samples_us}

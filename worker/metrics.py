@@ -1,5 +1,4 @@
-"""The metrics that a worker counts. Import it only after `metrics_folder.count_in()`, which a worker calls as it
-starts."""
+"""The metrics that a worker counts. `metrics_folder.count_in()` must be called before this is imported."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

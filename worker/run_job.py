@@ -40,11 +40,8 @@ def run(
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
     """Runs the most urgent job in the queue of `job_id`, if that is one of the worker's `queues`. Returns the jobs to
-    send now. Raises NotNow if the job was put off.
-
-    If this process is ended while the worker `is_stopping`, the job is handed back. Otherwise its lease runs out, which
-    counts as an attempt.
-    """
+    send now. Raises NotNow if the job was put off. If this process is ended while the worker `is_stopping`, the job is
+    handed back. Otherwise its lease runs out, which counts as an attempt."""
     with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:

@@ -161,8 +161,7 @@ class Settings(NightlyTimes):
         return self.home / "connection.json"
 
     def connection(self) -> Servers:
-        """Returns the servers that the environment names, else those that `tilewatch up` started here. Raises
-        NotRunning."""
+        """Returns the servers that the environment names, else those of `tilewatch up`. Raises NotRunning."""
         if self.database_url and self.broker_url:
             return Servers(database_url=self.database_url, broker_url=self.broker_url)
         if self.database_url or self.broker_url:

@@ -1,7 +1,4 @@
-"""Compares changes over problem shapes and GPU models, to narrow down their cause. Pure.
-
-The frames come from `differences.add_findings`.
-"""
+"""Compares changes over problem shapes and GPU models, to narrow down their cause. Pure."""
 
 import math
 import re
@@ -38,10 +35,8 @@ BY = ("kernel", "problem")
 
 def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> go.Figure:
     """Draws one mark per problem at its N and M. Its size shows K, its colour the median change, named by `label`.
-
     `pairs` are rows of `keep_shaped`, at least one with a change. A difference without a claim gets the colour of no
-    change.
-    """
+    change."""
     rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
     problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem"))]
     m, n, k, claimed, labels, hints = zip(*problems, strict=True)
@@ -86,8 +81,7 @@ def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> g
 
 
 def _records(pairs: pd.DataFrame, *columns: str) -> list[Row]:
-    """Returns these columns of the rows with a change, as dicts. One frame per problem took two thirds of the page's
-    time (2026-11-23)."""
+    """Returns these columns of the rows with a change, as dicts. A frame per problem was slower."""
     rows: list[Row] = pairs[[*columns, "change", "finding"]].dropna(subset="change").to_dict("records")
     return rows
 

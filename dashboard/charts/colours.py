@@ -16,8 +16,7 @@ BASELINES = {
     "cublas": "#5f9a3f",
     "copy": "#b9955c",
 }
-"""Fixed colours. Any other baseline's colour follows from its name. The two that share one here are never in one
-kernel."""
+"""Fixed colours; any other baseline's follows from its name. Two that share one are never in one kernel."""
 OTHERS = ("#a064d8", "#c95f8a", "#8a7d3c", "#4aa3b8")
 BETTER, WORSE, UNCERTAIN = "#17857a", "#cf4a2a", "#8a94a3"
 VERDICTS = {"regression": WORSE, "improvement": BETTER}

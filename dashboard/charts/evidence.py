@@ -22,10 +22,8 @@ TFLOP_GB = 1e3
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
-    """Draws the samples of every implementation by paired round. If all move together, the GPU is the cause.
-
-    Crosses after the last round are samples of a throttled GPU, which are left out of all results.
-    """
+    """Draws the samples of every implementation by paired round. If all move together, the GPU is the cause. Crosses
+    after the last round are samples of a throttled GPU, which are left out of all results."""
     figure = go.Figure()
     for row in sampled:
         figure.add_scatter(

@@ -64,11 +64,9 @@ class Scale:
 def ratio_table(
     series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS, scale: "Scale | None" = None
 ) -> str:
-    """Draws the ratio of each series, and its change if it is larger than noise and the code differs.
-
-    A cell names its baseline unless that is DeepGEMM. The frame is from `changes.one_row_per_series`. `sparks` are the
-    last ratios of its series, drawn as a line beside the newest. The default scale is the one for DeepGEMM.
-    """
+    """Draws the ratio of each series, and its change if it is larger than noise and the code differs. A cell names its
+    baseline unless that is DeepGEMM. The frame is from `changes.one_row_per_series`. `sparks` are the last ratios of
+    its series, drawn as a line beside the newest. The default scale is the one for DeepGEMM."""
     return _table(series, scale or RATIO, address, sparks)
 
 
@@ -155,8 +153,7 @@ def _write_kernel(
     *,
     is_open: bool,
 ) -> str:
-    """Writes the rows of a kernel. A row above several problems folds them (grid.js); it is open if one became
-    slower."""
+    """Writes the rows of a kernel. A row above several problems folds them, open if one became slower."""
     several = len(operator.problems) > 1
     is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
     folded = "" if is_open else " hidden"

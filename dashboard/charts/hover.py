@@ -55,8 +55,7 @@ def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
 
 
 def _split(row: Mapping[Any, Any]) -> list[str]:
-    """Splits the change of a ratio into the kernel's and the baseline's part. Empty if a side has no ratio or the
-    baselines differ."""
+    """Splits the change of a ratio into the kernel's and the baseline's part. Empty without comparable ratios."""
     if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
         return []
     now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]
@@ -65,11 +64,9 @@ def _split(row: Mapping[Any, Any]) -> list[str]:
 
 
 def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
-    """Returns a hover template for the points of one implementation, and the customdata of each point.
-
-    The template holds the text that all points share. This makes a figure of a year of nights (a thousand points) a
-    third as large, and faster to draw.
-    """
+    """Returns a hover template for the points of one implementation, and the customdata of each point. The template
+    holds the text that all points share. This makes a figure of a year of nights (a thousand points) a third as large,
+    and faster to draw."""
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"
     ratio, timed = metric.key == "ratio", metric.key != "time_us"

@@ -1,7 +1,5 @@
-"""Finds what a trend marks besides its points: confirmed changes, changes of toolchain, baseline and node. Pure.
-
-A mark lies between two commits. The figure computes its place on the axis.
-"""
+"""Finds what a trend marks besides its points: confirmed changes, changes of toolchain, baseline and node. Pure. A mark
+lies between two commits. The figure computes its place on the axis."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -118,8 +116,7 @@ def _by_machine(rows: Iterable[Row]) -> Iterable[list[Row]]:
 
 
 def _list_kernel(points: pd.DataFrame, *names: str) -> list[Row]:
-    """Returns where and when the kernel's points were measured, with these columns. Reading all forty would take four
-    times as long."""
+    """Returns where and when the kernel's points were measured, with these columns: forty take four times longer."""
     columns = ("role", "position", "origin", "machine", *names)
     rows = (
         dict(zip(columns, row, strict=True)) for row in zip(*(points[name].tolist() for name in columns), strict=True)

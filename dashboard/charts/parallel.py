@@ -24,10 +24,8 @@ BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "paralle
 
 def drawing(trials: pd.DataFrame) -> dict[str, Any]:
     """Returns `axes` with labels and ticks, and `lines` with a position from 0 to 1 on each axis, the best last.
-
     Colours show the time if the sweep was measured, else the registers. The scale ends at the median: configs many
-    times slower would leave one colour for the fast half.
-    """
+    times slower would leave one colour for the fast half."""
     by = "median_us" if trials["median_us"].notna().any() else "registers"
     drawn = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable").to_dict("records")
     names = parameters(trials)

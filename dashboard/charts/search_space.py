@@ -1,8 +1,5 @@
-"""Compares the search space of two sweeps, and computes the cost of keeping an earlier winner. Pure.
-
-The times are the few samples with which a sweep chooses its winner; a run measures again. The frames are
-`prepare(reads.trials(...))`.
-"""
+"""Compares the search space of two sweeps, and computes the cost of keeping an earlier winner. Pure. The times are the
+few samples with which a sweep chooses its winner; a run measures again. The frames are `prepare(reads.trials(...))`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +22,7 @@ MOVED = 0.02
 
 @dataclass(frozen=True)
 class Regret:
-    """Holds the cost of keeping an earlier choice. `slower` is relative to the fastest config. It is None if unknown;
-    `why` then says the reason."""
+    """The cost of keeping an earlier choice. `slower` is relative to the fastest; if None, `why` says why."""
 
     name: str
     config: str

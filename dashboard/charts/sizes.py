@@ -1,7 +1,4 @@
-"""Draws how fast a kernel and its baselines are on each of its problems at one commit. Pure.
-
-The frames have the columns of SizeRow.
-"""
+"""Draws how fast a kernel and its baselines are on each problem at a commit, from SizeRow's columns. Pure."""
 
 import pandas as pd
 import plotly.graph_objects as go

@@ -27,11 +27,9 @@ SYMBOLS = {
 def draw_sorted_changes(
     pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME, minus: str = "minus is faster"
 ) -> go.Figure:
-    """Draws the largest changes in both directions with their intervals. Changes without a claim are grey.
-
-    `label` and `minus` name the axis. Its title is right-aligned: a phone has 100 pixels beside the names of the
-    series, and cut a centred title.
-    """
+    """Draws the largest changes in both directions with their intervals. Changes without a claim are grey. `label` and
+    `minus` name the axis. Its title is right-aligned: a phone has 100 pixels beside the names of the series, and cut a
+    centred title."""
     ordered = pairs.dropna(subset="change").sort_values("change")
     # The last row, the slowest, is drawn at the top.
     shown = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])

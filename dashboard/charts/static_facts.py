@@ -1,7 +1,5 @@
 """Draws static facts over the commits, and sorts the cubins that changed between two sweeps by kind of change. Pure.
-
-The frames have the columns of StaticRow and CubinChangeRow in db/page_reads/static_facts.py.
-"""
+The frames have the columns of StaticRow and CubinChangeRow in db/page_reads/static_facts.py."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -24,9 +22,7 @@ COUNTS = (
 
 def over_commits(counts: pd.DataFrame) -> go.Figure:
     """Draws the share of configs with each static fact, per commit. A dashed line marks a change of the compiler.
-
-    Shares count only configs whose compilation ended, so that a sweep in progress does not look like a loss.
-    """
+    Shares count only configs whose compilation ended, so that a sweep in progress does not look like a loss."""
     figure = go.Figure()
     commits = [short_sha(sha) for sha in counts["sha"]]
     for column, name, colour, symbol in COUNTS:

@@ -44,8 +44,7 @@ B200_DEEPGEMM_US = 77.0
 
 @dataclass(frozen=True)
 class Bar:
-    """Holds the time of a step or a baseline. `config` is empty for a baseline. The sweep's names link to the
-    evidence."""
+    """The time of a step or a baseline. `config` is empty for a baseline. The sweep's names link to the evidence."""
 
     name: str
     implementation: str
@@ -59,8 +58,7 @@ class Bar:
 
 
 def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
-    """Returns the fastest timed config of a sweep that has the step's values. None if there is none, or if the search
-    space lacks a parameter of the step."""
+    """Returns the fastest timed config of a sweep that has the step's values; None if there is none."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     for name, value in step.config.items():
         if f"param.{name}" not in timed:

@@ -1,7 +1,5 @@
-"""Draws one sweep from its trials: their outcomes, which parameters are fast, static facts and speed.
-
-Pure. The frames are `prepare(reads.trials(...))`: one row per config, one column `param.NAME` per parameter.
-"""
+"""Draws one sweep from its trials: their outcomes, which parameters are fast, static facts and speed. Pure. The frames
+are `prepare(reads.trials(...))`: one row per config, one column `param.NAME` per parameter."""
 
 import math
 from collections import Counter
@@ -22,8 +20,7 @@ BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
-    """Draws the outcomes of the trials as one bar. Reserves space below for the names, because Plotly adds a scroll bar
-    if a phone has too little."""
+    """Draws the outcomes of the trials as one bar, with space below for the names on a phone."""
     counts = Counter(trials["outcome"])
     bars = [
         {
@@ -92,8 +89,7 @@ def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame
 
 
 def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
-    """Draws a fact over two parameters. Each cell combines the configs that differ in the others, or says why it is
-    empty."""
+    """Draws a fact over two parameters. A cell combines the configs that differ in others, or says why it is empty."""
     across, down = f"param.{x}", f"param.{y}"
     places: dict[tuple[Any, Any], list[Row]] = {}
     for trial in trials[[across, down, "outcome", fact.key]].to_dict("records"):

@@ -1,7 +1,5 @@
-"""Draws trends from frames with the columns of PointRow. Pure: no query, no widget, no clock.
-
-Text and grid colours come from Streamlit's theme. Colours with a meaning are in colours.py.
-"""
+"""Draws trends from frames with the columns of PointRow. Pure: no query, no widget, no clock. Text and grid colours
+come from Streamlit's theme. Colours with a meaning are in colours.py."""
 
 import re
 import zlib
@@ -27,8 +25,7 @@ _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Drawing:
-    """Holds the figure of one series with its description and caption. If there is no figure, the description says
-    why."""
+    """The figure of one series with its description and caption. The description says why there is no figure."""
 
     figure: dict[str, Any] | None
     words: str
@@ -44,10 +41,7 @@ def trend(
     branches: Mapping[str, pd.DataFrame] = _NONE,
 ) -> dict[str, Any]:
     """Draws one series: the kernel and its baselines with 95 % intervals, and the marks. Returns a dict, which is
-    cached for several viewers.
-
-    `branches` are the kernel's points off the main line, by name of the branch.
-    """
+    cached for several viewers. `branches` are the kernel's points off the main line, by name of the branch."""
     points = points.join(metric.values(points)).dropna(subset="value")
     points = points.assign(line=name_lines(points))
     beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
@@ -114,8 +108,7 @@ def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
-    """Chooses a colour per name: its own if free, else the next free one. If there are more names than colours, some
-    share."""
+    """Chooses a colour per name: its own if free, else the next free one. Colours are shared if they run out."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
         start = zlib.crc32(name.encode()) % len(palette)

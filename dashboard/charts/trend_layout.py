@@ -128,8 +128,7 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
-    """Returns a value range with room around the points. For a single point Plotly would choose a range of two
-    units."""
+    """Returns a value range with room around the points. For a single point Plotly would choose two units."""
     if points.empty:
         return None
     low, high = points["low"].fillna(points["value"]).min(), points["high"].fillna(points["value"]).max()

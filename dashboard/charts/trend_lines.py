@@ -19,8 +19,7 @@ PLAIN = 60
 """A line with more points shows its intervals as a band, and a baseline then has no marks, to stay readable."""
 BAND_OPACITY = 0.25
 MOST_MARKS = 120
-"""Most marks that the browser draws on a dense line, each an element of its own. Zooming in shows the others. The line,
-its hover and its clicks use every point."""
+"""Most marks that are drawn on a dense line; zooming in shows the others. Its hover and clicks use every point."""
 
 Along = Literal["commits", "dates"]
 Trace = dict[str, Any]

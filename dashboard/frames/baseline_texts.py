@@ -53,8 +53,7 @@ def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any])
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:
-    """Says why baselines could not run, from the detail of the kernel's measurement. Keeps only the first sentence of
-    each reason, because PyTorch's fill a page."""
+    """Says why baselines could not run, by the first sentence of each reason: PyTorch's fill a page."""
     names: dict[str, list[str]] = {}
     for name, why in (detail.get("missing") or {}).items():
         names.setdefault(str(why).split(". ")[0].rstrip("."), []).append(name)

@@ -60,8 +60,7 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
 
 
 def _noise(pairs: pd.DataFrame) -> pd.Series:
-    """Returns the judge's noise of each series, or NOISE_BETWEEN_RUNS if it has none. Between two GPUs at least
-    that."""
+    """Returns the judge's noise of each series, or NOISE_BETWEEN_RUNS; between two GPUs at least that."""
     own = pairs[["noise", "noise_before"]].astype(float).max(axis="columns")
     same_gpu = pairs["gpu_uuid"] == pairs["gpu_uuid_before"]
     return own.where(same_gpu, own.clip(lower=NOISE_BETWEEN_RUNS)).fillna(NOISE_BETWEEN_RUNS)

@@ -1,7 +1,5 @@
-"""Says what a page may claim of a difference between two snapshots, so that no page contradicts the judge. Pure.
-
-A page colours a difference as good or bad, and counts it as a change, only if its finding is one of `CLAIMS`.
-"""
+"""Says what a page may claim of a difference between two snapshots, so that no page contradicts the judge. Pure. A page
+colours a difference as good or bad, and counts it as a change, only if its finding is one of `CLAIMS`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,8 +52,7 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Adds findings to the pairs of two GPU models, which have no verdicts. A pair differs if its interval excludes
-    zero."""
+    """Adds findings to the pairs of two GPU models, by their intervals alone, as such pairs have no verdicts."""
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (~pairs["apart"], NOT_APART),
@@ -78,8 +75,7 @@ def has_same_code(pairs: pd.DataFrame) -> pd.Series:
 
 
 def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)) -> str:
-    """Counts the series by finding, e.g. "1 faster, 0 slower, 3 with identical code". Findings in `always` are written
-    even if there are none."""
+    """Counts the series by finding, e.g. "1 faster, 3 with identical code"; those in `always` even if 0."""
     counts = pairs["finding"].value_counts()
     others = [name for name in (*CLAIMS, *OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
     words = {SAME_CODE: f"with {SAME_CODE}", HIGHER: f"with a {HIGHER}", LOWER: f"with a {LOWER}"}
@@ -100,8 +96,7 @@ def write_counts(pairs: pd.DataFrame, since: str) -> str:
 
 
 def write(row: Mapping[Any, Any]) -> str:
-    """Writes a finding in words. A claim names the commit of its verdict, as in "faster, confirmed at 96bf3ebcea"; an
-    undecided finding says what will decide it."""
+    """Writes a finding in words: a claim with its verdict's commit, an undecided one with what will decide it."""
     if row["finding"] == UNDECIDED:
         return f"{UNDECIDED}: {write_plan(row['undecided'], is_recorded=row['origin'] == 'recorded')}"
     if pd.isna(row["confirmed_at"]):

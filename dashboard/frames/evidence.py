@@ -36,8 +36,7 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """Returns the commands that repeat this run on the same GPU model: the sweep and, if there is an earlier run, a
-    replay of its winner against this one's."""
+    """Returns the commands that repeat this run: the sweep and, after an earlier run, a replay of both winners."""
     run, before = found.run, found.before
     lines = [
         f"git checkout {run.sha}",
@@ -54,8 +53,7 @@ def repeat_commands(found: Evidence) -> str:
 def replay_command(
     kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
 ) -> str:
-    """Returns the command that replays two commits, each given as a sha and its config. The config None lets the
-    command choose."""
+    """Returns the command that replays two commits, each a sha and a config, which the command chooses if None."""
     line = f"{shlex.join(['tilewatch', 'replay', kernel, problem])} --of {new[0]} --beside {old[0]}"
     if new[1] is not None:
         line += f" --config {shlex.quote(config_option(new[1]))}"
@@ -167,8 +165,7 @@ def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
-    """Says whether other processes used the GPU while it measured. Empty for simulated runs and runs before
-    2026-11-23."""
+    """Says whether other processes used the GPU meanwhile. Empty for simulated runs and those before 2026-11-23."""
     looks = [reading["others"] for reading in readings if "others" in reading]
     if names := sorted({name for look in looks for name in look or ()}):
         return f"Also used by {', '.join(names)}: what was timed meanwhile was dropped and timed again."

@@ -69,8 +69,7 @@ def write_counters_source(found: Evidence) -> str:
 
 
 def tabulate_counters(found: Evidence) -> pd.DataFrame:
-    """Returns a table of the winner's counters beside those of the earlier winner, and of the next best config if it
-    tied. Empty if the winner has no counters."""
+    """Returns a table of the winner's counters beside those of the earlier winner and of a tied next best config."""
     counters, other = read_counters(found), _of_next_best(found)
     now, before = counters.now, counters.before
     rows = []
@@ -90,8 +89,7 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 
 
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms between the run before and this one, the main one first. None if the time did not change,
-    or a side is missing."""
+    """Returns the mechanisms between the run before and this one, the main one first; None without a change."""
     sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
     change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
@@ -127,8 +125,7 @@ def _find_base(found: Evidence) -> CubinRow | None:
 
 
 def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms by which the winner is faster than the next best config. None if they took equally long,
-    or a side is missing."""
+    """Returns the mechanisms by which the winner is faster than the next best config; None if it is not."""
     winner, other = found.winner, found.next_best
     if winner is None or other is None or winner.median_us is None or other.median_us is None:
         return None
@@ -146,8 +143,7 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
-    """Lists the problem's nominal work and the GPU's counted work, in this run and the one before. Empty if the winner
-    has no counters or the problem no operations."""
+    """Lists the problem's nominal work and the GPU's counted work, in this run and before; empty without counters."""
     counted = read_counters(found)
     if not counted.now or not found.run.flops:
         return []

@@ -34,8 +34,7 @@ WHOSE = {
 
 @dataclass(frozen=True)
 class Item:
-    """One item that needs a person. `facts` are lines below its title. `page` with `parameters` links to the
-    details."""
+    """One item that needs a person. `facts` are lines below its title. `page` with `parameters` shows more."""
 
     kind: str
     title: str

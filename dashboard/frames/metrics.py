@@ -35,10 +35,8 @@ SHARES = (
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric. `values` returns the columns value, low and high, with NaN for points without a value.
-
-    `missing` says why a series may have no value at all. A `static` metric describes the cubin, not a time.
-    """
+    """A metric. `values` returns the columns value, low and high, with NaN for points without a value. `missing` says
+    why a series may have no value at all. A `static` metric describes the cubin, not a time."""
 
     key: str
     label: str
@@ -72,11 +70,9 @@ def _own_rate(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _roofline(points: pd.DataFrame) -> pd.DataFrame:
-    """Computes the share of the datasheet's limit: the longer of computing and moving the bytes, over the time.
-
-    The limit uses the Tensor Cores' rate for the problem's type. If the type is unknown, a problem only has a value if
-    it is memory-bound even at half the FP8 rate.
-    """
+    """Computes the share of the datasheet's limit: the longer of computing and moving the bytes, over the time. The
+    limit uses the Tensor Cores' rate for the problem's type. If the type is unknown, a problem only has a value if it
+    is memory-bound even at half the FP8 rate."""
     fp8 = points["fp8_tflops"].astype(float)
     shares = points["operator"].map(_guess_share).astype(float)
     stored = points["rate"].map(lambda rate: float(rate["tflops"]) if isinstance(rate, dict) else float("nan"))
@@ -109,8 +105,7 @@ def _columns(value: pd.Series, low: pd.Series, high: pd.Series) -> pd.DataFrame:
 
 
 def _fact(column: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Returns a metric of a fact of the measured config's cubin. It is exact and has no interval; baselines have
-    none."""
+    """Returns a metric of a fact of the measured config's cubin: exact, without interval, and not for baselines."""
     return lambda points: _columns(points[column], points[column] * float("nan"), points[column] * float("nan"))
 
 

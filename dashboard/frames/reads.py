@@ -55,10 +55,7 @@ UNDECIDED_FOR = dt.timedelta(days=14)
 class Evidence:
     """The evidence of a run. `same_config_before` is the cubin of the later run's winner at the earlier run's commit.
     `next_best` is that of the fastest other config of this run's sweep. The diffs are of the winner's code; None if not
-    compared.
-
-    `parts` are the parts of a weighted total; empty for other runs.
-    """
+    compared. `parts` are the parts of a weighted total; empty for other runs."""
 
     run: evidence_queries.RunRow
     before: evidence_queries.RunRow | None
@@ -107,8 +104,7 @@ def _written_by_up() -> str | None:
 
 
 def _cached(ttl_s: int) -> Callable[[Read], Read]:
-    """Returns a decorator that caches a read. A spinner appears for long-cached reads only; in a live part it would
-    flicker."""
+    """Returns a decorator that caches a read, with a spinner if for long: in a live part it would flicker."""
     words = "Reading the database ..." if ttl_s == HISTORY_TTL_S else False
     return cast(Callable[[Read], Read], st.cache_data(ttl=ttl_s, max_entries=CACHED_RESULTS, show_spinner=words))
 

@@ -19,15 +19,13 @@ def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
 
 
 def _column(values: list[Any]) -> list[Any] | pd.Series:
-    """Returns the values of a column. Texts become a series of objects at once: pandas' own conversion writes NaN and
-    takes twice as long."""
+    """Returns a column's values; texts as objects, because pandas' conversion writes NaN and takes twice as long."""
     known = next((value for value in values if value is not None), None)
     return pd.Series(values, dtype=object) if isinstance(known, str) else values
 
 
 def trials_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
-    """Returns a frame of trials with one column per parameter, `param.NAME`, and `outcome`, the word that pages show
-    for the end of a trial."""
+    """Returns a frame of trials with a column `param.NAME` per parameter and `outcome`, the word on pages."""
     frame = to_frame(TrialRow, rows)
     frame["outcome"] = [_outcome(row.status, row.compile_status) for row in rows]
     params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")

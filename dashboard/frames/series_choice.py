@@ -54,8 +54,7 @@ def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
 
 
 def find_name(named: Mapping[str, int], commit: str, submission: str) -> str | None:
-    """Returns the name of the newest sweep of a commit, and of a submission if the address names one; None if the
-    commit has no sweep."""
+    """Returns the name of a commit's newest sweep, of the submission if one is named; None without a sweep."""
     of_commit = [name for name in named if name.startswith(commit)]
     of_submission = (name for name in of_commit if submission and name.endswith(f", {submission}"))
     return next(of_submission, next(iter(of_commit), None))

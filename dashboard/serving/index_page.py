@@ -108,8 +108,7 @@ class Guard:
 
 
 def write_html(html: str, page: str) -> str:
-    """Replaces parts of Streamlit's HTML. Parts that another release of Streamlit lacks are skipped. `page` is one of
-    PAGES."""
+    """Replaces parts of Streamlit's HTML, if this release has them. `page` is one of PAGES."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
         for file in script_files.list_needed(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))

@@ -16,8 +16,7 @@ BY_HAND = "picked-by-hand"
 
 
 def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
-    """Opens a page of views/ in this session, with these choices. All code that answers a click with another page uses
-    it."""
+    """Opens a page of views/ in this session, with these choices. Every answer to a click uses it."""
     st.switch_page(page, query_params={str(name): str(value) for name, value in parameters.items()})
 
 
@@ -61,8 +60,7 @@ def remove(keys: Sequence[str]) -> None:
 
 
 def was_picked_by_hand() -> bool:
-    """Returns whether the visitor picked something in this session. Other parameters may then belong to the earlier
-    choice."""
+    """Returns whether the visitor picked something: other parameters may then belong to the earlier choice."""
     return bool(st.session_state.get(BY_HAND))
 
 

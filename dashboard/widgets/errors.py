@@ -13,8 +13,7 @@ from tilewatch.db.session import DatabaseUnreachable, address
 
 @contextmanager
 def show_errors() -> Iterator[None]:
-    """Shows an error on the page instead of raising it. Live fragments need their own, because they run without the
-    page."""
+    """Shows an error on the page instead of raising it. Live fragments, which run without the page, need it."""
     try:
         yield
     except UnknownChoice as error:

@@ -66,8 +66,7 @@ def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
-    """Returns the rows with the picked value of a column. The usual choices come first, then all others in alphabetical
-    order, so that new rows do not reorder them."""
+    """Returns the rows with the picked value of a column: the usual choices first, then others by name."""
     return rows[rows[column] == pick(label, main_first(set(rows[column])), key)]
 
 

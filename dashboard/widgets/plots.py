@@ -66,8 +66,7 @@ def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
 
 
 def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None]) -> None:
-    """Draws it. `act` is called with a clicked point before the page is drawn again, when it may still set what is
-    picked on it."""
+    """Draws it. `act` is called with a clicked point before the page is drawn again, to set what is picked."""
     _note_drawn()
     widget_key = f"plot-{key}"
 
@@ -124,18 +123,15 @@ def show_parallel(drawing: dict[str, Any], key: str) -> None:
 
 def _draw_once(figure: go.Figure | Figure, **layout: str) -> BaseFigure:
     """Returns a figure that Plotly draws only once. Streamlit sends each new figure again as a copy with its theme.
-    Without a revision, Plotly takes the copy's arrays for new data, and computes and draws everything again.
-
-    A constant revision is enough: Streamlit makes a new element if a figure changes.
-    """
+    Without a revision, Plotly takes the copy's arrays for new data, and computes and draws everything again. A constant
+    revision is enough: Streamlit makes a new element if a figure changes."""
     if isinstance(figure, dict):
         return _Ready({**figure, "layout": {**figure["layout"], **layout}})
     return figure.update_layout(datarevision=1, **layout)
 
 
 def forget_drawn() -> None:
-    """Resets the record of drawn plots at the start of a page. Keeps the chosen picture format on pages without
-    plots."""
+    """Resets the record of drawn plots at the start of a page, and keeps the chosen picture format."""
     st.session_state[DRAWN_KEY] = False
     st.session_state[PICTURE_KEY] = st.session_state.get(PICTURE_KEY, PNG)
 

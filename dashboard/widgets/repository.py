@@ -1,7 +1,5 @@
-"""Shows a choice of repository if there is more than one, and names it in links to other pages.
-
-The first is the main watched repository. Others are watched too or came with recordings.
-"""
+"""Shows a choice of repository if there is more than one, and names it in links to other pages. The first is the main
+watched repository. Others are watched too or came with recordings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
@@ -14,8 +12,7 @@ WIDTH_PX = 420
 
 
 def pick_repository(url: str) -> str:
-    """Returns the picked repository; the empty string if nothing was submitted. Marks a repository that a simulated GPU
-    measured."""
+    """Returns the picked repository; empty if nothing was submitted. Marks those of a simulated GPU."""
     names = reads.repositories(url)
     picked = pick_from(names) if len(names) > 1 else "".join(names)
     simulated.mark(url, picked)

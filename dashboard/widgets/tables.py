@@ -51,8 +51,7 @@ def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Ser
 def show_in_expander(
     title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None
 ) -> None:
-    """Shows an expander with a table. `make` makes the table when it is opened. The address stores under `key` that it
-    is open."""
+    """Shows an expander with a table, made when it is opened. The address stores under `key` that it is open."""
     with open_expander(title, key) as is_open:
         if is_open:
             show(make(), key=f"{key}-rows", column_config=dict(columns or {}))

@@ -98,8 +98,7 @@ class LevelRow:
 
 
 def describe_origin(row: Mapping[Any, Any]) -> str:
-    """Says in brackets where a regression that no GPU of this Tilewatch showed is from; empty for the others. `row` has
-    the fields of RegressionRow."""
+    """Says in brackets where a regression is from if not from a GPU here. `row` has RegressionRow's fields."""
     if is_example(row["repository"]):
         return " (planted example)"
     return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""

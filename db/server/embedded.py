@@ -85,10 +85,8 @@ class Servers:
 
 
 class Embedded:
-    """The two servers of one data folder. Port 0 takes a free port; the data does not depend on it.
-
-    `fsync=False` is for tests: a power cut may then lose or break the data.
-    """
+    """The two servers of one data folder. Port 0 takes a free port; the data does not depend on it. `fsync=False` is
+    for tests: a power cut may then lose or break the data."""
 
     def __init__(self, home: Path, *, postgres_port: int = 0, broker_port: int = 0, fsync: bool = True) -> None:
         self.home = home.absolute()
@@ -138,10 +136,8 @@ class Embedded:
 
     def restart_ended(self) -> list[str]:
         """Restarts servers that ended by themselves, after a pause, on their ports. Returns a sentence for each that
-        ended since the last call.
-
-        The pause doubles each time, up to LONGEST_PAUSE_S: a full disk ends Postgres again and again.
-        """
+        ended since the last call. The pause doubles each time, up to LONGEST_PAUSE_S: a full disk ends Postgres again
+        and again."""
         sentences = []
         for name, process in list(self._running.items()):
             if process.poll() is None:

@@ -24,8 +24,7 @@ class NoLogin(ExpectedError):
 
 @dataclass(frozen=True)
 class Login:
-    """A database login with its role. It may hold at most `most_connections` at a time, so that other logins are not
-    kept out; None means no limit."""
+    """A database login with its role. It holds at most `most_connections` at a time; None means no limit."""
 
     name: str
     role: Role

@@ -18,11 +18,9 @@ NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the baseline of all ratios of a run: DeepGEMM, else the first other one. None without any.
-
-    A copy computes nothing, so it counts only if nothing else was measured. A baseline of another version never counts,
-    because it comes and goes with its environment.
-    """
+    """Returns the baseline of all ratios of a run: DeepGEMM, else the first other one. None without any. A copy
+    computes nothing, so it counts only if nothing else was measured. A baseline of another version never counts,
+    because it comes and goes with its environment."""
     baselines = [name for name in measured if name not in OURS and not has_version(name)]
     return min(baselines, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 

@@ -128,11 +128,9 @@ def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
 
 
 def _tile_scales(scales: Any) -> Any:
-    """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros.
-
-    In a tile, the four scales of a row lie beside those of the rows 32, 64 and 96 below it (cuBLAS 13, "1D block
-    scaling factors layout").
-    """
+    """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros. In a tile, the four
+    scales of a row lie beside those of the rows 32, 64 and 96 below it (cuBLAS 13, "1D block scaling factors
+    layout")."""
     torch = torch_module()
     rows, columns = scales.shape
     padded = torch.nn.functional.pad(scales.view(torch.uint8), (0, -columns % 4, 0, -rows % 128))
@@ -201,10 +199,8 @@ def attention_cudnn_backward(call: Call) -> BaselineLaunch:
 
 def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
     """Makes a baseline of a function that computes dq, dk and dv. It gets (dout, Q, K, V, result), the log sums, and
-    (both lengths, no dropout, whether it is causal).
-
-    Baselines compute delta, each row's sum of dout * result, themselves; `result` yields the call's delta.
-    """
+    (both lengths, no dropout, whether it is causal). Baselines compute delta, each row's sum of dout * result,
+    themselves; `result` yields the call's delta."""
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()
     result = (slope * (delta / slope.square().sum(-1))[..., None]).bfloat16()

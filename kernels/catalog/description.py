@@ -1,6 +1,5 @@
-"""Describes one config of one kernel by its library file: source, entry, arrays, constants.
-
-`describe` runs in the catalog's child, because it loads the file; the parent reads its JSON with `read_description`."""
+"""Describes one config of one kernel by its library file: source, entry, arrays, constants. `describe` runs in the
+catalog's child, because it loads the file; the parent reads its JSON with `read_description`."""
 
 import linecache
 import sys
@@ -35,7 +34,6 @@ class DescribedArray:
 @dataclass(frozen=True)
 class Description:
     """One config as its library file states it. `source` is the whole file, `entry` the kernel's function in it.
-
     `launch` is, as JSON, the grid on a GPU of the architecture and the arguments in the kernel's order. It is empty for
     a watched operator, whose own host code launches it."""
 
@@ -51,8 +49,7 @@ class Description:
     constants: tuple[int | float, ...]
     element_bytes: int
     grid_follows_gpu: bool | None
-    """True for the grid of a persistent kernel: a GPU with more multiprocessors gets more blocks. None if host code
-    chooses the grid."""
+    """True for the grid of a persistent kernel, which grows with the GPU. None if host code chooses the grid."""
     launch: dict[str, Any] = field(default_factory=dict)
 
 

@@ -17,8 +17,7 @@ ALLOWED = (
     "nothing of its own repository"
 )
 OURS = ("tilewatch", "kernels")
-"""The package of the contract, and its name until 2026-11. A repository's package `kernels` is never on a child's
-path."""
+"""The package of the contract, and its name until 2026-11. A repository's `kernels` is never on a child's path."""
 
 STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
@@ -32,10 +31,8 @@ class ForbiddenImport(Exception):
 
 
 def refuse_imports(source: str) -> None:
-    """Raises ForbiddenImport for the first import of a file, also in functions, that is not allowed.
-
-    Packages that are not installed are allowed: a function may need one only on another machine.
-    """
+    """Raises ForbiddenImport for the first import of a file, also in functions, that is not allowed. Packages that are
+    not installed are allowed: a function may need one only on another machine."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue

@@ -54,8 +54,7 @@ PATH_MISSING = (
 
 @dataclass(frozen=True, eq=False)
 class LibraryKernel:
-    """A kernel, the hash of the file that defines it, and that file's name. Reading a file again gives an
-    unequal one."""
+    """A kernel, the hash and the name of the file that defines it. Reading a file again gives an unequal one."""
 
     kernel: Kernel
     source_sha256: str
@@ -84,8 +83,7 @@ class LibraryOperator:
             raise self.describe_failure(f"on {problem.name} cannot be traced", error) from error
 
     def list_launches(self, traced: TracedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
-        """Returns the launches of the host code with a config. Raises LibraryError if it fails, or if cuTile refuses a
-        launch."""
+        """Returns the host code's launches with a config. Raises LibraryError if it fails or cuTile refuses one."""
         try:
             return traced.launches(config)
         except Exception as error:
@@ -123,8 +121,7 @@ _libraries: dict[tuple[Path, str | None], _Library] = {}
 
 
 class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the contract by its old name. Other finders come first, so a repository's own package `kernels` has
-    priority."""
+    """Finds the contract by its old name, after other finders: a repository's package `kernels` has priority."""
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if fullname not in (OLD_CONTRACT, OLD_CONTRACT.partition(".")[0]):
@@ -161,8 +158,7 @@ def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
 
 
 def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
-    """Returns a kernel of the folder. Raises LibraryError if the folder has no kernel of that name, or if its file does
-    not load."""
+    """Returns a kernel of the folder. Raises LibraryError if there is none, or if its file does not load."""
     kernels = load(library, arch)
     if kernel not in kernels:
         failures = list_failures(library, arch)
@@ -242,8 +238,7 @@ def find_first_line(entry: Entry) -> int:
 def _run_file(
     path: Path, name: str, content: bytes, project: Project | None, lists: Mapping[str, Mapping[str, ShortList]]
 ) -> tuple[Entry, ...]:
-    """Runs a file and returns the kernels or operators that it declares, with their short lists. Raises
-    LibraryError."""
+    """Runs a file and returns its kernels or operators, with their short lists. Raises LibraryError."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name if project is None else str(path)
     sys.modules[module.__name__] = module

@@ -35,10 +35,8 @@ Argument = Array | Scalar | Constant
 
 
 def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argument, ...]:
-    """Returns the value of each parameter, in the kernel's order. Raises BadArguments.
-
-    A parameter named in `scalars` gets that scalar, a ct.Constant the next of `constants`, any other the next of
-    `arrays`."""
+    """Returns the value of each parameter, in the kernel's order. Raises BadArguments. A parameter named in `scalars`
+    gets that scalar, a ct.Constant the next of `constants`, any other the next of `arrays`."""
     arrays, constants = list(kernel.arrays(problem)), list(kernel.constants(problem, config))
     scalars = dict(kernel.scalars(problem, config)) if kernel.scalars else {}
     given: list[Argument] = []

@@ -43,8 +43,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Shares:
-    """Names what sweeps try besides the short lists: nothing, all with `wide`, or on a `day` a share that depends on
-    what a series has tried."""
+    """Names what sweeps try besides the short lists: nothing, all with `wide`, or on a `day` a share."""
 
     day: str = ""
     series: Mapping[tuple[str, str], Tried] = field(default_factory=dict)

@@ -75,8 +75,7 @@ def dtype_bytes(dtype: str) -> int:
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
-    """Returns the hash of everything that a compilation depends on, except the compiler. Values of scalars are left
-    out: they are given to a launch."""
+    """Returns the hash of everything that a compilation depends on, except the compiler and scalars."""
     parameters = [(each.name, each.dtype) if isinstance(each, Scalar) else vars(each) for each in signature.parameters]
     asked = [NAMING, source_sha256, arch, signature.symbol, parameters, signature.hints]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,5 @@
-"""Validates the kernels of a library file, so that a mistake is reported before a compiler or a GPU is used.
-
-Every message names the file, the kernel and what was expected."""
+"""Validates the kernels of a library file, so that a mistake is reported before a compiler or a GPU is used. Every
+message names the file, the kernel and what was expected."""
 
 import ast
 import difflib
@@ -38,8 +37,7 @@ def validate_kernel(loaded: LibraryKernel) -> None:
 
 
 def read_space(loaded: LibraryKernel, arch: str) -> Space:
-    """Returns the kernel's search space for an architecture. Raises LibraryError if it is not a Space or is
-    too large."""
+    """Returns the kernel's search space for an architecture. Raises LibraryError if it is no Space or too large."""
     space = call(loaded, "space", arch)
     if not isinstance(space, Space):
         raise _make_error(
@@ -74,8 +72,7 @@ def list_configs(loaded: LibraryKernel, arch: str) -> Configs:
 
 @functools.cache
 def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
-    """Returns the configs of the short list, and the rest of the space: nothing for a kernel without a short list.
-    Raises LibraryError like split_configs."""
+    """Returns the configs of the short list and the rest of the space, which is empty without one."""
     configs = list_configs(loaded, arch)
     try:
         return split_configs(configs, loaded.kernel.short_lists.get(arch))
@@ -151,8 +148,7 @@ def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
 
 
 def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
-    """Returns the keys of the dictionary that a reference returns, read from its source; None if the source does not
-    show them."""
+    """Returns the keys of a reference's dictionary, read from its source; None if the source hides them."""
     code = getattr(inspect.unwrap(reference), "__code__", None)
     if code is None:
         return None
@@ -184,8 +180,7 @@ def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
 
 @functools.cache
 def _list_functions(source: str) -> tuple[ast.Lambda | ast.FunctionDef, ...]:
-    """Lists the functions of a library file. Cached: a file with ten kernels needs the list 30 times, at 30 ms each
-    (2026-11-26)."""
+    """Lists the functions of a library file. Cached: ten kernels need it 30 times, at 30 ms (2026-11-26)."""
     return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda | ast.FunctionDef))
 
 

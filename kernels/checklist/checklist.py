@@ -1,6 +1,5 @@
-"""Checks one config against the optimisation guide: each rule gets yes, no or unknown, with the evidence.
-
-Evidence is the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
+"""Checks one config against the optimisation guide: each rule gets yes, no or unknown, with the evidence. Evidence is
+the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +40,7 @@ def checklist(
     threads_per_block: int | None,
     counters: Mapping[str, float] | None = None,
 ) -> tuple[Line, ...]:
-    """Returns the checklist of a config. `counters` (tilewatch.mechanisms.counters) of a run answer the rules that only
-    a GPU can answer."""
+    """Returns the checklist of a config. `counters` of a run answer the rules that only a GPU can answer."""
     counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants)
     facts = compiled.facts
@@ -243,8 +241,7 @@ def _make_unknown(item: str, compiled: Compiled) -> Line:
 
 
 def _list_other_instructions(facts: StaticFacts, name: str, wanted: str) -> str:
-    """Lists the loads or products for which the compiler chose another instruction than `wanted`; "" if
-    there are none."""
+    """Lists the loads or products for which the compiler chose another instruction than `wanted`."""
     others = [
         f"line {remark['line']}: {remark['instruction'] or remark['text']}"
         for remark in facts.remarks

@@ -50,8 +50,7 @@ def list_lines(
     cubin: Cubin,
     counters: Mapping[str, float] | None,
 ) -> list[dict[str, Any]] | None:
-    """Returns the checklist of a compiled config as JSON for a measurement's detail; None if its library file or its
-    cubin cannot be read."""
+    """Returns the checklist of a config as JSON for a measurement's detail; None if a file cannot be read."""
     try:
         described = catalog.describe(library, arch=arch, kernel=kernel, problem=problem, config=cubin.config)
         store = CubinStore(store_url)

@@ -77,9 +77,8 @@ class _Reader:
         groups: Mapping[str, int] | None = None,
     ) -> None:
         """Adds a function's facts. `values` and `types` are the values and element types of its parameters, if the
-        caller's source shows them.
-
-        `groups` maps a parameter that counts the tiles of a group to the number of tile rows in that group."""
+        caller's source shows them. `groups` maps a parameter that counts the tiles of a group to the number of tile
+        rows in that group."""
         assigned, groups = _find_first_values(function), groups or {}
         local = {
             name: evaluate(node, values) for name, node in assigned.items() if name not in _find_reassigned(function)
@@ -149,8 +148,7 @@ class _Reader:
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """Returns the value of an expression of numbers, names in `values`, choices and tuples; UNKNOWN (also inside a
-    tuple) for anything else."""
+    """Returns the value of an expression of numbers, names in `values`, choices and tuples; else UNKNOWN."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -205,8 +203,7 @@ def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]
 
 
 def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
-    """Returns True for a loop over range(..., ..., blocks), where blocks is the number of blocks in the grid: each
-    block takes every blocks-th tile."""
+    """Returns True for a loop over range(..., ..., blocks): each block of the grid takes every blocks-th tile."""
     if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
         return False
     step = iterated.args[2]
@@ -216,8 +213,7 @@ def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
 
 
 def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """Returns the number of tile rows in a group if the divisor is a product of a number of the config and a number of
-    tiles; None for other expressions."""
+    """Returns the tile rows in a group if the divisor is a config's number times a number of tiles, else None."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
@@ -226,10 +222,9 @@ def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Map
 
 
 def _find_type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
-    """Returns the element type that an expression was created with; "" if the source does not show it.
-
-    A name has the type of its first value: an accumulator keeps its type through its loop. An operation has the wider
-    float type of its two sides."""
+    """Returns the element type that an expression was created with; "" if the source does not show it. A name has the
+    type of its first value: an accumulator keeps its type through its loop. An operation has the wider float type of
+    its two sides."""
     match node:
         case ast.Name(id=name) if name in assigned:
             # Without this name, so that a name assigned from itself ends the recursion.

@@ -38,8 +38,7 @@ class CodeDiff:
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
-        """Returns the lines to blame, most important first: those whose operations differ, or else those with other
-        instructions."""
+        """Returns the lines to blame, most important first: by their operations, else by their instructions."""
         return tuple(change.line for change in self.changes) or self.machine_lines
 
     @property

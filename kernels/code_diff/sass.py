@@ -42,8 +42,7 @@ LARGEST_WAIT = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """One machine instruction. `text` has no registers, labels, predicates or reuse flags; `block` is the number of its
-    basic block."""
+    """One machine instruction. `text` has no registers, labels, predicates or reuse flags; `block` is its block."""
 
     opcode: str
     text: str
@@ -146,8 +145,7 @@ def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
 
 
 def _find_dominators(follows: Sequence[Sequence[int]], before: dict[int, list[int]]) -> list[int]:
-    """Returns the dominators of each block (the blocks on every path to it) as bits; 0 for blocks that are never
-    reached."""
+    """Returns the blocks on every path to each block (its dominators) as bits; 0 for unreachable blocks."""
     everything = (1 << len(follows)) - 1
     dominators = [1, *[everything] * (len(follows) - 1)]
     reached = _find_reached(follows)

@@ -63,8 +63,7 @@ def _sort_key(row: InstructionRow) -> tuple[int, int, str, int, str]:
 
 
 def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
-    """Returns the lines whose instructions differ: first those in the deepest loops, then with a kind of CLASSES, then
-    with most differences."""
+    """Returns the lines whose instructions differ: by loop depth, then kinds of CLASSES, then differences."""
     weights: dict[SourceLine, Counter[tuple[int, bool]]] = defaultdict(Counter)
     for row in rows:
         if row.line is not None:

@@ -1,6 +1,5 @@
-"""Reads the text of `tileirdisasm -g`: operations with their operands and source lines.
-
-Names of values are resolved to the operations that define them, so equal code is read alike whatever its numbering."""
+"""Reads the text of `tileirdisasm -g`: operations with their operands and source lines. Names of values are resolved to
+the operations that define them, so equal code is read alike whatever its numbering."""
 
 import re
 from collections.abc import Iterator

@@ -21,8 +21,7 @@ WORD = re.compile(r"[\w.+-]+|\S")
 
 @dataclass(frozen=True)
 class Change:
-    """The difference at one line. `is_cause` is False if it follows from a change at another line. `edits` are short
-    texts: "constant 8 -> 16"."""
+    """The difference at one line. `is_cause` is False if it follows from another. `edits`: "constant 8 -> 16"."""
 
     line: SourceLine
     is_cause: bool
@@ -172,8 +171,7 @@ class _Diff:
         return True
 
     def _find_exchange(self, old: Value, new: Value) -> TileOperation | None:
-        """Returns the operation whose result was only renamed: the same line produced the old value, and all its uses
-        now take the new one. None otherwise."""
+        """Returns the operation whose result was only renamed: all uses of the old value take the new one."""
         if old.is_argument or new.is_argument or old.operation in self.removed or new.operation in self.added:
             return None
         makers = (self.aligned.base[old.operation].line, self.aligned.head[new.operation].line)

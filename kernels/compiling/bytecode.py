@@ -23,8 +23,7 @@ class BadBytecode(ValueError):
 
 
 def hash_without_positions(bytecode: bytes) -> str:
-    """Returns the hash of the header and of all sections except the debug information. Positions of inlined functions
-    are left out."""
+    """Returns the hash of the header and the sections, except debug information and inlined positions."""
     digest = hashlib.sha256(bytecode[:HEADER_BYTES])
     for section, content in read_sections(bytecode):
         if section == DEBUG:

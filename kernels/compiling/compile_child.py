@@ -127,10 +127,9 @@ def _make_failure(status: str, failure: str, compile_s: float, cpu_s: float, key
 
 
 def _content_key(launch: LaunchInput, request: Mapping[str, Any]) -> str:
-    """Returns the key of a launch's compilation: the hash of everything that its outcome depends on.
-
-    The symbol is part of it, because machine code is launched by it. The limits are, because a compilation that meets a
-    limit is stored too. Raises BadBytecode."""
+    """Returns the key of a launch's compilation: the hash of everything that its outcome depends on. The symbol is part
+    of it, because machine code is launched by it. The limits are, because a compilation that meets a limit is stored
+    too. Raises BadBytecode."""
     limits = [request["limit_s"], request["memory_bytes"]]
     parts = [NAMING, launch.symbol, launch.wanted.identify(), request["arch"], compiler_version(), limits]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

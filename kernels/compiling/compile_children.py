@@ -1,7 +1,5 @@
-"""Keeps the child processes of a Compiler: one per library that is traced, and one that compiles.
-
-A tracing child runs a commit's code and may not write. The compiling child runs no commit's code and writes into the
-store."""
+"""Keeps the child processes of a Compiler: one per library that is traced, and one that compiles. A tracing child runs
+a commit's code and may not write. The compiling child runs no commit's code and writes into the store."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,8 +60,7 @@ class CompileChildren:
         return self._version
 
     def kill(self) -> None:
-        """Kills all children; called from another thread than the one that waits for them. `close` must still be
-        called."""
+        """Kills all children, from another thread than the one that waits for them. `close` must still be called."""
         for child in self._list_all():
             child.kill()
 
@@ -77,8 +74,7 @@ class CompileChildren:
         return (*self._tracers.values(), *([] if self._compiler is None else [self._compiler]))
 
     def _require_ready(self, child: ChildProcess) -> str:
-        """Returns the compiler's version in a new child. Raises BuildError if the child does not start or has files of
-        other packages."""
+        """Returns the compiler's version in a new child. Raises BuildError, also for files of other packages."""
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:
@@ -92,9 +88,8 @@ class CompileChildren:
 
 
 def _describe_foreign(files: Mapping[str, str | None], folder: Path) -> str | None:
-    """Names the first of the compiler's files that is missing in a folder; None if all lie in it.
-
-    cuda-tile uses another tileiras of the machine if the package is missing or its version does not fit."""
+    """Names the first of the compiler's files that is missing in a folder; None if all lie in it. cuda-tile uses
+    another tileiras of the machine if the package is missing or its version does not fit."""
     for name, file in files.items():
         if file is None or not Path(file).is_relative_to(folder):
             return f"{name} is missing in it" + (f", and {file} would be used" if file else "")

@@ -20,8 +20,7 @@ def shuffle_trials(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
 def compile_plan(
     library: Path, plan: Plan, store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Compiles every trial of a plan and yields outcomes as they come. Raises BuildError or StoreError if nothing can
-    be compiled."""
+    """Compiles every trial of a plan and yields outcomes as they come. Raises BuildError or StoreError."""
     for _, trial, outcome in compile_plans([(library, plan)], store_url, jobs=jobs, limit_s=limit_s):
         yield trial, outcome
 
@@ -29,8 +28,7 @@ def compile_plan(
 def compile_plans(
     plans: Sequence[tuple[Path, Plan]], store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[int, PlannedTrial, Compiled]]:
-    """Compiles plans one after the other, each with its library. Yields the plan's number, the trial and its outcome.
-    Raises like `compile_plan`."""
+    """Compiles plans in turn, each with its library. Yields plan number, trial and outcome, like `compile_plan`."""
     trials = [(number, trial) for number, (_, plan) in enumerate(plans) for trial in shuffle_trials(plan.trials)]
     with CompilerPool(store_url, jobs=jobs, limit_s=limit_s) as pool:
         works = [partial(_compile, *plans[number], trial) for number, trial in trials]

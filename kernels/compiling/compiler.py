@@ -69,7 +69,6 @@ class Compiler:
     @property
     def version(self) -> str:
         """Returns the versions of everything that compiles, and the limits (a timeout is an outcome too), in one line.
-
         Raises BuildError if the child of a toolchain in a folder does not start: only the child knows the versions."""
         return f"{self._read_toolchain_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
@@ -77,7 +76,6 @@ class Compiler:
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str | None = None
     ) -> Compiled:
         """Compiles one config. If its host code cannot run here, compiles what another machine traced under `code_key`.
-
         Raises BuildError if no config could be compiled here, PackageMissing if the host code needs a missing package
         and nothing is traced, and StoreError if the store cannot be used."""
         request = self._make_request(library, kernel, problem, config, arch)
@@ -110,8 +108,7 @@ class Compiler:
         return traced
 
     def _traced_key(self, code_key: str) -> str:
-        """Returns the store key of traced code. The key depends on the toolchain: its bytecode is not given to another
-        one."""
+        """Returns the store key of traced code, which depends on the toolchain: others read no such bytecode."""
         if self._packages is None:
             return code_key
         return hashlib.sha256(f"{code_key} {self._read_toolchain_version()}".encode()).hexdigest()
@@ -183,8 +180,7 @@ class Compiler:
         }
 
     def _ask_tracer(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the tracing child's JSON for a config (traced_code.py), unchecked. Raises also ChildDied,
-        ChildHung."""
+        """Returns the tracing child's JSON for a config, unchecked. Raises also ChildDied, ChildHung."""
         child = self._children.find_tracer(request["library"])
         answer = child.ask({**request, "ask": ask}, deadline_s=self._deadline_s)
         if "package_missing" in answer:

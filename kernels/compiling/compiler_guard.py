@@ -19,9 +19,8 @@ LOOK_EVERY_S = 0.1
 
 
 class CompilerGuard:
-    """While open, kills each child of the calling thread that exceeds a limit; `exceeded` then names the limit.
-
-    Memory and time of a child include those of its own children. `cpu_s` is the largest CPU time seen, in seconds."""
+    """While open, kills each child of the calling thread that exceeds a limit; `exceeded` then names the limit. Memory
+    and time of a child include those of its own children. `cpu_s` is the largest CPU time seen, in seconds."""
 
     def __init__(self, *, memory_bytes: int, cpu_s: float) -> None:
         self.exceeded: Literal["memory", "cpu"] | None = None

@@ -105,9 +105,8 @@ def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerIn
 
 
 def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[bytes, str]:
-    """Returns the cubin, and the compiler's remarks as YAML (empty if it makes none).
-
-    Raises cuTile's errors if the input does not compile, and FileNotFoundError if there is no compiler."""
+    """Returns the cubin, and the compiler's remarks as YAML (empty if it makes none). Raises cuTile's errors if the
+    input does not compile, and FileNotFoundError if there is no compiler."""
     with tempfile.TemporaryDirectory(dir=default_tile_context.config.temp_dir) as folder:
         file, remarks = Path(folder) / "kernel.bytecode", Path(folder) / "remarks.yaml"
         file.write_bytes(wanted.bytecode)

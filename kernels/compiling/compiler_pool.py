@@ -29,8 +29,7 @@ class CompilerPool:
         self._compilers: list[Compiler] = []
 
     def start_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Future[Result]]:
-        """Returns the results to come, in order. They raise the errors of the works (BuildError if nothing
-        compiles)."""
+        """Returns the results to come, in order. They raise the errors of the works, among them BuildError."""
         return [self._threads.submit(self._run, work) for work in works]
 
     def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:

@@ -1,6 +1,5 @@
-"""Traces the launches of a config by running its library file or its host code, and writes them as JSON.
-
-The JSON (traced_code.py) holds the launches with their bytecode, or why the config has no code."""
+"""Traces the launches of a config by running its library file or its host code, and writes them as JSON. The JSON
+(traced_code.py) holds the launches with their bytecode, or why the config has no code."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +39,6 @@ class LaunchCode:
 @dataclass(frozen=True)
 class ConfigCode:
     """The launches of a config. `hash_launches` hashes grids and arguments, which are not part of the bytecode.
-
     `is_bundle` is False for a kernel of a library file: its only cubin is stored without a bundle."""
 
     launches: Sequence[LaunchCode]
@@ -66,9 +64,8 @@ def write_failure(failure: str) -> dict[str, Any]:
 
 def write_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
     """Returns the code as JSON. `movable`: other machines must be able to compile it. `named`: add the hash of grids
-    and arguments.
-
-    Raises NeedsLibraries if other machines cannot compile it, and cuTile's errors if a kernel is not valid code."""
+    and arguments. Raises NeedsLibraries if other machines cannot compile it, and cuTile's errors if a kernel is not
+    valid code."""
     inputs = {each.launch_key: each.make_input() for each in code.launches}
     if movable:
         for each in inputs.values():

@@ -19,8 +19,7 @@ from tilewatch.kernels.compiling.programs import find_program
 from tilewatch.kernels.results import StaticFacts
 
 CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
-"""Sections that are hashed: instructions, their constants and relocations, and launch limits (registers, barriers,
-cluster shape)."""
+"""Sections that are hashed: instructions, constants, relocations, and launch limits (registers, barriers, clusters)."""
 
 REQNTID = 0x10
 SIZED_VALUE = 4
@@ -32,7 +31,6 @@ API_VERSION = 0x37
 
 def hash_machine_code(cubin: bytes, *, with_version: bool = True) -> str:
     """Returns the hash of the machine code. Function names are left out: a renamed kernel has the same hash.
-
     `with_version=False` leaves out the compiler's version too, to compare cubins of two compilers."""
     sections = _read_code_sections(cubin)
     if not with_version:

@@ -16,8 +16,7 @@ ZIP = b"PK\x03\x04"
 """First bytes of a bundle."""
 
 LIMIT_S = 60.0
-"""Seconds that a listing may take. It takes 0.2 to 1.4 s of two busy cores; the longest of the library has 12,800 lines
-(2026-11)."""
+"""Seconds that a listing may take. It takes 0.2 to 1.4 s of two busy cores, for up to 12,800 lines (2026-11)."""
 
 LISTINGS_KEPT = 16
 """Listings that are cached: a winner is compared with the previous winner and the next best config, and again on the
@@ -30,9 +29,7 @@ class NotDisassembled(Exception):
 
 def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
     """Returns the listings of a config's launches by their keys; a kernel of a library file has one launch, with the
-    key "".
-
-    Raises StoreError, ProgramMissing or NotDisassembled."""
+    key "". Raises StoreError, ProgramMissing or NotDisassembled."""
     cubins = _open(store.cubin(content_key))
     bytecode = store.bytecode(content_key)
     bytecodes = {} if bytecode is None else _open(bytecode)

@@ -44,8 +44,7 @@ class LocalCubins:
             here.put(content_key, {}, self.remote.cubin(content_key))
 
     def send(self) -> None:
-        """Uploads the outcomes and cubins that a child made and deletes the local files. Raises StoreError if they
-        cannot be written."""
+        """Uploads a child's outcomes and cubins and deletes the local files. Raises StoreError."""
         if self.remote is None or self._scratch is None:
             return
         here = CubinStore(self.url)

@@ -1,7 +1,5 @@
-"""Stores the machine code of an operator's launches as one bundle.
-
-A bundle is an uncompressed ZIP file with one cubin per different launch; the file name is the launch's key. Their
-bytecode is a second such file."""
+"""Stores the machine code of an operator's launches as one bundle. A bundle is an uncompressed ZIP file with one cubin
+per different launch; the file name is the launch's key. Their bytecode is a second such file."""
 
 import hashlib
 import io
@@ -17,8 +15,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class NamedLaunch(Protocol):
-    """One kernel launch. Launches with the same `launch_key` compile to the same code. `symbol` is the kernel's name in
-    its cubin."""
+    """One kernel launch. Those with one `launch_key` compile to the same code. `symbol` is its name in the cubin."""
 
     @property
     def launch_key(self) -> str: ...
@@ -31,8 +28,7 @@ class NamedLaunch(Protocol):
 
 
 def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
-    """Returns the content key of a bundle: the hash of its launches in order, each with its code and how it is
-    launched."""
+    """Returns the content key of a bundle: the hash of its launches in order, with how each is launched."""
     parts = [
         (each.launch_key, content_key, each.programmatic_dependent_launch)
         for each, content_key in zip(launches, content_keys, strict=True)
@@ -44,9 +40,7 @@ def store_bundle(
     store: CubinStore, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     """Stores the bundle and returns the operator's outcome: the outcome of its first launch that failed, else the sum
-    of all.
-
-    `outcomes` are those of the launches by launch key; each has its cubin in the store."""
+    of all. `outcomes` are those of the launches by launch key; each has its cubin in the store."""
     for outcome in outcomes.values():
         if outcome["status"] != "ok" or "error" in outcome:
             return outcome

@@ -32,8 +32,7 @@ class StoreError(ExpectedError):
 
 class CubinStore:
     def __init__(self, url: str) -> None:
-        """`url` is a plain path, file:///path or a URL that fsspec can open. Raises StoreError if no installed package
-        knows its protocol."""
+        """`url` is a path or any URL that fsspec can open. Raises StoreError for an unknown protocol."""
         self.url = url
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
@@ -49,9 +48,8 @@ class CubinStore:
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
         """Returns the outcomes of compilations by key. Keys that were never compiled are left out, and so are keys
-        whose cubin was deleted, so that they are compiled again.
-
-        All are read in one call, which an object store does in parallel."""
+        whose cubin was deleted, so that they are compiled again. All are read in one call, which an object store does
+        in parallel."""
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
@@ -71,8 +69,7 @@ class CubinStore:
         return {key for key, each in zip(keys, read, strict=True) if isinstance(each, FileNotFoundError)}
 
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None, bytecode: bytes | None = None) -> None:
-        """Writes an outcome, its cubin and its bytecode. The outcome is written last, so that an outcome always has its
-        cubin."""
+        """Writes an outcome after its cubin and its bytecode, so that an outcome always has its cubin."""
         with self._raise_store_errors("written"):
             if bytecode is not None:
                 self._write(self._path(key, "tileirbc"), bytecode)
@@ -111,9 +108,8 @@ class CubinStore:
             return found
 
     def require_access(self, *, writes: bool) -> None:
-        """Raises StoreError unless the store can be read, and with `writes` also written.
-
-        It lists the bucket, because reading a key of a missing bucket fails like reading a missing key."""
+        """Raises StoreError unless the store can be read, and with `writes` also written. It lists the bucket, because
+        reading a key of a missing bucket fails like reading a missing key."""
         if writes:
             self.put(HEALTH_KEY, {}, None)
         self.outcome(HEALTH_KEY)
@@ -127,9 +123,8 @@ class CubinStore:
 
     def _write(self, path: str, data: bytes) -> None:
         """Writes a file completely or not at all: two workers may write the same key, and one may be killed meanwhile.
-
-        An object store does so by itself and has no folders: if asked to make one, s3fs would create a missing bucket.
-        """
+        An object store does so by itself and has no folders: if asked to make one, s3fs would create a missing
+        bucket."""
         if not self.is_folder:
             self._files.pipe_file(path, data)
             return
@@ -148,8 +143,7 @@ class CubinStore:
 
 
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
-    """Returns False for a timeout that used less CPU time than `limit_s`: the machine was slow, not the config, so the
-    config is compiled again."""
+    """Returns False for a timeout within less CPU time than `limit_s`: the machine was slow, not the config."""
     cpu_s: float = outcome.get("cpu_s", 0.0)
     return outcome["status"] != "timeout" or cpu_s >= limit_s
 

@@ -16,10 +16,8 @@ from tilewatch.kernels.watching.tracer import TracingError
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the launches of a config, or why it cannot be traced, under "traced". Returns "error" if the library
-    cannot be run, and "package_missing" if its host code needs another machine.
-
-    The request "trace" requires code that any machine can compile; "trace" and "identify" add the hash of grids and
-    arguments."""
+    cannot be run, and "package_missing" if its host code needs another machine. The request "trace" requires code that
+    any machine can compile; "trace" and "identify" add the hash of grids and arguments."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}

@@ -78,8 +78,7 @@ class TracedCode:
 
 
 def read_traced(traced: Mapping[str, Any]) -> TracedCode:
-    """Returns checked traced code. Raises BadTracedCode, OtherCompiler, or TracingError with the stored reason if there
-    is no code."""
+    """Returns checked traced code. Raises BadTracedCode, OtherCompiler, or TracingError with the stored reason."""
     compiler = traced.get("compiler")
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(

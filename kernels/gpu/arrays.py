@@ -1,7 +1,5 @@
-"""Fills, encodes and decodes device arrays, also of types that CuPy has no name for (FP8, bfloat16).
-
-Runs inside the GPU child. FP8 values and FP8 scales are held as uint8, bfloat16 as uint16.
-"""
+"""Fills, encodes and decodes device arrays, also of types that CuPy has no name for (FP8, bfloat16). Runs inside the
+GPU child. FP8 values and FP8 scales are held as uint8, bfloat16 as uint16."""
 
 import contextlib
 import functools
@@ -56,8 +54,7 @@ Make = Callable[[Array], Any]
 
 
 def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
-    """Makes random values of the array's type that look like activations or scales and are never 0. An array of uint8
-    gets any byte but 0."""
+    """Makes random values of the array's type, like activations or scales, never 0; any byte but 0 for uint8."""
     made = make(array)
     out = made.reshape(-1)
     for at in range(0, out.size, CHUNK):
@@ -97,8 +94,7 @@ def make_input_sets(
 
 
 def fit(spec: Array, values: np.ndarray) -> np.ndarray:
-    """Returns given values in the raw type of their array. Raises BadValues if their shape is wrong, or if the array
-    holds whole numbers and a value does not fit."""
+    """Returns given values in the raw type of their array. Raises BadValues if they do not fit it."""
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
     with np.errstate(invalid="ignore"):

@@ -1,7 +1,5 @@
-"""Describes one launch of a stored cubin as data, for a process that may not read library files.
-
-The process under a profiler cannot be confined (kernels/gpu/profiled_launches.py), so it must not run others' code.
-"""
+"""Describes one launch of a stored cubin as data, for a process that may not read library files. The process under a
+profiler cannot be confined (kernels/gpu/profiled_launches.py), so it must not run others' code."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -18,8 +18,7 @@ from tilewatch.kernels.problems.given_values import encode_given
 
 @dataclass(frozen=True)
 class ConfigLaunch:
-    """Describes one launch of a config. `arguments` are in the kernel's order; an array is given by its name. Constants
-    are part of the machine code and left out."""
+    """Describes one launch of a config. `arguments` are in the kernel's order, arrays by name, without constants."""
 
     grid: tuple[int, int, int]
     arguments: tuple[str | Scalar, ...]
@@ -65,8 +64,7 @@ class DescribedProblem:
 
 
 def describe_problem(kernel: Kernel, problem: Problem, configs: Iterable[Config], sm_count: int) -> dict[str, Any]:
-    """Returns the description of a problem as JSON can hold it. Raises LibraryError if given values cannot be
-    written."""
+    """Returns the description of a problem for JSON. Raises LibraryError for given values that do not fit."""
     return {
         "kernel": kernel.name,
         "sizes": dict(problem.sizes),

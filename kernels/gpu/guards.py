@@ -86,8 +86,7 @@ class Guards:
         self._places = self._counts = self._firsts = cupy.empty(0, dtype=cupy.uint32)
 
     def make_empty(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Returns an array like cupy.empty, between two new guards. Messages call it `name`. Call `restore` before the
-        first launch."""
+        """Returns an array like cupy.empty between two new guards, called `name`. Call `restore` before launching."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         guard_bytes = min(MOST_GUARD, max(LEAST_GUARD, -(-nbytes // GUARD_SHARE // ALIGNMENT) * ALIGNMENT))
         alignment = LARGE_ALIGNMENT if nbytes > LARGE_BYTES else ALIGNMENT
@@ -103,8 +102,7 @@ class Guards:
         return block[start:end].view(dtype).reshape(shape)
 
     def restore(self) -> str | None:
-        """Writes the random bytes into every guard again. Returns where most of them had been changed, None if
-        nowhere."""
+        """Writes the random bytes into every guard again. Returns where most had been changed, else None."""
         if not self._guards:
             return None
         if self._counts.size != len(self._guards):

@@ -57,8 +57,7 @@ def _import(library: Path) -> Mapping[str, Any]:
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes the problem with the request's configs, or those of every night if it names none. Returns None for a
-    watched operator."""
+    """Describes the problem with the request's configs, or every night's. Returns None for an operator."""
     if isinstance(found, LibraryOperator):
         return None
     kernel = found.kernel

@@ -1,7 +1,5 @@
-"""Finds which version of an NVIDIA library this process has loaded. Runs inside the GPU child.
-
-PyTorch calls the copy that was loaded first. It may differ from that of its environment: CuPy loads its own.
-"""
+"""Finds which version of an NVIDIA library this process has loaded. Runs inside the GPU child. PyTorch calls the copy
+that was loaded first. It may differ from that of its environment: CuPy loads its own."""
 
 import ctypes
 from collections.abc import Callable, Mapping
@@ -17,16 +15,14 @@ MAPS = Path("/proc/self/maps")
 
 
 def read_loaded_versions(package: str) -> tuple[str, ...]:
-    """Returns the versions of the loaded copies of a package, such as "13.1.0". Empty if no copy is loaded or the
-    package is not in VERSION_OF."""
+    """Returns the versions of the loaded copies of a package in VERSION_OF, such as "13.1.0"; else empty."""
     if package not in VERSION_OF:
         return ()
     return list_versions(package, MAPS.read_text(), _call)
 
 
 def list_versions(package: str, maps: str, call: Callable[[str, str], int]) -> tuple[str, ...]:
-    """Returns the distinct versions of the copies that `maps`, the text of /proc/self/maps, lists. `call` calls a
-    function of a library file."""
+    """Returns the versions of the copies in `maps` (/proc/self/maps). `call` calls a library file's function."""
     start, function = VERSION_OF[package]
     lines = (line.split(maxsplit=5) for line in maps.splitlines())
     files = dict.fromkeys(line[5] for line in lines if len(line) == 6 and Path(line[5]).name.startswith(start))

@@ -100,8 +100,7 @@ class PreparedProblem:
         )
 
     def restore_inputs(self) -> str | None:
-        """Restores the input sets that have a reference, and returns the name of an input that a launch changed. None
-        if none was changed."""
+        """Restores the input sets with a reference. Returns the name of an input that was changed, else None."""
         changed = None
         for inputs, untouched in zip(self.inputs, self.untouched, strict=False):
             for name, values in untouched.items():
@@ -201,8 +200,7 @@ class PreparedProblem:
         return makers.build(name, call)
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
-        """Resets the outputs, launches the baseline, and returns its error. Raises BaselineMissing if it writes outside
-        of its arrays."""
+        """Resets the outputs, launches the baseline, returns its error. Raises BaselineMissing for stray writes."""
         self.reset_outputs(turn)
         baseline.launch()
         if baseline.settle is not None:

@@ -91,8 +91,7 @@ class Result:
 
 @dataclass(frozen=True)
 class ResultError:
-    """The two measures of the worst result; infinity and 1 if a whole number differs. `failure` is a sentence, None if
-    the error is accepted."""
+    """Two measures of the worst result; infinity and 1 if a whole number differs. `failure` is None if accepted."""
 
     largest: float
     mean: float

@@ -24,11 +24,8 @@ INPUT_L2S = 4
 @dataclass(frozen=True)
 class Entry:
     """What is timed in rounds: a config or a baseline. `launch` takes the number of the input set; `kernels` are the
-    names of the kernels that it runs.
-
-    `verify` takes that number too, and raises WrongWhenTimed if the last launch's result differs from the reference of
-    that set. It is None if nothing is compared.
-    """
+    names of the kernels that it runs. `verify` takes that number too, and raises WrongWhenTimed if the last launch's
+    result differs from the reference of that set. It is None if nothing is compared."""
 
     launch: Callable[[int], None]
     kernels: tuple[str, ...]
@@ -48,8 +45,7 @@ class WrongWhenTimed(Exception):
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
-    """Returns how many sets of inputs rounds rotate over: the number that INPUT_L2S needs and at least CHECKED_SETS,
-    limited by the budget."""
+    """Returns how many input sets rounds rotate over, by INPUT_L2S and CHECKED_SETS within the budget."""
     set_bytes = max(1, set_bytes)
     enough = max(CHECKED_SETS, -(-INPUT_L2S * l2_bytes // set_bytes))
     return max(1, min(enough, int(budget_bytes / set_bytes)))

@@ -65,11 +65,8 @@ class Telemetry:
 
     def list_processes(self, since_unix_s: float) -> dict[str, Any]:
         """Lists the other compute processes that run now, and those that were active since a time, even if they have
-        ended. `unknown` says why NVML cannot list them; it is None if NVML can.
-
-        This needs no root. Processes of another container appear only if they were active, by the machine's process
-        ids, and from driver 570 on.
-        """
+        ended. `unknown` says why NVML cannot list them; it is None if NVML can. This needs no root. Processes of
+        another container appear only if they were active, by the machine's process ids, and from driver 570 on."""
         if self._handle is None:
             return {"running": [], "active": [], "unknown": self.missing}
         try:

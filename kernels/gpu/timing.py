@@ -34,10 +34,8 @@ class Timer(Protocol):
         before: Callable[[], None] = do_nothing,
     ) -> list[float]:
         """Launches each once, and returns the microseconds of each, in order. `names[i]` are the kernels of launch i.
-
         `before` is called before each launch and its flush of L2. Other kernels may run in between, but no kernel of
-        these names may have run untimed since the last call.
-        """
+        these names may have run untimed since the last call."""
 
 
 def timer(wanted: str | None = None) -> Timer:

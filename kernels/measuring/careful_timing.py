@@ -114,11 +114,9 @@ def _run_rounds(
     ours_us: float,
     on_step: OnStep,
 ) -> Rounds:
-    """Runs rounds until the ratio of the first trial to the main baseline is known well enough.
-
-    The first block warms clocks and caches and is discarded; `ours_us` is the time of a launch in the sweep. The child
-    and the `processes` take turns block by block, so that all see the same clocks.
-    """
+    """Runs rounds until the ratio of the first trial to the main baseline is known well enough. The first block warms
+    clocks and caches and is discarded; `ours_us` is the time of a launch in the sweep. The child and the `processes`
+    take turns block by block, so that all see the same clocks."""
     columns: list[Column] = [*ids, *names, *(name for each in processes for name in each.names)]
     calm: dict[Column, list[float]] = {each: [] for each in columns}
     throttled: dict[Column, list[float]] = {each: [] for each in columns}

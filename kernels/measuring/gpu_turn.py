@@ -26,10 +26,8 @@ WAKE_S = 5.0
 
 class GpuTurn:
     """The right to use one GPU: alone, held by one process of this machine at a time, or together with others that
-    prepare. Its holder may take it more than once. The operating system releases it when the holder dies.
-
-    A process that waits to measure comes before those that would prepare, so that these gather and prepare at once.
-    """
+    prepare. Its holder may take it more than once. The operating system releases it when the holder dies. A process
+    that waits to measure comes before those that would prepare, so that these gather and prepare at once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -88,8 +86,7 @@ class GpuTurn:
 
 
 def _open(file: Path) -> int:
-    """Opens a file to be locked. Each time anew, because a fork would share a descriptor, and then both processes would
-    hold the lock."""
+    """Opens a file to be locked, each time anew: a fork would share a descriptor, and both would hold the lock."""
     return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 

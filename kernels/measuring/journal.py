@@ -24,8 +24,7 @@ def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Itera
 
 
 class Journal:
-    """Reads and extends the journal file while a sweep runs. `trials` holds trials of earlier, killed sweeps by
-    config."""
+    """Reads and extends the journal file of a sweep. `trials` holds those of earlier, killed sweeps by config."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

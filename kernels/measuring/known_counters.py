@@ -1,8 +1,5 @@
-"""Finds counters that an earlier run read of the same launch, so that they need not be read again.
-
-Reading them is half of a series' time on the GPU (3.9 of 7.6 s, H200, 2026-11-23), and most code does not change
-overnight.
-"""
+"""Finds counters that an earlier run read of the same launch, so that they need not be read again. Reading them is half
+of a series' time on the GPU (3.9 of 7.6 s, H200, 2026-11-23), and most code does not change overnight."""
 
 import datetime as dt
 import hashlib
@@ -42,11 +39,9 @@ class Counted:
 
 
 def identify_launch(described: DescribedLaunch | DescribedRun, code_sha256: str, gpu_uuid: str, driver: str) -> str:
-    """Returns a SHA-256 that is equal if the machine code, the grid, the shapes, the GPU and its driver are equal.
-
-    In one night of the library 13 of 189 winners and configs tied with them were the same launch as another one of
-    their run (08f5990, H200, 2026-11-24). Each costs the GPU 2 s.
-    """
+    """Returns a SHA-256 that is equal if the machine code, the grid, the shapes, the GPU and its driver are equal. In
+    one night of the library 13 of 189 winners and configs tied with them were the same launch as another one of their
+    run (08f5990, H200, 2026-11-24). Each costs the GPU 2 s."""
     facts = {name: value for name, value in described.as_json.items() if name not in (*VALUES, NAME)}
     return hashlib.sha256(json.dumps([gpu_uuid, driver, code_sha256, facts], sort_keys=True).encode()).hexdigest()
 

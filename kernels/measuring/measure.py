@@ -91,10 +91,8 @@ OnTrial = Callable[[TrialResult], None]
 def measure(
     request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: RacePolicy | None = None
 ) -> RunResult:
-    """Sweeps and times carefully in its own processes, then reads counters.
-
-    Raises GpuMissing, GpuBusy or MeasureFailed. A config that fails is a trial, not an error.
-    """
+    """Sweeps and times carefully in its own processes, then reads counters. Raises GpuMissing, GpuBusy or
+    MeasureFailed. A config that fails is a trial, not an error."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     with ExitStack() as opened:
 

@@ -1,5 +1,4 @@
-"""Validates the description of a watched operator's launches. It comes from the process that runs the host code, so the
-host code may have forged it."""
+"""Validates the description of a watched operator's launches, which the host code that runs beside may have forged."""
 
 from typing import Annotated, Any, Literal, NotRequired
 

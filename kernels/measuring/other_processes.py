@@ -34,8 +34,7 @@ class UndisturbedGpu:
         self._met: set[str] = set()
 
     def ask(self, process: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends a request to a process that has prepared a problem. Raises ChildDied, ChildHung, or GpuBusy if other
-        processes stay."""
+        """Sends a request to a process with a prepared problem. Raises ChildDied, ChildHung or GpuBusy."""
         if self._running is None:
             self._find(process.ask({"ask": "look"}, deadline_s=deadline_s)["seen"])
         for _ in range(1 + MOST_WAITS):

@@ -108,8 +108,7 @@ class PairWork:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """Returns the base's library if it differs from the head's; empty if both sides have one, as with two
-        toolchains."""
+        """Returns the base's library if it differs from the head's; empty if both have one, as with toolchains."""
         return () if self.base.library == self.head.library else (self.base.library,)
 
 
@@ -302,8 +301,7 @@ class PairBench:
 
 
 def describe_not_apart(introduction: Mapping[str, Any]) -> str:
-    """Returns why the process that runs host code also measured it: the watch file's reason if it gives one. Empty if
-    another process measured."""
+    """Returns why the process of the host code measured it: the watch file's reason first. Empty if it did not."""
     if introduction.get("library_runs_apart", True):
         return ""
     return str(introduction.get("stated") or introduction.get("not_apart"))

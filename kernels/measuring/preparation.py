@@ -28,11 +28,8 @@ def draw_seed() -> int:
 @dataclass(frozen=True)
 class Preparation:
     """Names a problem to prepare. `sides` maps the library folders of other sides of a replay to their descriptions,
-    None if a library has no such kernel.
-
-    `configs` are the configs that will be launched; None means those of every night. `by_library` says why the library
-    process has to measure a watched operator; empty if it need not.
-    """
+    None if a library has no such kernel. `configs` are the configs that will be launched; None means those of every
+    night. `by_library` says why the library process has to measure a watched operator; empty if it need not."""
 
     library: Path
     kernel: str

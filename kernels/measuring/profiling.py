@@ -50,8 +50,7 @@ WEIGHTS: Mapping[str, str] = {
     "l2_hit_pct": "lts__t_bytes.sum",
     **{name: "smsp__inst_executed.sum" for name in METRICS if name.startswith("stalled_")},
 }
-"""Maps each counter that is a share to the metric that weights it in the mean over an operator's launches. All other
-counters are summed."""
+"""Maps each counter that is a share to the metric that weights it in means over launches; others are summed."""
 
 
 def start_profiler(gpu_uuid: str) -> Profiler:

@@ -1,7 +1,5 @@
-"""Replays two stored cubins of one kernel on one GPU, launch after launch in new processes (pair_bench.py).
-
-This module does not judge the difference; if there is one, both sides are profiled once after the last timing.
-"""
+"""Replays two stored cubins of one kernel on one GPU, launch after launch in new processes (pair_bench.py). This module
+does not judge the difference; if there is one, both sides are profiled once after the last timing."""
 
 import datetime as dt
 import socket
@@ -62,10 +60,8 @@ class ReplayResult:
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
-    """Times two cubins in turn, each launch in a new process, and returns the times of all launches.
-
-    Raises GpuMissing, GpuBusy, MeasureFailed (this GPU cannot be worked with) or ReplayFailed.
-    """
+    """Times two cubins in turn, each launch in a new process, and returns the times of all launches. Raises GpuMissing,
+    GpuBusy, MeasureFailed (this GPU cannot be worked with) or ReplayFailed."""
     with PairBench(request.gpu_index, request.arch, request.store_url, rounds=REPLAYED, may_use_events=True) as bench:
         gpu, started_at = bench.find_gpu(), dt.datetime.now(dt.UTC)
         done = _launch_all(bench, request, on_launch)
@@ -111,7 +107,6 @@ def _launch_all(bench: PairBench, request: ReplayRequest, on_launch: Callable[[i
 
 
 def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
-    """Returns whether the interval of the launches' ratios excludes 1 and their median differs by at least
-    LEAST_DIFFERENCE."""
+    """Returns whether the interval of the ratios excludes 1 and their median differs by LEAST_DIFFERENCE."""
     ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE

@@ -50,11 +50,8 @@ class WrongOutput(SweepFailed):
 
 @dataclass(frozen=True)
 class GpuSetup:
-    """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES).
-
-    Packages in the folder `packages` are imported before installed ones. Preparation explains `by_library` and
-    `configs`.
-    """
+    """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES). Packages in
+    the folder `packages` are imported before installed ones. Preparation explains `by_library` and `configs`."""
 
     library: Path
     kernel: str
@@ -165,8 +162,7 @@ class GpuChild:
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def describe(self, identities: Sequence[int]) -> Described | str:
-        """Describes checked configs' launches, or returns why one cannot be described. Raises ChildDied or
-        ChildHung."""
+        """Describes checked configs' launches, or returns why it cannot. Raises ChildDied or ChildHung."""
         return describe(self.ask, [_make_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
@@ -181,8 +177,7 @@ class GpuChild:
         return self._setup.seed
 
     def _restart(self) -> None:
-        """Starts new processes with other inputs: the library process that ended knew the seed and may have stored
-        it."""
+        """Starts new processes with other inputs: the library process that ended knew the seed and may keep it."""
         self._setup = replace(self._setup, seed=draw_seed())
         self._start()
 

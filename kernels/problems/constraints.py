@@ -18,9 +18,8 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str]) -> dict[str, str]:
-    """Maps each name that a constraint determines to its expression, in an order in which they can be computed.
-
-    Only equations between one of `names` and arithmetic of axes count. Others, such as "indptr[-1] <= pages", are about
+    """Maps each name that a constraint determines to its expression, in an order in which they can be computed. Only
+    equations between one of `names` and arithmetic of axes count. Others, such as "indptr[-1] <= pages", are about
     values that only a workload knows."""
     left = list(names)
     derived: dict[str, str] = {}

@@ -38,7 +38,8 @@ ENTRY = "run"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output. `shape` names its axes; None means a number, with the reference's `default` or None."""
+    """An input or output. `shape` names its axes; None means a Python number. `default` is the reference's default
+    value, or None."""
 
     name: str
     shape: tuple[str, ...] | None

@@ -54,8 +54,7 @@ def _encode(values: "np.ndarray") -> dict[str, Any]:
 
 
 def decode_values(name: str, encoded: Mapping[str, Any]) -> "np.ndarray":
-    """Returns the values of array `name`, read-only. Raises BadValues if the text is not base64, or has not the bytes
-    of its type and shape."""
+    """Returns the values of array `name`, read-only. Raises BadValues if the text does not hold them."""
     import numpy as np  # here, because it takes 0.1 s and most processes only pass the text on
 
     dtype, shape = np.dtype(encoded["dtype"]).newbyteorder("<"), tuple(encoded["shape"])

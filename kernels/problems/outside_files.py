@@ -1,7 +1,5 @@
-"""Finds files that a commit names but does not contain: submodules, and files that are pointers of Git LFS.
-
-Nightlies check commits out with plain Git, so both are missing there, even if a working tree has them.
-"""
+"""Finds files that a commit names but does not contain: submodules, and files that are pointers of Git LFS. Nightlies
+check commits out with plain Git, so both are missing there, even if a working tree has them."""
 
 import os
 import re

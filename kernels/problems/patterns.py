@@ -42,9 +42,8 @@ def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
 
 
 def parse_problem(text: str, names: str | None) -> Problem:
-    """Reads one problem, as a person types it and as its stored name is written. Raises BadProblem.
-
-    Without `names`, the text names its values: "cols=1024,rows=4096"."""
+    """Reads one problem, as a person types it and as its stored name is written. Raises BadProblem. Without `names`,
+    the text names its values: "cols=1024,rows=4096"."""
     if names is None:
         pairs = [pair.partition("=") for pair in text.replace(" ", "").split(",")]
         if not all(name.isidentifier() and value for name, _, value in pairs):

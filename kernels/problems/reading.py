@@ -38,10 +38,9 @@ class _Weighted:
 
 
 def read_problems(problems: object, names: str | None, folder: Path) -> tuple[WeightedProblem, ...]:
-    """Reads a pattern, a file's path relative to `folder`, or a list of these and of objects by name.
-
-    If a problem occurs several times, its weights are added: a recorded trace may have a line for each call. Raises
-    BadProblem with a sentence that names the element, or the file and its line."""
+    """Reads a pattern, a file's path relative to `folder`, or a list of these and of objects by name. If a problem
+    occurs several times, its weights are added: a recorded trace may have a line for each call. Raises BadProblem with
+    a sentence that names the element, or the file and its line."""
     written = None if names is None else read_names(names)
     found: dict[str, WeightedProblem] = {}
     for each in _read(problems, names, written, folder, "problems"):

@@ -63,8 +63,7 @@ def validate(
 
 
 def _find_folder() -> Path:
-    """Returns the watched folder: the one that the nearest pyproject.toml names, in the current folder or above it, or
-    else the default."""
+    """Returns the watched folder of the nearest pyproject.toml, here or above, or else the default."""
     from tilewatch.kernels import project_settings
     from tilewatch.kernels.library import watched_folder
 

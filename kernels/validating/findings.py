@@ -11,17 +11,15 @@ from tilewatch.kernels.contract import HINTS, Problem
 from tilewatch.kernels.library_errors import LibraryError
 
 MOST_TRIES = 3
-"""Configs of an operator that are compiled before it counts as not compiling: the first of a search space may be too
-large."""
+"""Configs that are compiled before an operator counts as not compiling: the first ones may be too large."""
 
 _LINE = re.compile(r"\bline (\d+)")
 _FILE = re.compile(r"[\w.-]+\.py\b")
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `findings`, and `plans` of what must still be compiled: a few configs per operator.
-
-    `files` of the request are names in the folder; empty means all files. `is_first` adds what is no file's."""
+    """Returns `findings`, and `plans` of what must still be compiled: a few configs per operator. `files` of the
+    request are names in the folder; empty means all files. `is_first` adds what is no file's."""
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
         failures = [str(each) for each in list_failures(library, arch)]
@@ -51,8 +49,7 @@ def _some_file_loads(library: Path, arch: str) -> bool:
 
 
 def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns sentences on an operator's mistakes; if there are none, also the plans of problems with code of their
-    own."""
+    """Returns sentences on an operator's mistakes, or else the plans of problems with code of their own."""
     found: list[str] = []
     plans = []
     try:

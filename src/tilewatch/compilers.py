@@ -1,8 +1,5 @@
-"""Writes and reads a change of the compiler as the cause of a regression.
-
-A compiler is a line such as "cuda-tile 1.7.0 cuda-tileiras 13.4.92 limit 15s": the compiling packages with their
-versions, and their time limit.
-"""
+"""Writes and reads a change of the compiler as the cause of a regression. A compiler is a line such as "cuda-tile 1.7.0
+cuda-tileiras 13.4.92 limit 15s": the compiling packages with their versions, and their time limit."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -45,8 +42,7 @@ class CompilerChange:
 
     @property
     def toolchain_before(self) -> str | None:
-        """Returns the suggested toolchain name for the compiler before the change; None if no package in NAMED
-        changed."""
+        """Returns a toolchain name for the compiler before the change; None if no package in NAMED changed."""
         before, after = self.versions_before, _read_versions(self.after)
         changed = [package for package in NAMED if package in before and before[package] != after.get(package)]
         return name_toolchain(changed[-1], before[changed[-1]]) if changed else None

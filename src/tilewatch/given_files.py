@@ -67,11 +67,8 @@ def read_given_text(path: Path, most_bytes: int) -> str:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Returns the tables of a TOML text. Raises BadFile.
-
-    A dotted key of many parts is refused: Python's parser takes memory by the square of their number, over 20 GB for
-    a key of 200 KB (Python 3.11, 2026-11-28).
-    """
+    """Returns the tables of a TOML text. Raises BadFile. A dotted key of many parts is refused: Python's parser takes
+    memory by the square of their number, over 20 GB for a key of 200 KB (Python 3.11, 2026-11-28)."""
     if _LONG_KEY.search(_STRING_OR_COMMENT.sub("s", text)):
         raise BadFile(f"it has a key of more than {MOST_KEY_PARTS} parts")
     try:

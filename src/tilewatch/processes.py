@@ -60,11 +60,9 @@ def start(
     death_signal: signal.Signals = signal.SIGKILL,
     inherited_files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a process. The kernel sends it `death_signal` when the thread that called this ends, even by SIGKILL.
-
-    Both outputs go to the log, unless `stdout` is a pipe. `user_command` is the start of a command line that changes
-    the user.
-    """
+    """Starts a process. The kernel sends it `death_signal` when the thread that called this ends, even by SIGKILL. Both
+    outputs go to the log, unless `stdout` is a pipe. `user_command` is the start of a command line that changes the
+    user."""
     return subprocess.Popen(
         # In this order: a process that changes its user loses its death signal (prctl(2)).
         [*user_command, "setpriv", f"--pdeathsig={death_signal.name.removeprefix('SIG')}", "--", *command],
@@ -109,11 +107,9 @@ def kill(processes: Sequence[Process]) -> None:
 
 
 def give_way() -> None:
-    """Gives other processes precedence on the processors over this one and those that it starts.
-
-    Where Linux groups processes by session, niceness only counts within a session, so the session's group is made nice
-    too: other work beside 4 compilers on 2 cores took 4.3 s, and 2.1 s with a nice group (2026-11-25).
-    """
+    """Gives other processes precedence on the processors over this one and those that it starts. Where Linux groups
+    processes by session, niceness only counts within a session, so the session's group is made nice too: other work
+    beside 4 compilers on 2 cores took 4.3 s, and 2.1 s with a nice group (2026-11-25)."""
     os.nice(NICENESS)
     with contextlib.suppress(OSError):  # there are no such groups here
         Path("/proc/self/autogroup").write_text(str(NICENESS))
@@ -137,8 +133,7 @@ def forbid_inspection() -> None:
 
 
 def kill_descendants(process_id: int) -> None:
-    """Kills all descendants of a process, also those in other sessions. They are stopped first, so that none starts
-    another process meanwhile."""
+    """Kills all descendants of a process, in other sessions too. Stopped first, they start no other meanwhile."""
     stopped: set[int] = set()
     while new := [each for each in list_descendants(process_id) if each not in stopped]:
         for each in new:
@@ -149,8 +144,7 @@ def kill_descendants(process_id: int) -> None:
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Kills the children that this process adopted, with their descendants. `own` are the children that it started
-    itself."""
+    """Kills the children that this process adopted, with their descendants; `own` are those it started."""
     while orphans := [each for each in list_children(os.getpid()) if each not in own]:
         for each in orphans:
             _signal(each, signal.SIGSTOP)
@@ -176,8 +170,7 @@ def list_descendants(process_id: int) -> list[int]:
 
 
 def measure_resident(process_id: int) -> int:
-    """Returns the bytes of memory of a process without its descendants. Raises FileNotFoundError or ProcessLookupError
-    if it is gone."""
+    """Returns a process's own bytes of memory. Raises FileNotFoundError or ProcessLookupError if it is gone."""
     return int(Path(f"/proc/{process_id}/statm").read_text().split()[1]) * PAGE_BYTES
 
 

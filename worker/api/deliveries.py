@@ -80,8 +80,7 @@ def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Deliver
 
 
 def read_gitlab(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Reads a delivery of GitLab. A repeated delivery has the first one's Idempotency-Key. Raises Unsigned or
-    BadDelivery."""
+    """Reads a delivery of GitLab; a repetition has the first's Idempotency-Key. Raises Unsigned or BadDelivery."""
     if not hmac.compare_digest(secret.encode(), headers.get("x-gitlab-token", "").encode()):
         raise Unsigned("this delivery does not have the secret of this Tilewatch")
     event = headers.get("x-gitlab-event", "")

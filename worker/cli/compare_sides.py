@@ -41,8 +41,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The wanted comparison, with its limits: the most launches of a target, and the seconds after which none starts,
-    None without a limit."""
+    """The wanted comparison: at most `launches` of a target, and none started after `seconds`, if there are any."""
 
     kernel: str | None = None
     problem: str | None = None

@@ -30,10 +30,8 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 @dataclass(frozen=True)
 class NightEvidence:
     """The size of a change at each build as nights show it: size / variance (`weighed`), 1 / variance (`precisions`).
-
     The two are zero where nights show nothing, such as in the first night on a new machine. `by_code` is what a build's
-    change of the code adds to its log-odds: minus infinity if the build left the code of the series as it was.
-    """
+    change of the code adds to its log-odds: minus infinity if the build left the code of the series as it was."""
 
     weighed: Floats
     precisions: Floats
@@ -42,11 +40,9 @@ class NightEvidence:
 
 @dataclass
 class Candidate:
-    """A range of builds, one of which may have changed a series: those after `base` up to `head`.
-
-    `size` is about how large the change is. A candidate without a size is a probe: no night suggests a change there,
-    but there is another reason to look. `prior` holds the log-odds before nights and replays.
-    """
+    """A range of builds, one of which may have changed a series: those after `base` up to `head`. `size` is about how
+    large the change is. A candidate without a size is a probe: no night suggests a change there, but there is another
+    reason to look. `prior` holds the log-odds before nights and replays."""
 
     series: int
     base: int
@@ -94,8 +90,7 @@ class Candidate:
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:
-        """Updates how likely the new code at `head` changed this series, after replays of other series with new
-        code."""
+        """Updates how likely the code at `head` changed this series, after replays of others with new code."""
         assert self.code_share is not None, "the series has new code at `head`"
         self.prior += math.log(share / self.code_share)
         self.code_share = share
@@ -161,9 +156,8 @@ def posterior(candidate: Candidate) -> Floats:
 
 def _location(candidate: Candidate) -> Floats:
     """Returns the log-likelihood of each build as the first bad one, at the size that fits nights and replays best.
-
-    Fitting that size costs log(1 + t^2 p) / 2, as in `log_odds`, so replays without a change make a build less likely.
-    """
+    Fitting that size costs log(1 + t^2 p) / 2, as in `log_odds`, so replays without a change make a build less
+    likely."""
     weighed, precisions, _ = candidate.replayed
     nightly = candidate.nightly
     total = nightly.precisions + precisions

@@ -114,10 +114,8 @@ def could_be_worth(log_odds_: float, policy: Policy) -> bool:
 
 def next_launches(candidate: Candidate, policy: Policy) -> int:
     """Returns how many launches to ask for next: few enough to end early, enough to see a change of the suspected size.
-
     If one launch of both builds has deviation d, n launches show the size at sqrt(n) size / d deviations. n is chosen
-    so that this is sqrt(1.5).
-    """
+    so that this is sqrt(1.5)."""
     estimate = candidate.estimate
     if candidate.size is None and estimate is None:
         return policy.first_launches

@@ -34,10 +34,8 @@ class Response:
 
 class Detector:
     """Finds changes of series, night by night. Call `add_night`, then `add_answers` while the response has questions.
-
     Unanswered questions are discarded when the next night is added. `launches` is how many launches a night spends on
-    one series; the replay budget is counted from it.
-    """
+    one series; the replay budget is counted from it."""
 
     def __init__(self, series: Mapping[int, NodeKernel], launches: int, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()  # the caller may set another budget each night
@@ -49,10 +47,8 @@ class Detector:
         self.awaited: dict[int, ReplayQuestion] = {}
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
-        """Takes in a night's readings, by series, and returns the changes and questions that follow from them.
-
-        The newest build may get several nights. Nights of older builds are ignored.
-        """
+        """Takes in a night's readings, by series, and returns the changes and questions that follow from them. The
+        newest build may get several nights. Nights of older builds are ignored."""
         changes = self._close_all()
         builds = self.nights.builds
         if builds and build < builds[-1]:
@@ -113,8 +109,7 @@ class Detector:
                     self.candidates[key] = probe
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
-        """Returns the next question of every candidate. A candidate without one is closed, and its change is added to
-        `changes` if it is confirmed."""
+        """Returns the next question of every candidate. Closes the others and adds those confirmed to `changes`."""
         questions: list[ReplayQuestion] = []
         quietest: dict[int, float] = {}  # by build: the least noise of the open candidates with new code there
         for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):

@@ -89,10 +89,8 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
     """Returns for each series how much of the node's part it really shows, from moves between nights; 1 if that fits.
-
     On a node of few series, that part may come from one baseline that stresses another resource than the kernel. The
-    share is the slope (sum x y + p) / (sum x^2 + p), with a prior p of PRIOR_NIGHTS nights at a slope of 1.
-    """
+    share is the slope (sum x y + p) / (sum x^2 + p), with a prior p of PRIOR_NIGHTS nights at a slope of 1."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):

@@ -1,7 +1,5 @@
 """Defines the numbers by which the judge decides, and reads them from a policy file: JSON with those that shall differ.
-
-The file's name without its ending is the policy's name, which is stored with each verdict.
-"""
+The file's name without its ending is the policy's name, which is stored with each verdict."""
 
 import json
 from dataclasses import asdict, dataclass, replace

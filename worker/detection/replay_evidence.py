@@ -24,8 +24,7 @@ change may be an older one."""
 
 @dataclass(frozen=True)
 class ReplayQuestion:
-    """A request to time two builds of a series in `launches` fresh processes, each of which gives a median per
-    build."""
+    """A request to time two builds of a series in `launches` fresh processes, with a median each per build."""
 
     series: int
     base: int
@@ -94,8 +93,7 @@ class ReplayEvidence:
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Returns for each build k the sums of size / error^2, of 1 / error^2 and of launches, over the replays with
-        base < k <= head."""
+        """Returns per build k the sums of size / error^2, 1 / error^2 and launches of replays, base < k <= head."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (base, head), estimate in self.estimates(launch_variance).items():
             began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS

@@ -71,8 +71,7 @@ class ScopeState:
         self._plan_probes()
 
     def possible_changes(self) -> list[tuple[int, float]]:
-        """Lists the columns that may be worth launches, likeliest first, with the log-odds that a build changed
-        them."""
+        """Lists the columns that may be worth launches, likeliest first, with the log-odds of a change in them."""
         if self.evidence is None:
             return []
         by_series = np.log(self.policy.changes_a_point) + np.logaddexp.reduce(self.evidence.log_odds, axis=0)
@@ -121,10 +120,8 @@ class ScopeState:
         )
 
     def _fresh_since(self, column: int) -> int:
-        """Returns the first build that only the last `fresh_nights` nights of a series have measured.
-
-        If the code is known, only tonight's builds are fresh: older new code was asked about in its first night.
-        """
+        """Returns the first build that only the last `fresh_nights` nights of a series have measured. If the code is
+        known, only tonight's builds are fresh: older new code was asked about in its first night."""
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
@@ -182,10 +179,8 @@ class ScopeState:
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
         """Yields each series that got a new machine or toolchain `min_history` nights ago, with a probe of tonight's
-        build against the last build before it; with None if no build can have changed the series.
-
-        The caller sets `probe_at` to None when it takes the probe, so that the series gets only one.
-        """
+        build against the last build before it; with None if no build can have changed the series. The caller sets
+        `probe_at` to None when it takes the probe, so that the series gets only one."""
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]
@@ -208,8 +203,7 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Returns the confirmed change of a candidate and starts the new level. Returns None if no replay tested the
-        likeliest build."""
+        """Returns a candidate's confirmed change and starts the new level; None if no replay tested its build."""
         estimate = candidate.estimate
         if estimate is None:
             return None

@@ -32,10 +32,8 @@ class NotTheProtocol(Exception):
 def answer_lines(
     lines: Iterable[str], complain: Callable[[str], None], refuse: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Yields one answer per input line, except for `world` lines, each of which resets the detector.
-
-    `refuse` also gets the sentence on a line of which nothing was used.
-    """
+    """Yields one answer per input line, except for `world` lines, each of which resets the detector. `refuse` also gets
+    the sentence on a line of which nothing was used."""
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -170,8 +168,7 @@ def _complain_about(launch: tuple[float, ...], where: str, complain: Callable[[s
 
 
 def _launch(value: Any) -> tuple[float, ...]:
-    """Reads the times of a launch. A value that is not a number becomes NaN, because the launches of two builds belong
-    together by position."""
+    """Reads the times of a launch. What is not a number becomes NaN: two builds' launches belong together."""
     if not isinstance(value, list):
         return ()
     return tuple(float(each) if isinstance(each, float) or _is_small(each) else math.nan for each in value)

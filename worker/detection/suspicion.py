@@ -12,8 +12,7 @@ from tilewatch.worker.detection.step_scan import Scan
 
 @dataclass(frozen=True)
 class ScopeEvidence:
-    """The evidence of a scope: from nights, from replays, and the log-odds from the two. Rows are nights, the newest
-    first; columns are series."""
+    """A scope's evidence from nights, replays and both as log-odds. Rows are nights, newest first; columns series."""
 
     nightly: NightEvidence
     weighed: Floats

@@ -1,7 +1,5 @@
-"""Judges a weighted total by the verdicts of its parts: numbers in, a verdict out.
-
-A total has no replays of its own. Those of its parts show by how much each part changed, and the sum is the total's.
-"""
+"""Judges a weighted total by the verdicts of its parts: numbers in, a verdict out. A total has no replays of its own.
+Those of its parts show by how much each part changed, and the sum is the total's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +17,8 @@ TO_STANDARD_ERROR = 2 * 1.96
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """One part of a total: its time, weight included, and its own verdict, with relative sizes.
-
-    Numbers are None if the part's history is too short.
-    """
+    """One part of a total: its time, weight included, and its own verdict, with relative sizes. Numbers are None if the
+    part's history is too short."""
 
     name: str
     time_us: float
@@ -50,11 +46,9 @@ class TotalVerdict:
 
 
 def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
-    """Returns the verdict of a total: the sum of its parts' changes, each times its share of the total before.
-
-    A confirmed change counts with its size, an unchanged part with 0. An undecided part may have changed by as much as
-    the end of its interval that is farther from 0, or by any size if it has no interval.
-    """
+    """Returns the verdict of a total: the sum of its parts' changes, each times its share of the total before. A
+    confirmed change counts with its size, an unchanged part with 0. An undecided part may have changed by as much as
+    the end of its interval that is farther from 0, or by any size if it has no interval."""
     changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
     before_us = [
         each.time_us / (1 + (each.change or 0.0)) if moved else each.time_us

@@ -8,10 +8,8 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 @dataclass(frozen=True)
 class ConfirmedChange:
-    """A change of a series at build `first_bad` by `size` (0.031 is 3.1 % slower), with its standard error `error`.
-
-    If several builds made the change together, they are those after `last_good`; else `last_good` is None.
-    """
+    """A change of a series at build `first_bad` by `size` (0.031 is 3.1 % slower), with its standard error `error`. If
+    several builds made the change together, they are those after `last_good`; else `last_good` is None."""
 
     series: int
     first_bad: int
@@ -23,9 +21,7 @@ class ConfirmedChange:
 @dataclass(frozen=True)
 class SeriesVerdict:
     """The verdict on a series after a night. Sizes and noise are relative, and None if the history is too short.
-
-    `smallest` is the smallest change that one night would show. `first_bad` is None if no build is suspected.
-    """
+    `smallest` is the smallest change that one night would show. `first_bad` is None if no build is suspected."""
 
     verdict: VerdictName
     change: float | None

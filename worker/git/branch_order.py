@@ -29,10 +29,9 @@ class BranchOrder:
 
 
 def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
-    """Orders the stored commits of a branch, `known` in their stored order, and the commits that lead to them.
-
-    `tips` are the newest commits of the branch, the newest last. In a shallow clone, which does not have all commits,
-    no commit counts as removed. Raises RepositoryError."""
+    """Orders the stored commits of a branch, `known` in their stored order, and the commits that lead to them. `tips`
+    are the newest commits of the branch, the newest last. In a shallow clone, which does not have all commits, no
+    commit counts as removed. Raises RepositoryError."""
     first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
     if {*known, *tips} <= set(first_parents):
         return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())

@@ -176,8 +176,7 @@ def default_branch(clone: Clone) -> str:
 
 
 def read_branch_setting(clone: Clone) -> str | None:
-    """Returns `branch` of [tool.tilewatch] in the pyproject.toml at HEAD; None if it is not set. Raises BadProject and
-    RepositoryError."""
+    """Returns `branch` of [tool.tilewatch] at HEAD; None if it is not set. Raises BadProject, RepositoryError."""
     settings = read_settings(clone.folder, "HEAD")
     return None if settings is None else settings.branch
 

@@ -88,7 +88,7 @@ def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
 
 
 def find_merge_base(repository: Path, base: str, head: str) -> str:
-    """Returns the commit at which `head` left `base`, a sha or branch, the remote's first. Raises RepositoryError."""
+    """Returns the commit where `head` left `base`, a sha or a branch (first its remote's). Raises RepositoryError."""
     tip = resolve(repository, head).sha
     remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")
     other = resolve(repository, remote or base).sha

@@ -1,7 +1,5 @@
 """Lets baselines compile their kernels for a whole submission at once, before its first series is measured here.
-
-Compiled one after the other, they would keep the GPU waiting for minutes: nvcc takes 10 s for a kernel of DeepGEMM.
-"""
+Compiled one after the other, they would keep the GPU waiting for minutes: nvcc takes 10 s for a kernel of DeepGEMM."""
 
 import hashlib
 import json

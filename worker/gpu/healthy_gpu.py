@@ -32,11 +32,9 @@ class HealthyGpu:
 
 @contextmanager
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
-    """Gives a step this worker's GPU, which must be of this model and have this UUID, unless that is None.
-
-    Raises NotNow if the GPU is in use, gone, ill or another one: another worker may do the job. Raises FellIll at the
-    end if the GPU was in quarantine meanwhile.
-    """
+    """Gives a step this worker's GPU, which must be of this model and have this UUID, unless that is None. Raises
+    NotNow if the GPU is in use, gone, ill or another one: another worker may do the job. Raises FellIll at the end if
+    the GPU was in quarantine meanwhile."""
     backend = backend_for({gpu_model}, context)
     try:
         gpu = backend.own_gpu()

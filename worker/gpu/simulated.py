@@ -253,7 +253,6 @@ def _samples(true: float, count: int, noise: Random) -> tuple[float, ...]:
 
 
 def _random(seed: int, *of: str) -> Random:
-    """Returns a random generator for these words. It is seeded by a digest, because Random(text) gives other numbers in
-    other releases of Python."""
+    """Returns a random generator for these words, seeded by a digest: Random(text) depends on Python's release."""
     seeded = int.from_bytes(hashlib.sha256("\0".join((str(seed), *of)).encode()).digest()[:8], "big")
     return Random(seeded)  # noqa: S311 - the numbers must repeat, and are not secret

@@ -29,11 +29,8 @@ FARTHEST = 2000
 
 
 class History:
-    """Finds commits, winners and replays for the builds of a scope.
-
-    Without a `clone` of the repository no unmeasured commit is known. `facts` are the stored replays, some of which
-    found that two commits have the same machine code.
-    """
+    """Finds commits, winners and replays for the builds of a scope. Without a `clone` of the repository no unmeasured
+    commit is known. `facts` are the stored replays, some of which found that two commits have the same machine code."""
 
     def __init__(
         self,
@@ -101,11 +98,9 @@ class History:
     def find_range(
         self, series: Series, first_bad: int, facts: Sequence[ReplayFact], last_good: int | None = None
     ) -> tuple[int, int]:
-        """Returns the ids of the last commit before a change and of the first one with all of it.
-
-        Only commits that were measured or replayed count. A commit whose code a replay found to be that of the commit
-        before the change is before the change too. `last_good` is None if one build made the change.
-        """
+        """Returns the ids of the last commit before a change and of the first one with all of it. Only commits that
+        were measured or replayed count. A commit whose code a replay found to be that of the commit before the change
+        is before the change too. `last_good` is None if one build made the change."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)

@@ -36,8 +36,7 @@ logger = logging.getLogger(__name__)
 TOO_LATE = "its replays did not end before the next night was judged"
 
 _judges: dict[tuple[str, ...], ScopeJudge] = {}
-"""Cache of the last judge of each scope, so that only the newest night has to be read. Without it, the same judge is
-made again from the database."""
+"""Cache of the last judge of each scope, to read only the newest night. Without it the judge is made again."""
 
 
 def forget() -> None:

@@ -16,8 +16,7 @@ from tilewatch.worker.judging.commit_history import History
 
 @dataclass(frozen=True)
 class OpenNight:
-    """A night that is being judged. `run_id` is the run whose judge job judges the night, now and after each round of
-    replays."""
+    """A night that is being judged. The judge job of `run_id` judges it, now and after each round of replays."""
 
     session: Session
     scope: Scope

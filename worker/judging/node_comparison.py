@@ -67,11 +67,9 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The result of replays on two nodes, as logarithms of ratios of times.
-
-    `node` is the old cubin on this node over the other node. `code` is the new cubin over the old one, on the other
-    node and on this one; None if they are the same machine code. `failure` says why nothing is known.
-    """
+    """The result of replays on two nodes, as logarithms of ratios of times. `node` is the old cubin on this node over
+    the other node. `code` is the new cubin over the old one, on the other node and on this one; None if they are the
+    same machine code. `failure` says why nothing is known."""
 
     node: Estimate | None
     code: tuple[Estimate, Estimate] | None

@@ -1,7 +1,5 @@
-"""Opens a regression with its cause for a confirmed change, or ends one for a recovery.
-
-explain.py names the cause; db/lifecycle/regression_causes.py decides which series belong together.
-"""
+"""Opens a regression with its cause for a confirmed change, or ends one for a recovery. explain.py names the cause;
+db/lifecycle/regression_causes.py decides which series belong together."""
 
 from collections.abc import Sequence
 from math import expm1
@@ -38,11 +36,9 @@ def open_for_commit(
     span: tuple[int, int],
     findings: Sequence[str] = (),
 ) -> str:
-    """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict.
-
-    `span` holds the last commit before the change and the first with all of it. `findings` are facts that the runs do
-    not show, such as what the compiler did.
-    """
+    """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict. `span`
+    holds the last commit before the change and the first with all of it. `findings` are facts that the runs do not
+    show, such as what the compiler did."""
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     difference = f"replays of old and new code differ by {alert.size:+.1%} ({moved.low:+.1%} to {moved.high:+.1%})"
     taken_back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)

@@ -1,7 +1,5 @@
 """Finds out whether a change comes from the compiler or the node instead of a commit, or from another config.
-
-compiler_cause.py, node_cause.py and beaten_list.py choose what to replay and read the answers.
-"""
+compiler_cause.py, node_cause.py and beaten_list.py choose what to replay and read the answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

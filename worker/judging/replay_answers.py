@@ -1,7 +1,5 @@
-"""Finds the answers to questions in the stored replays, by the machine code that they compared. Pure.
-
-Launches of one piece of code answer for every commit that has it, and two commits with the same code need no GPU.
-"""
+"""Finds the answers to questions in the stored replays, by the machine code that they compared. Pure. Launches of one
+piece of code answer for every commit that has it, and two commits with the same code need no GPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +18,7 @@ SAME = 1.0
 @dataclass(frozen=True)
 class End:
     """One end of a question: a commit, the winner there if it was measured, and the code's hash if it is known.
-
-    `next_won` is the winner at the next measured commit: the best guess which config would have won here.
-    """
+    `next_won` is the winner at the next measured commit: the best guess which config would have won here."""
 
     commit_id: int
     sha: str

@@ -1,7 +1,5 @@
-"""Starts long-lived child processes, restarts those that end by themselves, and ends all of them together.
-
-If the parent is killed, the kernel kills the children.
-"""
+"""Starts long-lived child processes, restarts those that end by themselves, and ends all of them together. If the
+parent is killed, the kernel kills the children."""
 
 import contextlib
 import signal
@@ -115,11 +113,9 @@ class Children:
         return tuple(self._ended)
 
     def stop(self) -> None:
-        """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt ends the wait.
-
-        The signals go to whole process groups. Celery's parent alone would finish its jobs first; its pool processes
-        hand their jobs back within two seconds.
-        """
+        """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt ends the wait. The signals
+        go to whole process groups. Celery's parent alone would finish its jobs first; its pool processes hand their
+        jobs back within two seconds."""
         running = [process for _, process in self._running.values()]
         try:
             processes.stop(running, (signal.SIGTERM, PATIENCE_S))

@@ -1,7 +1,5 @@
 """Examines what Tilewatch needs on this machine, and says how to get what is missing. Starts and changes nothing.
-
-Packages for the GPU are not imported, only looked up by name: torch alone takes seconds and a context on the GPU.
-"""
+Packages for the GPU are not imported, only looked up by name: torch alone takes seconds and a context on the GPU."""
 
 import importlib.metadata
 import os

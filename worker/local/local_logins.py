@@ -35,8 +35,7 @@ def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
-    """Makes the dashboard's login and returns its URL. The login may only read, or also triage if the settings let
-    somebody act on the dashboard."""
+    """Makes the dashboard's login and returns its URL. It may only read, or triage if settings let visitors act."""
     may_act = (
         environment.get("TILEWATCH_ANONYMOUS", "").strip() == "act"
         or bool(environment.get("TILEWATCH_TRIAGERS", "").strip())

@@ -23,8 +23,7 @@ OWNER = "judge of recordings"
 def open_recorded_database(
     files: Sequence[Path], settings: Settings, print_line: Callable[[str], None]
 ) -> Iterator[str]:
-    """Starts servers in a folder of their own, imports and judges the files, and yields the database's URL. Nothing of
-    it is left at the end."""
+    """Starts servers in a folder, imports and judges the files, yields the URL, and removes all of it."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-recordings-", dir=FOLDER) as folder:
         home = Path(folder)
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root

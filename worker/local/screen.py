@@ -48,8 +48,7 @@ class Screen:
         self._printed_at = time.monotonic()
 
     def _write(self, text: str) -> None:
-        """Writes what the output takes now, and the rest later: to wait for a paused terminal (Ctrl-S) or a pipe that
-        nobody reads would stop `up`."""
+        """Writes what the output takes now, the rest later: a paused terminal or an unread pipe would stop `up`."""
         self._unwritten = (self._unwritten + text.encode())[-KEPT_BYTES:]
         with contextlib.suppress(OSError):  # such as a full disk, or a closed terminal
             while self._unwritten and select.select([], [sys.stdout], [], 0)[1]:

@@ -1,7 +1,5 @@
 """`tilewatch up`: runs everything on one machine until Ctrl-C: servers, dashboard, workers, the first nightly.
-
-db/server/embedded.py runs the servers, and children.py the other processes, which programs.py defines.
-"""
+db/server/embedded.py runs the servers, and children.py the other processes, which programs.py defines."""
 
 import contextlib
 import functools

@@ -98,8 +98,7 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs. Without one: the last reason (such as a GPU in use) that a process of the pool
-        wrote."""
+        """Returns the running jobs, else the last reason that a process of the pool wrote (a GPU in use)."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:
             self._subjects = "; ".join(subjects)

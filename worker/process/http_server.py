@@ -26,8 +26,7 @@ class SmallServer(ThreadingHTTPServer):
 
     block_on_close = False
     request_queue_size = 128
-    """Connections that wait until they are accepted. With Python's 5, 110 of 1,000 answers to 100 clients took over a
-    second, with 128 none (2 cores, 2026-11-28)."""
+    """Connections that wait: with Python's 5, 110 of 1,000 answers took over a second, with 128 none (2026-11-28)."""
 
 
 @contextlib.contextmanager

@@ -20,10 +20,8 @@ _held: list[int] = []
 
 
 def count_in(folder: Path) -> None:
-    """Makes an empty folder, in which this process and those forked from it will count.
-
-    It deletes the folders of workers that are gone: a worker in a container has another name after each start.
-    """
+    """Makes an empty folder, in which this process and those forked from it will count. It deletes the folders of
+    workers that are gone: a worker in a container has another name after each start."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / LOCK).open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # a folder that is being made is not locked yet

@@ -74,8 +74,7 @@ class Progress:
 
 
 def count_moves(process: int) -> int | None:
-    """Returns a number that grows while a process's main thread or one of its child processes works; None if the
-    process is gone."""
+    """Returns a number that grows while a process's main thread or a child works; None if it is gone."""
     try:
         switches = count_switches(process)
     except (FileNotFoundError, ProcessLookupError):

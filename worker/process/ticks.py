@@ -23,8 +23,7 @@ skips hundreds of them a second."""
 
 
 class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
-    """Celery's scheduler, which a clock that was set back stops for one period at most. Celery's own would wait until
-    the clock has caught up."""
+    """Celery's scheduler, which a clock that was set back stops for one period at most, not until it caught up."""
 
     def tick(self, *arguments: Any, **named: Any) -> float:
         now: dt.datetime = self.app.now()

@@ -101,8 +101,7 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
 
 
 def wake_outbox(celery: Celery, database_url: str) -> None:
-    """Starts the task that sends messages to people, if a change is not reported yet. Beat starts it too, so a lost
-    task only delays them."""
+    """Starts the task that sends messages to people, if a change is not reported yet. Beat starts it too."""
     with session(database_url) as opened:
         if not messages.list_unreported_changes(opened):
             return
@@ -126,8 +125,7 @@ def _reaching(celery: Celery) -> Iterator[None]:
 
 
 def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """Returns the queued jobs without a message in Redis. Only these are sent again, so that a queue without a worker
-    does not fill up with copies."""
+    """Returns the queued jobs without a message in Redis. Sending others again would fill an idle queue."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:

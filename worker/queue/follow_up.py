@@ -15,11 +15,9 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
 def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
-    """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send.
-
-    Call it in a transaction of its own, after the end is committed: if two jobs end at once, the later call then sees
-    both ends. After a crash in between, reconcile.py does the same.
-    """
+    """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send. Call
+    it in a transaction of its own, after the end is committed: if two jobs end at once, the later call then sees both
+    ends. After a crash in between, reconcile.py does the same."""
     if job.kind in ("prepare", "confirm"):
         return judge_again(session, read_payload(ReplayJob, job.payload), job.priority)
     if job.kind == "compile":
@@ -35,8 +33,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
 def add_judge_job(
     session: Session, run_id: int, *, submission_id: int | None, subject: str, priority: int, again: str | None = None
 ) -> tuple[UnsentJob, bool]:
-    """Adds the judge job of a run. Returns the job to send, and whether it is new. A run has one such job, and another
-    one for each reason `again`."""
+    """Adds a run's judge job, one for each reason `again`. Returns the job to send, and whether it is new."""
     job_id, new = jobs.add(
         session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",

@@ -29,8 +29,7 @@ Result = TypeVar("Result")
 
 
 class NotNow(Exception):
-    """The step cannot run now, which is not the job's fault: the job is put off. The message is a sentence that
-    `tilewatch status` shows."""
+    """The step cannot run now, so the job is put off. The message is a sentence, which `tilewatch status` shows."""
 
 
 def passing(error: Exception) -> str | None:

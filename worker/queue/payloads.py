@@ -1,7 +1,5 @@
-"""The payload of each kind of job: what the job needs besides its row. That of replays is in replay_job.py.
-
-A payload is stored as JSON, with the names of its fields. Fields that are None are left out.
-"""
+"""The payload of each kind of job: what the job needs besides its row. That of replays is in replay_job.py. A payload
+is stored as JSON, with the names of its fields. Fields that are None are left out."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -60,10 +58,8 @@ class CheckPayload:
 @dataclass(frozen=True)
 class ToolchainsPayload:
     """The payload of jobs that compare toolchain `a` (base) with `b` (head), first on compile workers, then on GPUs.
-
     `stored_as` is the repository whose stored winners and times are used. Each GPU model is timed for `minutes`. A
-    `fail_over` of 0.01 is 1 %.
-    """
+    `fail_over` of 0.01 is 1 %."""
 
     report_id: int
     a: str

@@ -36,19 +36,16 @@ class BuildSide:
 
     @classmethod
     def of_winner(cls, won: Winner, commit_id: int, sha: str, *, measured: bool = True, compiled: bool = True) -> Self:
-        """Makes a side from a winner's config at a commit. With `compiled`, it has the winner's machine code; otherwise
-        the prepare step compiles it."""
+        """Makes a side from a winner at a commit, with its code if `compiled`; else the prepare step compiles it."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
 
 
 @dataclass(frozen=True)
 class BuildQuestion:
-    """A request to replay two sides, for `launches` launches after the `start` launches that are stored.
-
-    `key` is the question's name, so that a question asked twice has one job. `gpu_uuid` and `host` name the only GPU
-    that may answer; None if any GPU of the model may.
-    """
+    """A request to replay two sides, for `launches` launches after the `start` launches that are stored. `key` is the
+    question's name, so that a question asked twice has one job. `gpu_uuid` and `host` name the only GPU that may
+    answer; None if any GPU of the model may."""
 
     key: str
     kernel: str
@@ -102,11 +99,9 @@ def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int,
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A question with what its job needs.
-
-    `library` is the library's folder in the repository. `run_id` and `submission_id` name the night that waits for the
-    answer. `round` holds the keys of all questions that were asked together with this one.
-    """
+    """A question with what its job needs. `library` is the library's folder in the repository. `run_id` and
+    `submission_id` name the night that waits for the answer. `round` holds the keys of all questions that were asked
+    together with this one."""
 
     question: BuildQuestion
     repository: str

@@ -1,7 +1,5 @@
-"""Keeps the compilers of a worker process open, one per thread and toolchain, and closes them.
-
-Threads do not share compilers, because a compiler's child process is killed when the thread that started it ends.
-"""
+"""Keeps the compilers of a worker process open, one per thread and toolchain, and closes them. Threads do not share
+compilers, because a compiler's child process is killed when the thread that started it ends."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -33,11 +31,9 @@ def close() -> None:
 
 
 def open_compiler(context: Context, name: str | None = None) -> Compiler:
-    """Returns this thread's compiler for a toolchain of this machine; without a name, for the installed one.
-
-    It stays open, because its child process keeps the tile compiler loaded. A toolchain that was installed again gets a
-    new one. Raises NotNow if this machine does not have the toolchain: another worker may, or it may be installed.
-    """
+    """Returns this thread's compiler for a toolchain of this machine; without a name, for the installed one. It stays
+    open, because its child process keeps the tile compiler loaded. A toolchain that was installed again gets a new one.
+    Raises NotNow if this machine does not have the toolchain: another worker may, or it may be installed."""
     toolchain = require_toolchain(context, name or INSTALLED)
     place = (threading.get_ident(), toolchain.name)
     kept, compiler = _compilers.get(place, (None, None))

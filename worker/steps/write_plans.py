@@ -1,7 +1,5 @@
-"""Writes the sweeps, trials and jobs of a submission's plans.
-
-It is called by the process that ran the library files: the submit command, or the record step on another node.
-"""
+"""Writes the sweeps, trials and jobs of a submission's plans. It is called by the process that ran the library files:
+the submit command, or the record step on another node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -55,8 +55,7 @@ class NotOurs(Exception):
 
 
 def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Spools a run, waits for Postgres if need be, and writes the run. Returns the jobs to send. Raises NotNow if the
-    run shows that its GPU is ill."""
+    """Spools a run and writes it once Postgres answers. Returns the jobs to send. Raises NotNow for an ill GPU."""
     file: Path | None = None
     try:
         file = spool.keep(spool_folder, spooled)
@@ -72,8 +71,7 @@ def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[Uns
 
 @dataclass(frozen=True)
 class Delivered:
-    """The jobs that a written run queued. `ill` says why the GPU was ill; such a run is not written, but kept as the
-    quarantine's evidence."""
+    """The jobs that a written run queued. `ill` says why the GPU was ill: then the run is only evidence."""
 
     queued: list[UnsentJob]
     ill: str | None = None
@@ -111,8 +109,7 @@ class TrialWriter:
             self.write()
 
     def write(self) -> None:
-        """Writes the trials that ended. If Postgres is away, the sweep goes on and the next write includes them; the
-        run has all of them anyway."""
+        """Writes the trials that ended. Without Postgres the sweep goes on: the run has all of them anyway."""
         try:
             for part in fact_writes.in_parts(self._kept):
                 with session(self._database_url) as opened:

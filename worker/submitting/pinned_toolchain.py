@@ -1,8 +1,5 @@
 """Requests a comparison of two toolchains if the commit of a nightly pins another compiler than that of the last
-nightly.
-
-kernels/toolchains/pins.py compares the pins. Each change is requested once.
-"""
+nightly. kernels/toolchains/pins.py compares the pins. Each change is requested once."""
 
 from pathlib import Path
 
@@ -21,10 +18,8 @@ from tilewatch.worker.settings import Settings
 
 def ask_comparison(settings: Settings, name: str) -> str | None:
     """Compares the pins of a repository's two newest nightlies and requests a comparison of the toolchains. Returns a
-    sentence about it; None if the pins did not change.
-
-    A first nightly is compared with its commit's parent. Packages that only one of the two commits pins do not count.
-    """
+    sentence about it; None if the pins did not change. A first nightly is compared with its commit's parent. Packages
+    that only one of the two commits pins do not count."""
     database_url = settings.connection().database_url
     with session(database_url) as opened:
         shas = steps.list_nightly_shas(opened, name, 2)

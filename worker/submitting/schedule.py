@@ -36,11 +36,9 @@ def submit(settings: Settings) -> list[str]:
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
-    """Submits the last night's nightly of each repository that missed it. Returns a sentence for each.
-
-    A repository without any nightly has missed none. Of several missed nights only the last is submitted, because the
-    commit would be the same.
-    """
+    """Submits the last night's nightly of each repository that missed it. Returns a sentence for each. A repository
+    without any nightly has missed none. Of several missed nights only the last is submitted, because the commit would
+    be the same."""
     night = due_night(now, settings)
     names = watched.list_names(settings.connection().database_url, settings)
     with session(settings.connection().database_url) as opened:

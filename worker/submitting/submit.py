@@ -62,8 +62,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class _Request:
-    """A request for any GPU model. `key` makes a submission's key from sha and GPU model. Without `toolchain`, the
-    installed one compiles."""
+    """A request for any GPU model. `key` makes a submission's key from sha and GPU model."""
 
     reason: str
     priority: Priority
@@ -79,18 +78,14 @@ class _Request:
 @dataclass(frozen=True)
 class Source:
     """The repository to submit from. `fetch_failure` says why it could not be fetched; None if it could, or if its
-    owner fetches it.
-
-    `library` is the library's folder if the commit's pyproject.toml does not name one.
-    """
+    owner fetches it. `library` is the library's folder if the commit's pyproject.toml does not name one."""
 
     watched: WatchedRepository
     fetch_failure: str | None
     library: str
 
     def list_kernels(self, settings: Settings) -> tuple[str, ...] | None:
-        """Returns the kernels of the suite that TILEWATCH_KERNELS names; None means all. The setting only counts for
-        TILEWATCH_REPOSITORY."""
+        """Returns the kernels that TILEWATCH_KERNELS names for TILEWATCH_REPOSITORY; None means all."""
         is_whole = self.watched.clone is not None or settings.kernels == (EVERY_KERNEL,)
         return None if is_whole else settings.kernels
 
@@ -132,11 +127,9 @@ def submit_nightly(
     night: dt.date | None = None,
     toolchain: str | None = None,
 ) -> Submitted:
-    """Submits the library's whole suite. A second submission of a commit in the same night changes nothing.
-
-    With a toolchain of `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers
-    need the toolchain. Raises BadToolchainName.
-    """
+    """Submits the library's whole suite. A second submission of a commit in the same night changes nothing. With a
+    toolchain of `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers need the
+    toolchain. Raises BadToolchainName."""
     if toolchain is not None and not is_name(toolchain):
         raise BadToolchainName(f"'{toolchain}' is not a name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
@@ -211,8 +204,7 @@ def submit_backfill(
 
 
 def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
-    """Lists the commits of a range that are on the followed branch, oldest first. If the range ends elsewhere, lists
-    those along the first parents."""
+    """Lists a range's commits on the followed branch, oldest first; else those along the first parents."""
     start, end = git_reads.resolve_range(source.folder, revisions)
     with session(settings.connection().database_url) as opened:
         order = watched.read_order(opened, source)
@@ -246,8 +238,7 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each of its GPU models. `branch` names the branch of a commit that is not on the main line;
-    without it, `revision` does."""
+    """Submits a request for each of its GPU models. `branch`, else `revision`, names a branch off the main line."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
@@ -316,10 +307,8 @@ def _read(
     wanted: PlansWanted,
     submodules: Sequence[str],
 ) -> _Read:
-    """Reads the library for each GPU model, or leaves that to a worker that can run its host code.
-
-    Raises NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package either.
-    """
+    """Reads the library for each GPU model, or leaves that to a worker that can run its host code. Raises
+    NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package either."""
     try:
         readings = {model.slug: wanted.read(database_url, library, repository, model) for model in models}
     except PackageMissing as error:

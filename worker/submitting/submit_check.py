@@ -1,7 +1,5 @@
-"""Submits a check: the comparison of two commits before a merge, on the fleet's GPUs (docs/use/before-a-merge.md).
-
-It needs Git, Postgres and Redis, but no GPU. A second submission of the same check finds the first.
-"""
+"""Submits a check: the comparison of two commits before a merge, on the fleet's GPUs (docs/use/before-a-merge.md). It
+needs Git, Postgres and Redis, but no GPU. A second submission of the same check finds the first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,8 +86,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """Returns the named GPU models, or all that ever had a worker. Raises NoGpuForCheck if there is none, or if a named
-    one never had a worker."""
+    """Returns the named GPU models, or all that ever had a worker. Raises NoGpuForCheck."""
     with session(database_url) as opened:
         measured = steps.list_gpu_models_measured_here(opened)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]

@@ -71,8 +71,7 @@ def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> Submitte
 
 
 def carry_out(settings: Settings) -> list[str]:
-    """Carries out all open requests, one after the other. Returns a sentence for each that ended. Two processes that do
-    this at once share the requests."""
+    """Carries out all open requests in turn. Returns a sentence for each. Two processes share the requests."""
     sentences: list[str] = []
     last = 0
     while True:

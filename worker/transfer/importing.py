@@ -42,10 +42,8 @@ class Imported:
 
 
 def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
-    """Imports a recording and queues a judge job for each night, whose message the reconciler sends.
-
-    `named` is the name that its repository gets here. Raises BadRecording; then nothing has changed.
-    """
+    """Imports a recording and queues a judge job for each night, whose message the reconciler sends. `named` is the
+    name that its repository gets here. Raises BadRecording; then nothing has changed."""
     if named is not None and not is_name(named):
         raise BadRecording(f"{named!r:.60} cannot be the name of a repository")
     contents = recording_file.read(path)

@@ -1,7 +1,5 @@
-"""Exports and imports the replays of a recording, which explain its runs.
-
-A commit of a replay may have no run of its own, so each row contains both commits completely.
-"""
+"""Exports and imports the replays of a recording, which explain its runs. A commit of a replay may have no run of its
+own, so each row contains both commits completely."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence

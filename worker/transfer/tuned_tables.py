@@ -86,10 +86,8 @@ def make_tables(
 
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
-    """Returns how much slower this problem is with the config of the nearest problem, as a share of its best time.
-
-    It is 0 if that config is tied with its own; None if there is no other problem or the config has no time here.
-    """
+    """Returns how much slower this problem is with the config of the nearest problem, as a share of its best time. It
+    is 0 if that config is tied with its own; None if there is no other problem or the config has no time here."""
     own = tuned.split_problem(winner.problem)
     near = [
         (distance, row)

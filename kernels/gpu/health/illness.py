@@ -18,8 +18,7 @@ measured kernel may crash, and its trial then says so. All other Xid errors come
 CANARIES = {"canary_compute_us": "arithmetic", "canary_memory_us": "memory"}
 
 DRIFT = 0.05
-"""Share by which a canary must be slower than its history to be an illness. 24 of an H200 lay within 1.3 %
-(2026-11)."""
+"""Share by which a canary of an ill GPU is slower than its history. 24 of an H200 lay within 1.3 % (2026-11)."""
 
 ENOUGH = 5
 """Fewest canaries in a history. With fewer no canary counts as ill."""
@@ -35,9 +34,7 @@ class Illness:
 
 def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
     """Returns the illness that readings of one session or watch show; they are in time order. None if they show none.
-
-    Memory errors count only if their number grows, because the driver has counted since it was loaded.
-    """
+    Memory errors count only if their number grows, because the driver has counted since it was loaded."""
     first: int | None = None
     for reading in readings:
         for xid in reading.get("xids") or ():
@@ -54,10 +51,7 @@ def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
 
 def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
     """Returns an illness if the fastest canary of the session is much slower than the history. None if it is not, or if
-    the history is too short.
-
-    The fastest one counts, because a single canary may have met a power cap.
-    """
+    the history is too short. The fastest one counts, because a single canary may have met a power cap."""
     for name, what in CANARIES.items():
         before = [reading[name] for reading in history if reading.get(name)]
         now = [reading[name] for reading in readings if reading.get(name)]

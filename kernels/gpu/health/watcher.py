@@ -1,7 +1,5 @@
-"""Reads a GPU's health through child processes with deadlines: a watcher that keeps running, or one canary.
-
-A GPU that fell off the bus can hang the process that reads it. illness.py decides what the readings mean.
-"""
+"""Reads a GPU's health through child processes with deadlines: a watcher that keeps running, or one canary. A GPU that
+fell off the bus can hang the process that reads it. illness.py decides what the readings mean."""
 
 from typing import Any
 

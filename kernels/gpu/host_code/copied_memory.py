@@ -85,8 +85,7 @@ class CopiedMemory:
         return tuple(found)
 
     def expect_writes(self, places: Sequence[Allocation]) -> None:
-        """Marks allocations that a launch may write: all that are not inputs, and inputs that were written during a
-        check."""
+        """Marks allocations that a launch may write: all but inputs, and inputs that a check saw written."""
         self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
 
     def restore_written(self) -> None:

@@ -55,8 +55,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class View:
-    """An array in an allocation, which `memory` numbers. `offset` and `strides` are in elements. `wide`: the kernel
-    takes shape and strides as int64."""
+    """An array in allocation `memory`. `offset`, `strides` are in elements. `wide`: shape and strides are int64."""
 
     memory: int
     offset: int
@@ -76,8 +75,7 @@ class Number:
 
 @dataclass(frozen=True)
 class OneLaunch:
-    """One launch of a config. `key` selects its cubin among those of the config. Constants are part of the code, so
-    they are not arguments."""
+    """One launch of a config. `key` selects its cubin among the config's. Constants are part of the code."""
 
     key: str
     symbol: str

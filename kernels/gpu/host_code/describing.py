@@ -56,8 +56,7 @@ class OperatorDescription:
     references."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
-        """Describes the request's configs, or all configs if it names none. Raises NotReplayable, or LibraryError if
-        the operator cannot be measured at all."""
+        """Describes the request's configs, or all. Raises NotReplayable, or LibraryError if none can be measured."""
         self._loaded, self._request = loaded, request
         self._seed = secrets.randbelow(2**31) if seed is None else seed
         operator = loaded.kernel
@@ -191,8 +190,7 @@ def _is_like(run: Run, known: ConfigLaunches) -> bool:
 
 
 def _find_values(run: Run, known: ConfigLaunches, values: dict[int, Any]) -> bool:
-    """Adds the contents of a run's memory to `values`, by number. Returns False if the memory does not fit the
-    description."""
+    """Adds the contents of a run's memory to `values`, by number. Returns False if they do not fit."""
     for memory, seen in zip(known.memory, run.seen.values(), strict=True):
         if memory.content is None:
             if not device_memory.is_filled(seen.before, memory.fill or 0):

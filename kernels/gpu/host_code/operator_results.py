@@ -16,8 +16,7 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 def expected_values(reference: Callable[[], Any] | None) -> tuple[Any, ...]:
-    """Returns copies of the reference's arrays. None stands for a result that is not compared; without a reference
-    there is none."""
+    """Returns copies of the reference's arrays, None for results that are not compared or without reference."""
     if reference is None:
         return ()
     values = tuple(None if each is None else _copy(each) for each in flatten(reference()))
@@ -87,8 +86,7 @@ EMPTY = ("empty", "empty_like")
 
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Fills the arrays that `torch.empty`, `cupy.empty` and their like make with NaN, so that an unwritten element
-    cannot pass."""
+    """Fills what `torch.empty`, `cupy.empty` and their like make with NaN: an unwritten element cannot pass."""
     with ExitStack() as stack:
         for name in EMPTY:
             stack.enter_context(mock.patch.object(cupy, name, partial(_make_poisoned, getattr(cupy, name))))

@@ -47,10 +47,8 @@ class Side:
 
 @dataclass
 class LoadedLaunches:
-    """A config with its launches on each set of inputs, as functions without arguments.
-
-    `places` are its memory on each set, `results` its results. `was_launched`: it is known which inputs it writes to.
-    """
+    """A config with its launches on each set of inputs, as functions without arguments. `places` are its memory on each
+    set, `results` its results. `was_launched`: it is known which inputs it writes to."""
 
     memory: CopiedMemory
     names: tuple[str, ...]
@@ -176,8 +174,7 @@ class PreparedLaunches:
             each()
 
     def verify(self, config: LoadedLaunches, turn: int) -> tuple[float, ResultError]:
-        """Launches a config once on a set of inputs, and returns its microseconds and its error. Raises
-        ComputedBefore."""
+        """Launches a config once on a set of inputs. Returns microseconds and error. Raises ComputedBefore."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
         if any(self.expected[turn]) and self._judge(config, turn).failure is None:
@@ -273,8 +270,7 @@ def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Cal
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
-    """Reads the descriptions and copies the memory that the library's process hands over. Raises LibraryError if they
-    do not fit together."""
+    """Reads the descriptions and copies the memory that is handed over. Raises LibraryError if they do not fit."""
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]

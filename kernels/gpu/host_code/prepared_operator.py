@@ -64,11 +64,9 @@ class _Side:
 
 @dataclass(frozen=True)
 class LoadedOperator:
-    """A config with its cubins by launch key, and its launches on each set of inputs.
-
-    `kernels` maps the id of a kernel that the host code launches to that kernel and this config's own copy of it,
-    because a cuTile kernel keeps the code that it was first given.
-    """
+    """A config with its cubins by launch key, and its launches on each set of inputs. `kernels` maps the id of a kernel
+    that the host code launches to that kernel and this config's own copy of it, because a cuTile kernel keeps the code
+    that it was first given."""
 
     config: PlainConfig
     side: _Side
@@ -190,8 +188,7 @@ class PreparedOperator:
         return None
 
     def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - the same for every config
-        """Returns why there are no counters: a process that runs host code must be confined, and the process under a
-        profiler cannot be."""
+        """Returns why there are no counters: host code must be confined, and a process under a profiler cannot be."""
         return "its host code runs in a process of its own, which cannot run under a profiler"
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:

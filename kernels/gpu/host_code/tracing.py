@@ -39,8 +39,7 @@ CONVENTIONS = (1, 2)
 
 
 class NotReplayable(LibraryError):
-    """Host code does work besides its launches, so replaying these is not enough; the message continues "its host code
-    "."""
+    """Host code does work besides its launches; the message continues "its host code "."""
 
 
 @dataclass
@@ -102,8 +101,7 @@ class Run:
             device_memory.fill(each.address, self.byte, each.before.size)
 
     def _see(self, given: Any) -> _Seen:
-        """Returns the memory of an array, copied if it is new. Raises NotReplayable if the host code wrote to it
-        between launches."""
+        """Returns the memory of an array, copied if it is new. Raises NotReplayable for writes between launches."""
         array = describe_array(given)
         address, nbytes = array.memory, array.memory_bytes
         if not array.on_gpu or not nbytes or address % 16:

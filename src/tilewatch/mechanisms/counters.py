@@ -1,7 +1,5 @@
 """Names the hardware counters that a run may store for its winner, with their units in the names.
-
-kernels/measuring/profiling.py reads them with Nsight Compute. Pages, recordings and explanations use these names.
-"""
+kernels/measuring/profiling.py reads them with Nsight Compute. Pages, recordings and explanations use these names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Counter:
-    """A hardware counter that a run may store. `label` is its name for people, with the unit. `meaning` is a
-    sentence."""
+    """A hardware counter of a run. `label` is its name for people, with the unit, `meaning` a sentence."""
 
     name: str
     label: str

@@ -29,17 +29,14 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "instructions": ("more instructions", "fewer instructions"),
     "clocks": ("lower clocks", "higher clocks"),
 }
-"""Names of each mechanism if the head is slower, and if it is faster. The first mechanism that holds is listed
-first."""
+"""Names of each mechanism if the head is slower, and if it is faster. The first that holds is listed first."""
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism whose rule holds. `kind` is a key of KINDS; `name` is its name for people, slower or faster.
-
-    `most` is the largest ratio of the times that it can explain; None if unknown. `is_enough` is False if it explains
-    less than half of the change.
-    """
+    """A mechanism whose rule holds. `kind` is a key of KINDS; `name` is its name for people, slower or faster. `most`
+    is the largest ratio of the times that it can explain; None if unknown. `is_enough` is False if it explains less
+    than half of the change."""
 
     kind: str
     name: str
@@ -62,11 +59,9 @@ def find_mechanisms(
     arch: str,
     ratio: float | None = None,
 ) -> tuple[Mechanism, ...]:
-    """Returns every mechanism whose rule holds, the main one first; empty if none is known.
-
-    `ratio` is the measured time of the slower version over that of the faster one. A mechanism that explains less than
-    half of it cannot be the main one.
-    """
+    """Returns every mechanism whose rule holds, the main one first; empty if none is known. `ratio` is the measured
+    time of the slower version over that of the faster one. A mechanism that explains less than half of it cannot be the
+    main one."""
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)
     pair = Pair(fast, slow, turned, read_sizes(problem), arch)

@@ -11,11 +11,9 @@ WHOLE = 100
 
 @dataclass(frozen=True)
 class WinnerFacts:
-    """One version of a kernel on a problem. A name that is missing, or None, is unknown.
-
-    `facts` are the static facts by their names in kernels/results.py, and `threads_per_block`. `counters` are those of
-    tilewatch.mechanisms.counters. `is_swizzled` is what the checklist found in the source.
-    """
+    """One version of a kernel on a problem. A name that is missing, or None, is unknown. `facts` are the static facts
+    by their names in kernels/results.py, and `threads_per_block`. `counters` are those of
+    tilewatch.mechanisms.counters. `is_swizzled` is what the checklist found in the source."""
 
     params: Mapping[str, int]
     facts: Mapping[str, int | None]

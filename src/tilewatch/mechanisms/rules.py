@@ -76,8 +76,7 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """Finds tiles that cover more than the problem has. Padding is work too, and the Tensor Cores' counter includes
-    it."""
+    """Finds tiles that cover more than the problem has: padding, which the Tensor Cores' counter includes."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []
@@ -196,8 +195,7 @@ def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
 
 
 def _guess_threads(version: WinnerFacts) -> int:
-    """Guesses the threads of a block: those with TMA loads or products have worker warps besides OWN_THREADS (116
-    cubins for sm_90)."""
+    """Guesses the threads of a block: TMA loads or products need worker warps too (116 cubins for sm_90)."""
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
     return OWN_THREADS + WARP_THREADS * version.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)

@@ -24,8 +24,7 @@ def list_tiles(params: Mapping[str, int]) -> dict[str, int]:
 
 
 def count_loaded(params: Mapping[str, int]) -> float | None:
-    """Returns how many elements of A and B a tile loads per multiplication that it makes; None if the kernel is not a
-    matrix product."""
+    """Returns the elements of A and B that a tile loads per multiplication; None without a matrix product."""
     m, n, k = (_find_side(params, axis) for axis in ("m", "n", "k"))
     return None if m is None or n is None or k is None else 1 / m + 1 / n
 
