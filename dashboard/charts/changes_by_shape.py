@@ -146,7 +146,7 @@ def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
         for sign, direction in ((1, "slower"), (-1, "faster")):
             so_moved = [row for row in moved if sign * row["change"] > 0]
             if so_moved:
-                cells = {row["gpu_model"]: _cell(row) for row in group}
+                cells = {row["gpu_model"]: differences.write_cell(row) for row in group}
                 rows.append(
                     {
                         "kernel": kernel,
@@ -174,10 +174,3 @@ def explain_pattern(moved: Sequence[Row], everywhere: Sequence[Row]) -> str:
             return f"{archs[0]} alone: its code generation"
         return f"{' and '.join(models)} alone, not all of {archs[0]}: its node, its GPU or noise"
     return "several architectures"
-
-
-def _cell(row: Row) -> str:
-    change = change_text(row["change"])
-    if row["finding"] in differences.CLAIMS:
-        return change
-    return f"{change} {row['finding']}" if row["finding"] in differences.DIFFERENT else f"≈ {change}"

@@ -19,7 +19,6 @@ from tilewatch.dashboard.charts import colours, hover
 from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.frames import scoreboard as scores
 from tilewatch.dashboard.text import label_baseline
-from tilewatch.text import change_text
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "grid.css").read_text(encoding="utf-8")
@@ -270,13 +269,6 @@ def _arrow(row: Row) -> str:
     return up if row["change"] < 0 else down
 
 
-def _change_words(row: Row) -> str:
-    words = change_text(row["change"])
-    if row["finding"] in differences.CLAIMS:
-        return words
-    return f"{words} {row['finding']}" if row["finding"] in differences.DIFFERENT else f"≈ {words}"
-
-
 def _scale_of_ratios(key: str, title: str, middle: float, span: float, **more: Any) -> Scale:
     return Scale(key, "ratio", title, middle, span, _two_digits, _ratio_words, lambda row: float(row["ratio"]), **more)
 
@@ -291,7 +283,7 @@ CHANGE = Scale(
     0.0,
     0.1,
     lambda speed: f"{-100 * speed:+.0f} %" if speed else "0 %",
-    _change_words,
+    differences.write_cell,
     lambda row: -float(row["change"]) if row["finding"] in differences.CLAIMS else 0.0,
 )
 SCALES = {

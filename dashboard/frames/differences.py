@@ -10,7 +10,7 @@ import pandas as pd
 from tilewatch.dashboard.frames.changes import SERIES
 from tilewatch.dashboard.frames.plan import write_plan
 from tilewatch.dashboard.text import day
-from tilewatch.text import short_sha
+from tilewatch.text import change_text, short_sha
 
 CHANGE_OF_TIME = "change of time"
 FASTER, SLOWER = "faster", "slower"
@@ -102,6 +102,14 @@ def write(row: Mapping[Any, Any]) -> str:
     if pd.isna(row["confirmed_at"]):
         return str(row["finding"])
     return f"{row['finding']}, confirmed at {short_sha(row['confirmed_at'])}"
+
+
+def write_cell(row: Mapping[Any, Any]) -> str:
+    """Writes a change for the cell of a table, with its finding unless that is a claim."""
+    change = change_text(row["change"])
+    if row["finding"] in CLAIMS:
+        return change
+    return f"{change} {row['finding']}" if row["finding"] in DIFFERENT else f"≈ {change}"
 
 
 def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
