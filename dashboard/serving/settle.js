@@ -3,7 +3,7 @@
 // moved what stood below them (a layout shift of 0.4 on the Overview, 2026-11-27).
 // Also loads Plotly's script, 4.7 MB: while the server runs the page Series, else after the first screen.
 
-const FRAMES_STILL = 2; // five were 0.1 s more (2026-11-28)
+const FRAMES_STILL = 1; // five took 0.1 s more (2026-11-28)
 const LONGEST_MS = 4000; // a script that does not come must not hide the page
 const SETTLED_MS = 500; // what is below the first screen is drawn by then
 const PLOTS_FIRST = /\/series$/;
@@ -25,7 +25,7 @@ const isOnScreen = (element) => element.getBoundingClientRect().top < innerHeigh
 
 const readPlaces = () => {
   const main = document.querySelector(".stMainBlockContainer");
-  const hasEnded = document.querySelector('.stApp[data-test-script-state="notRunning"]');
+  const hasEnded = document.querySelector('.stApp[data-test-script-state="notRunning"], .js-plotly-plot .main-svg');
   if (!main?.querySelector("h1") || [...main.querySelectorAll(UNDRAWN)].some(isOnScreen)) return "";
   const elements = [...main.querySelectorAll(".stElementContainer")];
   const boxes = elements.filter(isOnScreen).map((each) => each.getBoundingClientRect());

@@ -20,7 +20,7 @@ from tilewatch.dashboard.panels.series import (
     sweep_winner,
 )
 from tilewatch.dashboard.panels.series import sweep as sweep_panel
-from tilewatch.dashboard.widgets import address, filters, page_head, repository, simulated
+from tilewatch.dashboard.widgets import address, filters, first_screen, page_head, repository, simulated
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.models import TOTAL
 from tilewatch.text import count_text, plain, short_sha
@@ -71,6 +71,7 @@ def page(url: str) -> None:
                 run_beside.show(url, found)
             else:
                 st.caption("This sweep has no run: its configs were compiled, or wait.")
+        first_screen.await_drawing()
     else:
         st.info("No GPU measured this series: it has static facts alone.")
     _below(url, key, found)

@@ -4,15 +4,18 @@ import datetime as dt
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened, rows
 from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY
 from tilewatch.dashboard.panels.series import sweep_sizes
+from tilewatch.dashboard.widgets import first_screen
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle import regressions as life
@@ -720,3 +723,15 @@ def test_a_counter_is_drawn_over_the_commits(filled_app: AppTest) -> None:
     assert figure(app)["layout"]["yaxis"]["title"]["text"] == "L2 hits, %"
     assert "gemm_fp8" in {trace["name"] for trace in figure(app)["data"]}
     assert "deepgemm" not in {trace["name"] for trace in figure(app)["data"]}, "a baseline has no counters"
+
+
+def test_a_browser_may_draw_the_chart_of_a_series_before_it_gets_the_sweep(
+    filled_app: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_screen, "runtime", SimpleNamespace(exists=lambda: True))
+    monkeypatch.setattr(first_screen, "time", SimpleNamespace(sleep=lambda _: st.stop()))
+    app = opened(filled_app, "series")
+    assert app.get("plotly_chart")
+    assert "Sweep" not in [each.label for each in app.selectbox]
+    app.run()
+    assert "Sweep" in [each.label for each in app.selectbox], "only the first run of a session waits"
