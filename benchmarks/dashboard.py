@@ -64,7 +64,7 @@ PAGES = {
 SERVER = ROOT / "dashboard" / "server.py"
 BARE = "import plotly.graph_objects as go\nimport streamlit as st\nst.plotly_chart(go.Figure(go.Heatmap(z=[[1, 2]])))\n"
 """The smallest page of Streamlit with Plotly; the rest of a page's time is ours."""
-PAGE_REPEATS, AGAIN_REPEATS = 5, 7
+PAGE_REPEATS, AGAIN_REPEATS = 5, 15
 COLD_STARTS = 3
 PEOPLE, VIEWS_EACH = 20, 10
 MANY_VIEWS = 1_000

@@ -35,8 +35,9 @@ const readPlaces = () => {
 
 const look = (before, still) => {
   const now = readPlaces();
-  if (still === FRAMES_STILL) show();
-  else requestAnimationFrame(() => look(now, now && now === before ? still + 1 : 0));
+  const stood = now && now === before ? still + 1 : 0;
+  if (stood === FRAMES_STILL) show();
+  else requestAnimationFrame(() => look(now, stood));
 };
 
 const awaitRun = () => {
