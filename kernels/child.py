@@ -18,7 +18,7 @@ from typing import Any
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.children import fork_server, sandbox
+from tilewatch.kernels.children import fork_server, interpreters, sandbox
 from tilewatch.kernels.children.child_answers import make_line
 from tilewatch.kernels.children.child_process import IMPORT_FIRST, WITHOUT_GPU
 
@@ -91,6 +91,10 @@ def import_role(role: str) -> Handler:
         from tilewatch.kernels.gpu.health.canary import answer
     else:
         raise SystemExit(f"no such role: {role}")
+    if lent := os.environ.get(interpreters.LENT):
+        from tilewatch.kernels.toolchains import versions
+
+        versions.use_lent_compiler(lent)
     return answer
 
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import tilewatch
 from tilewatch import processes
-from tilewatch.kernels.children import child_answers, compile_cache, forked_process, sandbox
+from tilewatch.kernels.children import child_answers, compile_cache, forked_process, interpreters, sandbox
 from tilewatch.kernels.children.compile_cache import LibraryHome, is_filled
 from tilewatch.kernels.children.forked_process import ForkedProcess
 from tilewatch.text import failure_text
@@ -111,7 +111,8 @@ class ChildProcess:
 
         A child may read the checkouts of `library` and `others` and the folders `readable`, and write into `writable`,
         besides what every child may. On a GPU it gets a home that it shares only with children of exactly these
-        checkouts. Raises SandboxMissing if it must be confined and cannot be.
+        checkouts. The interpreter is that of `library` (interpreters.py). Raises SandboxMissing if the child must be
+        confined and cannot be, and BadInterpreter.
         """
         sandbox.require()
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
@@ -132,6 +133,10 @@ class ChildProcess:
         if packages is not None:
             first, passed[IMPORT_FIRST] = str(packages), "torch"
         path = processes.python_path(first, ROOT)
+        self._python = interpreters.find(library)
+        if self._python is not None and (lent := interpreters.find_lent_packages()):
+            passed[interpreters.LENT] = lent
+            readable = (*readable, f"{lent}/nvidia")
         imports_from = {**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = self._start(
@@ -165,9 +170,10 @@ class ChildProcess:
     ) -> subprocess.Popen[bytes] | ForkedProcess:
         death_signal = END_OF.get(role, signal.SIGKILL)
         if role in (*WITHOUT_GPU, *ON_GPU) and self.program == PROGRAM:
-            return forked_process.fork(
+            return self._fork(
                 imports_from,
                 role,
+                command=interpreters.make_command(self._python),
                 # Children that measure need the real driver and PyTorch, and one of them the real `ct.launch`
                 # (child.py).
                 server_name="without GPU" if role in WITHOUT_GPU else f"{role} with torch" if torch else role,
@@ -186,6 +192,16 @@ class ChildProcess:
             stdout=subprocess.PIPE,
             death_signal=death_signal,
         )
+
+    def _fork(self, *args: Any, **options: Any) -> ForkedProcess:
+        try:
+            return forked_process.fork(*args, **options)
+        except OSError as error:
+            self._errors.close()
+            self._remove_folder()
+            if self._python is None:
+                raise
+            raise interpreters.BadInterpreter(f"{self._python} does not run a library: {error}") from None
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
         """Sends one request and returns its answer. Raises ChildDied or ChildHung; the child has then ended."""

@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from tilewatch.kernels.children.fork_server import FORK, MESSAGE_BYTES
 END_LIMIT_S = 5.0
 """Seconds after which a server that does not end by itself is killed, because it was stopped or still imports."""
 
-_servers: dict[tuple[str, tuple[tuple[str, str], ...]], "_Server"] = {}
+_servers: dict[tuple[Any, ...], "_Server"] = {}
 _lock = threading.Lock()
 
 
@@ -76,6 +75,7 @@ def fork(
     environment: Mapping[str, str],
     role: str,
     *,
+    command: Sequence[str],
     server_name: str,
     torch: bool,
     readable: Sequence[str],
@@ -84,7 +84,7 @@ def fork(
     own_environment: Mapping[str, str],
     death_signal: signal.Signals,
 ) -> ForkedProcess:
-    """Starts a child in `role` (kernels/child.py) with both environments. Children of one `server_name` and
+    """Starts a child in `role` (kernels/child.py) with both environments. Children of one `server_name`, `command` and
     `environment` have one server, and share what it imported. Raises OSError if the child cannot be started."""
     request = {
         "role": role,
@@ -95,35 +95,37 @@ def fork(
         "death_signal": death_signal,
     }
     try:
-        return _find_server(server_name, environment).fork(request, log)
+        return _find_server(server_name, command, environment).fork(request, log)
     except ConnectionError:  # the server was ended, with all of its children
-        return _find_server(server_name, environment).fork(request, log)
+        return _find_server(server_name, command, environment).fork(request, log)
 
 
-def _find_server(name: str, environment: Mapping[str, str]) -> "_Server":
-    key = (name, tuple(sorted(environment.items())))
+def _find_server(name: str, command: Sequence[str], environment: Mapping[str, str]) -> "_Server":
+    key = (name, *command, *sorted(environment.items()))
     with _lock:
         server = _servers.get(key)
         if server is None or server.control.fileno() < 0:
-            server = _servers[key] = _Server(environment)
+            server = _servers[key] = _Server(command, environment)
         return server
 
 
 class _Server:
     """A server process and the socket to it; it gets one request at a time."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, contextlib.ExitStack() as unless_started:
+            unless_started.callback(self.control.close)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tilewatch.kernels.child", FORK, str(theirs.fileno())],
+                [*command, FORK, str(theirs.fileno())],
                 # cuTile makes a temporary folder unless it is given one; only children write into it.
                 env={**environment, "CUDA_TILE_TEMP_DIR": tempfile.gettempdir()},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+            unless_started.pop_all()
 
     def close(self) -> None:
         """Closes the socket, upon which the server ends all children and itself. A server that is stuck is killed."""

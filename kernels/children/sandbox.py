@@ -14,7 +14,7 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Iterable
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
@@ -56,7 +56,7 @@ processes, and bind connect(2) to path rules (Linux 7.1)."""
 _SHA = re.compile("[0-9a-f]{40,64}")
 
 
-class Level(StrEnum):
+class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which has no StrEnum
     """What a child is kept from. PROCESSES and NETWORK leave it the user's files, NONE everything."""
 
     FULL = "files, network and other processes"
@@ -65,7 +65,7 @@ class Level(StrEnum):
     NONE = "nothing"
 
 
-class Apart(StrEnum):
+class Apart(Enum):
     """When host code must be measured by a process that does not run it. STATED allows two exceptions: an operator
     whose watch file gives a reason, and a watch file's own baselines."""
 
@@ -199,7 +199,7 @@ def _list_devices() -> list[str]:
 def _list_readable(also: Iterable[str]) -> list[str]:
     """Lists the system's folders, those of this Python and its packages, our own code, and `also`."""
     python = [sys.prefix, sys.base_prefix, *sys.path, *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))]
-    ours = [str(each.resolve()) for each in PACKAGE.iterdir()]
+    ours = [str(PACKAGE), *(str(each.resolve()) for each in PACKAGE.iterdir())]
     named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     return [each for each in (*SYSTEM, *python, *ours, *named, *libraries, *also) if each]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
+from tilewatch.kernels.children import interpreters
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 
@@ -23,23 +24,29 @@ class CompileChildren:
     def __init__(self, packages: Path | None, cubins: LocalCubins) -> None:
         """`packages` is the folder of a toolchain; None is the installed one."""
         self._packages, self._cubins = packages, cubins
-        self._tracers: dict[str, ChildProcess] = {}
-        """Tracing children by the folder of their library, least recently used first."""
+        self._tracers: dict[tuple[str, Path | None], ChildProcess] = {}
+        """Tracing children by the folder of their library and its interpreter, least recently used first."""
         self._compiler: ChildProcess | None = None
         self._version: str | None = None
 
     def find_tracer(self, library: str) -> ChildProcess:
         """Returns the child that runs a library. Each library has its own child, because one commit's code could change
-        what is traced of another. Raises BuildError if the child does not start."""
-        child = self._tracers.pop(library, None)
+        what is traced of another. Raises BuildError if the child does not start, or if a toolchain would have to be
+        imported by an owner's interpreter, which may be another Python."""
+        place = (library, interpreters.find(library))
+        if self._packages is not None and place[1] is not None:
+            raise BuildError(
+                f"{library} is recorded by {place[1]}, which has a cuda-tile of its own: no toolchain can replace it"
+            )
+        child = self._tracers.pop(place, None)
         if child is None or not child.alive:
             if child is not None:
                 child.close()
             while len(self._tracers) >= LIBRARIES:
                 self._tracers.pop(next(iter(self._tracers))).close()
-            child = self._tracers[library] = ChildProcess("trace", packages=self._packages, library=library)
+            child = self._tracers[place] = ChildProcess("trace", packages=self._packages, library=library)
             self._require_ready(child)
-        self._tracers[library] = child
+        self._tracers[place] = child
         return child
 
     def find_compiler(self) -> ChildProcess:

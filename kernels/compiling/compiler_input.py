@@ -10,7 +10,7 @@ import io
 import tempfile
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from unittest import mock
 
 from cuda.tile import _compile
@@ -37,7 +37,7 @@ class LinkedLibrary:
     content: bytes
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path) -> "LinkedLibrary":
         """Reads a file. Raises OSError if it cannot be read, is not a regular file or is too large."""
         if not path.is_file():  # a device may have no end
             raise FileNotFoundError(f"there is no file {path}")

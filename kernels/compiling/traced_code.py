@@ -83,7 +83,8 @@ def read_traced(traced: Mapping[str, Any]) -> TracedCode:
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(
             f"the code was traced with {str(compiler)[:200]}, but this worker compiles with {compiler_version()}: "
-            "set TILEWATCH_COMPILER on every node (docs/operate/settings.md)"
+            "set TILEWATCH_COMPILER on every node (docs/operate/settings.md), and install the same cuda-tile in the "
+            "environment that records"
         )
     try:
         code = _CODE.validate_python(traced)

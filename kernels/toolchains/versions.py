@@ -21,10 +21,28 @@ def versions(names: tuple[str, ...]) -> dict[str, str]:
     return installed
 
 
+_lent: dict[str, str] = {}
+"""Versions of the packages that this process takes from another environment."""
+
+
+@functools.cache
+def use_lent_compiler(folder: str) -> None:
+    """Makes this process take tileiras and its packages from a folder of another environment's packages. Reads their
+    versions at the first call, after which the sandbox may hide them."""
+    from cuda.tile import _compile
+
+    for name in COMPILING[1:]:
+        for found in importlib.metadata.distributions(name=name, path=[folder]):
+            _lent[name] = found.version
+    _compile._find_pip_tileiras = lambda: f"{folder}/nvidia/cu13/bin/tileiras"
+    _compile._find_compiler_bin.cache_clear()
+    compiler_version.cache_clear()
+
+
 @functools.cache
 def compiler_version() -> str:
     """Returns the compiling packages and their versions in one line. Another line may mean other machine code."""
-    installed = versions(COMPILING)
+    installed = versions(COMPILING) | _lent
     return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(installed.items()))
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex", "V": "bfloat"}  # cuTile 1.7 reads "<V2" so
+"""Types by the letter of a `typestr` of `__cuda_array_interface__`; all but bool are followed by the number of bits."""
 
 GPU_DEVICE = 2
 """kDLCUDA of dlpack.h."""
@@ -67,18 +68,19 @@ def _describe_tensor(tensor: Any) -> DeviceArray:
 
 def _describe_interface(value: Any) -> DeviceArray:
     interface = value.__cuda_array_interface__
-    shape, item = tuple(map(int, interface["shape"])), np.dtype(interface["typestr"])
+    shape, typestr = tuple(map(int, interface["shape"])), interface["typestr"]
+    kind, item_bytes = typestr[1], int(typestr[2:])
     steps = interface.get("strides")
-    strides = _make_contiguous(shape) if steps is None else tuple(int(each) // item.itemsize for each in steps)
-    dtype = "bfloat16" if item.kind == "V" else item.name  # as cuTile 1.7 reads "<V2"
+    strides = _make_contiguous(shape) if steps is None else tuple(int(each) // item_bytes for each in steps)
+    dtype = KINDS[kind] if kind == "b" else f"{KINDS.get(kind, kind)}{8 * item_bytes}"
     address = int(interface["data"][0])
     owner = getattr(value, "base", None)  # CuPy's: the array whose memory a view shares
     if hasattr(owner, "__cuda_array_interface__"):
         whole = _describe_interface(owner)
         memory, memory_bytes = whole.memory, whole.memory_bytes
     else:
-        memory, memory_bytes = _find_extent(address, shape, strides, item.itemsize)
-    return DeviceArray(address, shape, strides, dtype, item.itemsize, memory, memory_bytes)
+        memory, memory_bytes = _find_extent(address, shape, strides, item_bytes)
+    return DeviceArray(address, shape, strides, dtype, item_bytes, memory, memory_bytes)
 
 
 class _DLTensor(ctypes.Structure):

@@ -5,11 +5,12 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tilewatch.kernels.contract import Problem
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SHORT_TYPES = {
     "bf16": "bfloat16",
@@ -38,7 +39,8 @@ class ProblemInputs:
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._problem, self.seed = problem, seed
-        np.random.seed(seed)
+        with contextlib.suppress(ModuleNotFoundError):  # an owner's environment may lack it
+            importlib.import_module("numpy").random.seed(seed)
         if "cupy" in sys.modules:
             sys.modules["cupy"].random.seed(seed)
         with contextlib.suppress(ModuleNotFoundError):
@@ -50,8 +52,10 @@ class ProblemInputs:
         return importlib.import_module("torch")
 
     @property
-    def numpy_dtype(self) -> np.dtype[Any]:
+    def numpy_dtype(self) -> "np.dtype[Any]":
         """Returns `p.dtype` as NumPy and CuPy write it."""
+        import numpy as np
+
         choice = self._problem.choices.get("dtype", "f32")
         return np.dtype(SHORT_TYPES.get(choice, choice))
 

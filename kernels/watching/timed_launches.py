@@ -14,8 +14,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
 from tilewatch.kernels.watching import tracer
 from tilewatch.kernels.watching.device_array import describe_array, is_array
 from tilewatch.kernels.watching.tracer import LaunchTrace, TracedLaunch, TracedSearch
@@ -88,6 +86,8 @@ def benchmark(
     n_warmup: int = 10,  # noqa: ARG001
     max_duration: float = 0.0,  # noqa: ARG001
 ) -> Any:
+    import numpy as np  # CuPy brings it; an owner's environment may have neither
+
     times = np.array([[time_call(lambda: func(*args, **(kwargs or {}))) / 1000]])
     return SimpleNamespace(gpu_times=times, cpu_times=times[0], name=name or func.__name__)
 

@@ -1,10 +1,12 @@
 """Reads files that a user names. Only regular files up to a size are read. A pipe, a terminal or a device is refused
 before it is opened, because reading it might never end."""
 
+import contextlib
+import importlib
 import os
 import re
 import stat
-import tomllib
+import sys
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,11 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 
 MOST_TOML_BYTES, MOST_KEY_PARTS = 1 << 18, 32
-_STRING_OR_COMMENT = re.compile(
+_STRING_OR_COMMENT = (
     r'''"""(?:[^"\\]|\\.|"(?!""))*+"{0,5}|\'{3}(?:[^\']|\'(?!\'\'))*+\'{0,5}'''
-    r"""|"(?:[^"\\\n]|\\[^\n])*+"?|\'[^\'\n]*+\'?|\#[^\n]*+""",
-    re.DOTALL,
+    r"""|"(?:[^"\\\n]|\\[^\n])*+"?|\'[^\'\n]*+\'?|\#[^\n]*+"""
 )
-_LONG_KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{MOST_KEY_PARTS}}}")
+_LONG_KEY = rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{MOST_KEY_PARTS}}}"
 
 
 class BadFile(ExpectedError):
@@ -69,9 +70,20 @@ def read_given_text(path: Path, most_bytes: int) -> str:
 def parse_toml(text: str) -> dict[str, Any]:
     """Returns the tables of a TOML text. Raises BadFile. A dotted key of many parts is refused: Python's parser takes
     memory by the square of their number, over 20 GB for a key of 200 KB (Python 3.11, 2026-11-28)."""
-    if _LONG_KEY.search(_STRING_OR_COMMENT.sub("s", text)):
+    reader = _import_reader()
+    if sys.version_info >= (3, 11) and re.search(_LONG_KEY, re.sub(_STRING_OR_COMMENT, "s", text, flags=re.DOTALL)):
         raise BadFile(f"it has a key of more than {MOST_KEY_PARTS} parts")
     try:
-        return tomllib.loads(text)
+        tables: dict[str, Any] = reader.loads(text)
+        return tables
     except (ValueError, RecursionError) as error:
         raise BadFile(f"it is not TOML: {error}") from None
+
+
+def _import_reader() -> Any:
+    """Returns a module that reads TOML. Python 3.10, which only an owner's environment has, lacks its own, and its
+    patterns lack `*+`. Raises BadFile."""
+    for name in ("tomllib", "tomli", "pip._vendor.tomli"):
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(name)
+    raise BadFile("this Python has no reader of TOML: `pip install tomli` into its environment")

@@ -160,8 +160,8 @@ def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm
             "not_confined",
             f"not_confined/{digest(host)}",
             host,
-            f"A commit's code is kept from {level} there; it should be kept from {Level.FULL}. That takes Linux 5.13 "
-            "with Landlock and seccomp, and TILEWATCH_SANDBOX not `off`; see docs/operate/security.md.",
+            f"A commit's code is kept from {level} there; it should be kept from {Level.FULL.value}. That takes "
+            "Linux 5.13 with Landlock and seccomp, and TILEWATCH_SANDBOX not `off`; see docs/operate/security.md.",
         )
         for host, level in less.items()
     ]

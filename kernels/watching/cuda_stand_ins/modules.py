@@ -9,7 +9,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from tilewatch.kernels.watching.tracer import TracingError
 
@@ -133,7 +133,7 @@ class Idle:
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *_: object) -> None:
