@@ -21,6 +21,7 @@ from sqlalchemy import (
     MetaData,
     Text,
     UniqueConstraint,
+    false,
     func,
     text,
 )
@@ -78,6 +79,7 @@ class Repository(Base):
     fetched_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     failing_since: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     failure: Mapped[str | None] = mapped_column(Text)
+    own_python: Mapped[bool] = mapped_column(server_default=false())
 
 
 class Commit(Base):

@@ -15,16 +15,28 @@ class RepositoryRefused(ExpectedError):
     """A repository cannot be added or removed. The message is a sentence."""
 
 
-def add(session: Session, name: str, url: str, branch: str) -> None:
+def add(session: Session, name: str, url: str, branch: str, own_python: bool = False) -> None:
     """Adds a watched repository, or watches a removed one again. Raises RepositoryRefused if the name is taken."""
     known = find_repository(session, name)
     if known is not None and known.removed_at is None:
         raise RepositoryRefused(f"{name} is watched already, from {known.url}")
     if known is not None and known.url != url:
         raise RepositoryRefused(f"the name {name} belongs to {known.url} and its history: choose another with --name")
-    now = {"branch": branch, "removed_at": None, "fetched_at": func.now(), "failing_since": None, "failure": None}
+    now = {
+        "branch": branch,
+        "own_python": own_python,
+        "removed_at": None,
+        "fetched_at": func.now(),
+        "failing_since": None,
+        "failure": None,
+    }
     added = insert(Repository).values(name=name, url=url, **now)
     session.execute(added.on_conflict_do_update(index_elements=[Repository.name], set_=now))
+
+
+def require_own_python(session: Session, name: str) -> None:
+    """Stores that the Python of an owner's environment runs the host code of a watched repository, on every node."""
+    session.execute(update(Repository).where(Repository.name == name).values(own_python=True))
 
 
 def remove(session: Session, name: str) -> int:

@@ -14,11 +14,12 @@ from tilewatch.db.repository_names import BRANCH_START
 @dataclass(frozen=True)
 class RepositoryRow:
     """A repository that was added. `removed_at` is None while it is watched. `failure` says why the scheduler's last
-    fetch failed; None if it did not."""
+    fetch failed; None if it did not. With `own_python` the Python of an owner's environment runs its host code."""
 
     name: str
     url: str
     branch: str
+    own_python: bool
     added_at: dt.datetime
     removed_at: dt.datetime | None
     fetched_at: dt.datetime | None

@@ -115,6 +115,7 @@ class ChildProcess:
         confined and cannot be, and BadInterpreter.
         """
         sandbox.require()
+        self._python = interpreters.find(library)
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         # cuTile makes these folders at import, and a killed child cannot remove them.
         self._folder = folder = tempfile.mkdtemp(prefix="tilewatch-child-")
@@ -133,7 +134,6 @@ class ChildProcess:
         if packages is not None:
             first, passed[IMPORT_FIRST] = str(packages), "torch"
         path = processes.python_path(first, ROOT)
-        self._python = interpreters.find(library)
         if self._python is not None and (lent := interpreters.find_lent_packages()):
             passed[interpreters.LENT] = lent
             readable = (*readable, f"{lent}/nvidia")

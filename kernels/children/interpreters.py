@@ -9,8 +9,8 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
-from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children import start_child
+from tilewatch.kernels.library_errors import PackageMissing
 
 LENT = "TILEWATCH_LENT_PACKAGES"
 """Environment variable with the folder of Tilewatch's packages from which an owner's interpreter takes tileiras."""
@@ -18,24 +18,28 @@ LENT = "TILEWATCH_LENT_PACKAGES"
 OWN = (sys.executable, "-P", "-m", "tilewatch.kernels.child")
 """Start of a child's command line in Tilewatch's own interpreter."""
 
-_chosen: dict[Path, Path] = {}
-"""Interpreters by the folder of a library."""
+_chosen: dict[Path, Path | str] = {}
+"""Interpreters by the folder of a library, or why this machine has none for it."""
 
 
-class BadInterpreter(ExpectedError):
-    """An owner's interpreter cannot run a library; the message is a sentence."""
+class BadInterpreter(PackageMissing):
+    """No interpreter of this machine can run a library; one of another machine may. The message is a sentence."""
 
 
-def use(library: Path, python: Path | None) -> None:
-    """Makes children of this process run a library by this interpreter; None is Tilewatch's own."""
+def use(library: Path, python: Path | str | None) -> None:
+    """Makes children of this process run a library by this interpreter; None is Tilewatch's own. A string says why this
+    machine has none: starting a child then raises BadInterpreter."""
     _chosen.pop(library.resolve(), None)
     if python is not None:
         _chosen[library.resolve()] = python
 
 
 def find(library: str | Path | None) -> Path | None:
-    """Returns the interpreter that runs a library; None is Tilewatch's own."""
-    return _chosen.get(Path(library).resolve()) if library else None
+    """Returns the interpreter that runs a library; None is Tilewatch's own. Raises BadInterpreter."""
+    found = _chosen.get(Path(library).resolve()) if library else None
+    if isinstance(found, str):
+        raise BadInterpreter(found)
+    return found
 
 
 def make_command(python: Path | None) -> tuple[str, ...]:

@@ -31,6 +31,10 @@ def validate(
         float,
         typer.Option(envvar="TILEWATCH_COMPILE_LIMIT_S", min=1, help="CPU seconds that a compilation may take."),
     ] = 15.0,
+    python: Annotated[
+        Path | None,
+        typer.Option(metavar="P", exists=True, dir_okay=False, help="The Python that runs host code, with cuda-tile."),
+    ] = None,
 ) -> None:
     """Validate library files and watch files before a GPU is spent on them.
 
@@ -39,6 +43,7 @@ def validate(
 
     Example: tilewatch validate watch/softmax.py
     """
+    from tilewatch.kernels.children import interpreters
     from tilewatch.kernels.compiling import store
     from tilewatch.kernels.validating.mistakes import validate_library
 
@@ -46,6 +51,7 @@ def validate(
     if len(folders) > 1:
         raise SeveralFolders("the files lie in several folders; validate one folder at a time")
     (folder,) = folders
+    interpreters.use(folder, python and python.absolute())
     validated = validate_library(
         folder,
         [each.name for each in files or ()],

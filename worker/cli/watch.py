@@ -1,11 +1,14 @@
 """The commands `tilewatch watch ...`, which add, list and remove repositories that Tilewatch clones and fetches."""
 
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tilewatch.worker.cli import options
+
+OWN = "Tilewatch's Python"
 
 watch = typer.Typer(help="Choose the repositories that are watched.", no_args_is_help=True)
 
@@ -24,6 +27,16 @@ def add(
     name: Annotated[
         str | None, typer.Option(metavar="N", help="Its name on all pages. Default: the last part of the address.")
     ] = None,
+    python: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="P",
+            exists=True,
+            dir_okay=False,
+            help="The Python of an environment with cuda-tile that runs the repository's host code on this node, as "
+            "~/kernels/.venv/bin/python. Repeat the command on each node.",
+        ),
+    ] = None,
 ) -> None:
     """Clone a repository and watch it: each night it is fetched and its library is swept.
 
@@ -37,7 +50,7 @@ def add(
 
     settings = options.settings()
     with options.open_session() as opened:
-        added = watched.add(opened, settings, address, name=name, branch=branch)
+        added = watched.add(opened, settings, address, name=name, branch=branch, python=python and python.absolute())
     print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}")
     print(f"the next night sweeps it; `tilewatch submit nightly --repository {shlex.quote(added.name)}` sweeps it now")
 
@@ -47,21 +60,22 @@ def list_() -> None:
     """Print the watched repositories, with the branch that each follows and how its last fetch went."""
     from tilewatch.db.worker_reads import repositories
     from tilewatch.worker.cli import tables
-    from tilewatch.worker.git import watched
+    from tilewatch.worker.git import owner_python, watched
 
     with options.open_session() as opened:
         shown = watched.list_watched(opened, options.settings())
         rows = {row.name: row for row in repositories.list_repositories(opened)}
-    table = tables.new_table("repository", "branch", "from", "fetched (UTC)")
+    table = tables.new_table("repository", "branch", "from", "recorded here by", "fetched (UTC)")
     for each in shown:
         row = rows.get(each.name)
         if row is None:
-            table.add_row(each.name, each.branch, str(each.folder), "by its owner, not by Tilewatch")
+            table.add_row(each.name, each.branch, str(each.folder), OWN, "by its owner, not by Tilewatch")
             continue
+        assert each.clone is not None
+        python = str(owner_python.find(each.clone) or "nothing: --python is missing") if row.own_python else OWN
         fetched = f"{row.fetched_at:%Y-%m-%d %H:%M}" if row.fetched_at else "never"
-        table.add_row(
-            row.name, row.branch, row.url, f"{fetched}; since then: {row.failure}" if row.failure else fetched
-        )
+        state = f"{fetched}; since then: {row.failure}" if row.failure else fetched
+        table.add_row(row.name, row.branch, row.url, python, state)
     tables.show(table)
 
 
@@ -71,12 +85,14 @@ def remove(name: Annotated[str, typer.Argument(help="A name that `tilewatch watc
     from tilewatch.db.lifecycle import repositories
     from tilewatch.db.worker_reads.repositories import find_repository
     from tilewatch.text import count_text
-    from tilewatch.worker.git import clones
+    from tilewatch.worker.git import clones, owner_python
 
     with options.open_session() as opened:
         cancelled = repositories.remove(opened, name)
         row = find_repository(opened, name)
     assert row is not None
-    clones.delete(clones.clone_of(row.name, row.url, options.settings().clones))
+    clone = clones.clone_of(row.name, row.url, options.settings().clones)
+    clones.delete(clone)
+    owner_python.forget(clone)
     ended = f"; {count_text(cancelled, 'job')} cancelled" if cancelled else ""
     print(f"{name} is not watched any more{ended}; its history stays, and `tilewatch watch add` takes it up again")

@@ -17,10 +17,11 @@ from tilewatch.db.repository_names import BRANCH_START, branch_without_toolchain
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import repositories
 from tilewatch.db.worker_reads.repositories import RepositoryRow
+from tilewatch.kernels.children import interpreters
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, repository_name
 from tilewatch.text import is_name
 from tilewatch.worker.context import Context
-from tilewatch.worker.git import checkouts, clones, commits
+from tilewatch.worker.git import checkouts, clones, commits, owner_python
 from tilewatch.worker.git.branch_order import BranchOrder, order_branch
 from tilewatch.worker.git.clones import Clone, FetchFailed
 from tilewatch.worker.git.commits import RepositoryError
@@ -30,18 +31,20 @@ from tilewatch.worker.settings import Settings
 @dataclass(frozen=True)
 class WatchedRepository:
     """A watched repository on this node. `folder` is the clone to read. The first parents of `branch` are its main
-    line. `clone` is None for the repository of TILEWATCH_REPOSITORY, which its owner fetches."""
+    line. `clone` is None for the repository of TILEWATCH_REPOSITORY, which its owner fetches. With `own_python` the
+    Python of an owner's environment records it."""
 
     name: str
     folder: Path
     branch: str
     clone: Clone | None = None
+    own_python: bool = False
 
 
 def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]:
     """Lists the watched repositories. That of TILEWATCH_REPOSITORY, if it is watched, is the first."""
     rows = repositories.list_repositories(opened)
-    added = [_of_clone(_clone(row, settings.clones), row.branch) for row in rows]
+    added = [_of_clone(_clone(row, settings.clones), row.branch, row.own_python) for row in rows]
     if "repository" not in settings.model_fields_set and (added or not _has_git(settings.repository)):
         return added
     own = WatchedRepository(_own_name(settings.repository), settings.repository, settings.branch)
@@ -82,21 +85,37 @@ def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[s
 
 
 def add(
-    opened: Session, settings: Settings, address: str, *, name: str | None, branch: str | None
+    opened: Session,
+    settings: Settings,
+    address: str,
+    *,
+    name: str | None,
+    branch: str | None,
+    python: Path | None = None,
 ) -> WatchedRepository:
     """Clones a repository and starts watching it. Without `branch`, it follows the branch in its pyproject.toml, else
-    the default branch. Raises BadAddress, RepositoryError and RepositoryRefused."""
+    the default branch. With `python`, that Python records it on this node, also if it is watched already. Raises
+    BadAddress, BadPython, RepositoryError and RepositoryRefused."""
+    if python is not None:
+        owner_python.require(python)
     url = clones.clean_address(address)
     name = (name or url.rstrip("/").replace(":", "/").rpartition("/")[2].removesuffix(".git")).strip()
     if BRANCH_START in name or not is_name(name):
         raise RepositoryError(f"{name!r} cannot be the name of a repository: give another with --name")
     clone = clones.clone_of(name, url, settings.clones)
+    known = repositories.find_repository(opened, name)
+    if python is not None and known is not None and known.removed_at is None and known.url == url:
+        lifecycle.require_own_python(opened, name)
+        owner_python.write(clone, python)
+        return _of_clone(clone, known.branch, True)
     clones.fetch(clone)
     commits.require_history(clone.folder)
     branch = branch or clones.read_branch_setting(clone) or clones.default_branch(clone)
     clones.follow(clone, branch)
-    lifecycle.add(opened, name, url, branch)
-    return _of_clone(clone, branch)
+    lifecycle.add(opened, name, url, branch, python is not None)
+    if python is not None:
+        owner_python.write(clone, python)
+    return _of_clone(clone, branch, python is not None)
 
 
 def fetch(watched: WatchedRepository) -> str | None:
@@ -152,13 +171,25 @@ def library_at(context: Context, name: str, sha: str, library: str) -> Path:
     TILEWATCH_REPOSITORY. Raises FetchFailed and RepositoryError."""
     row = _find(context, name)
     if row is None:
-        return checkouts.checkout_library(context.repository, sha, library, context.checkouts)
+        own = WatchedRepository(name, context.repository, "HEAD")
+        return library_of(own, sha, library, context.checkouts)
     if row.removed_at is not None:
         raise RepositoryError(f"{row.name} is not watched any more; `tilewatch watch add` takes it up again")
     clone = _clone(row, context.clones)
     if not (context.checkouts / sha).is_dir():
         clones.bring_commit(clone, sha)
-    return checkouts.checkout_library(clone.folder, sha, library, context.checkouts)
+    return library_of(_of_clone(clone, row.branch, row.own_python), sha, library, context.checkouts)
+
+
+def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) -> Path:
+    """Returns the library's folder in a checkout of a fetched commit, and chooses the Python that runs it. Raises
+    RepositoryError and BadProject."""
+    found = checkouts.checkout_library(watched.folder, sha, library, cache)
+    if watched.clone is None:
+        interpreters.use(found, None)
+    else:
+        owner_python.use(watched.clone, found, watched.own_python)
+    return found
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:
@@ -184,8 +215,8 @@ def _place(address: str) -> str:
     return f"{host.lower()}/{path.strip('/').removesuffix('.git')}"
 
 
-def _of_clone(clone: Clone, branch: str) -> WatchedRepository:
-    return WatchedRepository(clone.name, clone.folder, branch, clone)
+def _of_clone(clone: Clone, branch: str, own_python: bool) -> WatchedRepository:
+    return WatchedRepository(clone.name, clone.folder, branch, clone, own_python)
 
 
 def _clone(row: RepositoryRow, folder: Path) -> Clone:

@@ -56,6 +56,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
     )
     findings = [_guarded(each) for each in examinations]
     findings += [_toolchain(each) for each in list_toolchains(settings.toolchains)]
+    findings += [_owner_python(settings, row) for row in _added_repositories(settings) if row.own_python]
     findings += list_server_findings(settings)
     findings += list_worker_findings(settings, gpus_here)
     findings += [_gpu(gpu) for gpu in gpus_here] or [
@@ -187,6 +188,21 @@ def _toolchain(toolchain: Toolchain) -> Finding:
         again = f"`tilewatch toolchain remove {toolchain.name}` and add it again"
         return Finding(name, False, f"{versions}: {error}", again)
     return Finding(name, True, f"{versions}: compiles")
+
+
+def _owner_python(settings: Settings, row: RepositoryRow) -> Finding:
+    """Tests that this node has the Python that records a repository, which takes two seconds."""
+    from tilewatch.worker.git import clones, owner_python
+
+    python = owner_python.find(clones.clone_of(row.name, row.url, settings.clones))
+    name, fix = f"Python of {row.name}", f"tilewatch watch add {row.url} --name {row.name} --python PYTHON"
+    if python is None:
+        return Finding(name, None, "this node has none: other nodes record the repository", fix)
+    try:
+        owner_python.require(python)
+    except owner_python.BadPython as error:
+        return Finding(name, False, str(error), fix)
+    return Finding(name, True, f"{python} records with Tilewatch's compiler")
 
 
 def _nvidia_program(name: str) -> Finding:

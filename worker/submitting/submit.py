@@ -28,8 +28,8 @@ from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
 from tilewatch.kernels.toolchains.toolchain import is_name, list_toolchains
 from tilewatch.text import count_text, short_sha
-from tilewatch.worker.git import checkouts, watched
 from tilewatch.worker.git import commits as git_reads
+from tilewatch.worker.git import watched
 from tilewatch.worker.git.branch_order import BranchOrder
 from tilewatch.worker.git.watched import WatchedRepository
 from tilewatch.worker.queue import dispatch
@@ -244,7 +244,7 @@ def _submit(
     with session(servers.database_url) as opened:
         order = watched.read_order(opened, source.watched)
     commit = _resolve(source.watched, order, revision, branch or revision, request.toolchain)
-    library = checkouts.checkout_library(source.watched.folder, commit.sha, settings.library, settings.checkouts)
+    library = watched.library_of(source.watched, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
         measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
     measured.add(SIMULATED.slug)  # any machine can be its worker

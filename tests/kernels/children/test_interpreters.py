@@ -63,7 +63,14 @@ def test_an_environment_without_a_compiler_gives_the_code_of_tilewatchs_own(
         interpreters.use(library, None)
         monkeypatch.setenv("PYTHONPATH", str(needs_package.write_package(tmp_path / "packages")))
         ours = compiler.compile(library, KERNEL, PROBLEM, {"tile": 64}, "sm_90")
+        interpreters.use(library, environments[1])
+        compiler.trace(library, KERNEL, PROBLEM, {"tile": 64}, "sm_90", code_key="sent")
+        interpreters.use(library, "this node has none")
+        sent = compiler.compile(library, KERNEL, PROBLEM, {"tile": 64}, "sm_90", code_key="sent")
+        with pytest.raises(PackageMissing, match="this node has none"):
+            compiler.compile(library, KERNEL, PROBLEM, {"tile": 64}, "sm_90", code_key="another")
     assert (theirs.status, theirs.failure) == ("ok", None)
+    assert (sent.content_key, sent.reused) == (theirs.content_key, True)
     assert (ours.content_key, ours.reused) == (theirs.content_key, True)
 
 

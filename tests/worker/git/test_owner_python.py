@@ -1,0 +1,84 @@
+"""Two repositories that need two versions of a package, each recorded on one machine by a Python of its own."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from tests.kernels.fixtures import needs_package
+from tests.kernels.fixtures.owner_environment import find_packages, make_environment
+from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.worker_context import do_all_jobs
+from tilewatch.db.models import Config, Job, Sweep, Trial
+from tilewatch.db.session import session
+from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.worker.context import Context
+from tilewatch.worker.git import owner_python, watched
+from tilewatch.worker.git.owner_python import BadPython
+from tilewatch.worker.git.watched import WatchedRepository
+from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting.submit import submit_nightly
+
+TILES = {"first": (16, 32), "second": (64,)}
+
+
+@pytest.fixture
+def pythons(tmp_path: Path) -> dict[str, Path]:
+    made = {}
+    for name, tiles in TILES.items():
+        made[name] = make_environment(tmp_path / f"environment of {name}")
+        needs_package.write_package(find_packages(tmp_path / f"environment of {name}"), *tiles)
+    return made
+
+
+def add(settings: Settings, folder: Path, python: Path | None) -> WatchedRepository:
+    if not folder.exists():
+        needs_package.write_repository(folder, watch=needs_package.WATCH_OF_PACKAGE)
+        tiny_repository.git(folder, "init", "--quiet", "--initial-branch", "main")
+        tiny_repository.git(folder, "add", ".")
+        tiny_repository.git(folder, "commit", "--quiet", "--message", f"Double rows in {folder.name}")
+    with session(settings.connection().database_url) as opened:
+        return watched.add(opened, settings, str(folder), name=None, branch=None, python=python)
+
+
+def test_each_repository_is_compiled_with_the_package_of_its_python(
+    settings: Settings, context: Context, tmp_path: Path, pythons: dict[str, Path]
+) -> None:
+    for name, python in pythons.items():
+        add(settings, tmp_path / name, python)
+        submit_nightly(settings, repository=name, night=dt.date(2026, 11, 28))
+    do_all_jobs(context)
+    with session(context.database_url) as opened:
+        trials = select(Sweep.repository, Config.params, Trial.status).join(Trial, Trial.sweep_id == Sweep.id)
+        found = opened.execute(trials.join(Config, Config.id == Trial.config_id)).all()
+    wanted = {(name, tile, "compiled") for name, tiles in TILES.items() for tile in tiles}
+    assert {(name, params["tile"], status) for name, params, status in found} == wanted
+
+
+def test_a_node_without_the_python_fails_its_job_with_what_to_do_and_its_operator_can_mend_it(
+    settings: Settings, context: Context, tmp_path: Path, pythons: dict[str, Path]
+) -> None:
+    add(settings, tmp_path / "first", pythons["first"])
+    submit_nightly(settings, repository="first")
+    node = settings.model_copy(update={"home": tmp_path / "node"})
+    do_all_jobs(Context.of(node))
+    with session(context.database_url) as opened:
+        (failure,) = opened.scalars(select(Job.failure).where(Job.state == "failed")).all()
+    advice = f"`tilewatch watch add {tmp_path / 'first'} --name first --python PYTHON` here names one"
+    assert failure is not None
+    assert f"first is recorded by a Python of its owner's, which this node lacks: {advice}" in failure
+    with pytest.raises(PackageMissing, match="which this node lacks"):
+        submit_nightly(node, repository="first", commit="HEAD")
+    added = add(node, tmp_path / "first", pythons["first"])
+    assert added.clone is not None
+    assert owner_python.find(added.clone) == pythons["first"]
+
+
+def test_a_python_that_cannot_record_is_refused_before_anything_is_stored(settings: Settings, tmp_path: Path) -> None:
+    bare = make_environment(tmp_path / "bare")
+    for folder in find_packages(tmp_path / "bare").glob("cuda*"):
+        folder.rename(tmp_path / folder.name)
+    with pytest.raises(BadPython, match=r"bare.* records nothing: .*No module named 'cuda"):
+        add(settings, tmp_path / "first", bare)
+    assert "first" not in watched.list_names(settings.connection().database_url, settings)

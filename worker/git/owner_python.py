@@ -1,0 +1,72 @@
+"""Keeps the Python by which a node runs a repository's host code, where it is not Tilewatch's own.
+
+The database says that a repository needs one. Each node has its own, in a file beside its clone, which its operator's
+command writes: neither a commit nor the database names a program that runs.
+"""
+
+import tempfile
+from pathlib import Path
+
+from tilewatch.errors import ExpectedError
+from tilewatch.kernels.children import interpreters
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children.interpreters import BadInterpreter
+from tilewatch.kernels.compiling.compile_children import READY_S
+from tilewatch.kernels.toolchains.versions import compiler_version
+from tilewatch.worker.git.clones import Clone
+
+
+class BadPython(ExpectedError):
+    """A Python cannot record host code. The message is a sentence."""
+
+
+def write(clone: Clone, python: Path) -> None:
+    """Makes a Python record a repository on this node."""
+    _find_file(clone).parent.mkdir(parents=True, exist_ok=True)
+    _find_file(clone).write_text(f"{python}\n", encoding="utf-8")
+
+
+def forget(clone: Clone) -> None:
+    _find_file(clone).unlink(missing_ok=True)
+
+
+def find(clone: Clone) -> Path | None:
+    """Returns the Python that records a repository on this node; None if its operator named none."""
+    try:
+        return Path(_find_file(clone).read_text(encoding="utf-8").strip())
+    except FileNotFoundError:
+        return None
+
+
+def use(clone: Clone, library: Path, own_python: bool) -> None:
+    """Makes this process run a library by the Python of its repository. Where this node has none, starting a child
+    raises BadInterpreter, and what another node recorded is still compiled."""
+    missing = (
+        f"{clone.name} is recorded by a Python of its owner's, which this node lacks: `tilewatch watch add {clone.url} "
+        f"--name {clone.name} --python PYTHON` here names one"
+    )
+    interpreters.use(library, (find(clone) or missing) if own_python else None)
+
+
+def require(python: Path) -> None:
+    """Raises BadPython unless this Python records with the cuda-tile of Tilewatch."""
+    with tempfile.TemporaryDirectory(prefix="tilewatch-python-") as folder:
+        interpreters.use(Path(folder), python)
+        try:
+            child = ChildProcess("trace", library=folder)
+            try:
+                found = str(child.ask({"ask": "ready"}, deadline_s=READY_S)["compiler"])
+            finally:
+                child.close()
+        except (BadInterpreter, ChildDied, ChildHung) as error:
+            raise BadPython(f"{python} records nothing: {error}") from None
+        finally:
+            interpreters.use(Path(folder), None)
+    if found != compiler_version():
+        raise BadPython(
+            f"{python} has {found}, but Tilewatch compiles with {compiler_version()}: install the same there"
+        )
+
+
+def _find_file(clone: Clone) -> Path:
+    return clone.folder.with_suffix(".python")
