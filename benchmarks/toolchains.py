@@ -24,7 +24,7 @@ from tilewatch.kernels import device
 from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
 from tilewatch.kernels.comparing.gpu_bench import open_bench
 from tilewatch.kernels.comparing.targets import Selection
-from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, choose, compile_pairs
+from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace, choose, compile_pairs
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair, add_compile_times
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.measuring.pair_bench import Launched, PairWork, ReplaySide
@@ -88,7 +88,13 @@ def _measure(root: Path, times: int, whole: bool, planted: Sequence[Planted]) ->
 
 
 def _place(root: Path, a: Toolchain, b: Toolchain) -> Workplace:
-    return Workplace(FOLDER, a, b, root / f"{a.name}..{b.name}", os.cpu_count() or 1, LIMIT_S)
+    return Workplace(
+        FOLDER,
+        (ComparedSide(a.name, a), ComparedSide(b.name, b)),
+        root / f"{a.name}..{b.name}",
+        os.cpu_count() or 1,
+        LIMIT_S,
+    )
 
 
 def _compile(root: Path, a: Toolchain, b: Toolchain, arch: str, *, whole: bool = False) -> list[ToolchainPair]:

@@ -645,7 +645,7 @@ class CheckOperator(Base):
 
 
 class ToolchainReport(Base):
-    """A comparison of two toolchains: may B take the place of A? A second import is recognised by its `key`.
+    """A comparison of `toolchains`: may a later one replace the first? A second import is recognised by its `key`.
 
     `contents` is the file that `tilewatch toolchain compare` writes, with every launch. `answer` and `markdown` are the
     verdict on it (kernels/comparing/toolchains/writing.py), empty until there is one. `job_id` is the newest job that
@@ -655,13 +655,12 @@ class ToolchainReport(Base):
     __tablename__ = "toolchain_reports"
     id: Mapped[key]
     key: Mapped[words] = mapped_column(unique=True)
-    a: Mapped[words]
-    b: Mapped[words]
     made_at: Mapped[instant]
     contents: Mapped[facts]
     answer: Mapped[facts]
     markdown: Mapped[words]
     job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="set null"))
+    toolchains: Mapped[list[str]] = mapped_column(ARRAY(Text))
 
 
 class Job(Base):

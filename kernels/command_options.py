@@ -1,6 +1,7 @@
 """Parses options that people type, and refuses bad ones before any work is done."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,13 @@ def require_place(file: Path | None) -> Path | None:
     if file is not None and not file.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no folder {file.parent}")
     return file
+
+
+def require_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of toolchains to compare. Raises BadParameter unless they are two or more different ones."""
+    if len({Path(name).name for name in names}) < max(2, len(names)):
+        raise typer.BadParameter("name two or more different toolchains, the one in use first")
+    return tuple(names)
 
 
 def require_files(files: list[Path] | None) -> list[Path] | None:
@@ -77,7 +85,9 @@ Recordings = Annotated[
         help="Take winners from this recording or tuned table, not from recordings/.",
     ),
 ]
-Retune = Annotated[bool, typer.Option(help="Sweep what got worse with HEAD, and time its winner too.")]
+Retune = Annotated[
+    bool, typer.Option(help="Sweep what got worse, time its winner, and find which dependency took how much.")
+]
 Events = Annotated[bool, typer.Option("--events", help="Time with CUDA events where CUPTI does not work.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 Markdown = Annotated[

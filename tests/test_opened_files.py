@@ -40,6 +40,7 @@ OURS = {
     "kernels/compiling/local_cubins.py:LocalCubins.send",
     "kernels/gpu/loaded_libraries.py:read_loaded_versions",
     "kernels/gpu/profiled_launches.py:_wait_for",
+    "kernels/toolchains/mixing.py:_link_package",  # pip's own
     "kernels/gpu/health/xid_watch.py:KernelLog.open",
     "kernels/gpu/health/xid_watch.py:Watch.__init__",
     "kernels/children/compile_cache.py:_lock",

@@ -58,13 +58,13 @@ def draw(report: ToolchainReport, gpu_model: str) -> go.Figure:
         )
     gpu = report.gpus[gpu_model]
     figure.update_layout(
-        title=f"{report.head.name} beside {report.base.name} on {gpu.name}: {len(decided)} operators and problems, "
+        title=f"{report.heads[0].name} beside {report.base.name} on {gpu.name}: {len(decided)} operators and problems, "
         f"{len(judged) - len(decided)} undecided",
         template="plotly_white",
         width=WIDTH,
         height=MARGIN + ROW * len(decided),
         margin={"l": 330, "t": 60, "b": 45, "r": 20},
-        xaxis={"title": f"time with {report.head.name}, change in %", "zeroline": True, "zerolinewidth": 2},
+        xaxis={"title": f"time with {report.heads[0].name}, change in %", "zeroline": True, "zerolinewidth": 2},
         yaxis={"tickfont": {"size": 11}, "dtick": 1},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"},
     )

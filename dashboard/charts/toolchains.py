@@ -1,4 +1,4 @@
-"""Draws a comparison of two toolchains: the change of each operator's time, with intervals. Pure."""
+"""Draws a comparison of toolchains: the change of each operator's time, with intervals. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,10 @@ from tilewatch.db.page_reads.toolchain_reports import OperatorRow, TimeChange
 from tilewatch.text import plain_html
 
 AT_MOST = 40
+LEGEND = (
+    f"The {AT_MOST} slowest at most, with 95 % intervals. Filled: surely slower than allowed. A cross: the newer "
+    "toolchain's own best config beside the config in use."
+)
 SAFETIES = {
     "not safe": (colours.WORSE, "circle"),
     "safe if re-tuned": (colours.WORSE, "circle-open"),
@@ -18,15 +22,23 @@ SAFETIES = {
 """The colour and the mark shape of each verdict."""
 
 
-def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
+def name_operators(rows: Sequence[OperatorRow]) -> list[str]:
+    """Returns the name of each row, with its toolchain if there are several."""
+    several = len({row.head for row in rows}) > 1
+    return [f"{row.kernel} {row.problem}{f', {row.head}' if several else ''}" for row in rows]
+
+
+def changes(operators: Sequence[OperatorRow]) -> go.Figure:
     """Draws the operators that a GPU timed, the slowest on top. A cross shows the time after re-tuning."""
     timed = sorted((row for row in operators if row.frozen is not None), key=_change, reverse=True)[:AT_MOST]
+    named = list(zip(map(plain_html, name_operators(timed)), timed, strict=True))
+    newer = ", ".join(dict.fromkeys(row.head for row in timed))
     figure = go.Figure()
     for safety, (colour, symbol) in SAFETIES.items():
-        rows = [row for row in timed if row.safety == safety]
-        _add(figure, safety, [(row, row.frozen) for row in rows], {"color": colour, "symbol": symbol, "size": 9})
+        rows = [(name, row.frozen) for name, row in named if row.safety == safety]
+        _add(figure, safety, rows, {"color": colour, "symbol": symbol, "size": 9})
     retuned = {"color": colours.KERNEL, "symbol": "x-thin-open", "size": 9}
-    _add(figure, "re-tuned", [(row, row.retuned) for row in timed], retuned)
+    _add(figure, "re-tuned", [(name, row.retuned) for name, row in named], retuned)
     figure.add_vline(x=0, line={"width": 1, "color": colours.LINE})
     figure.update_layout(
         height=140 + 20 * max(len(timed), 4),
@@ -39,7 +51,7 @@ def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
             "automargin": True,
             "showgrid": False,
             "categoryorder": "array",
-            "categoryarray": [_name(row) for row in reversed(timed)],
+            "categoryarray": [name for name, _ in reversed(named)],
             "range": [-0.7, max(len(timed), 1) - 0.3],  # Plotly's default leaves a tenth of the height empty
         },
     )
@@ -47,14 +59,14 @@ def changes(operators: Sequence[OperatorRow], newer: str) -> go.Figure:
 
 
 def _add(
-    figure: go.Figure, name: str, changes: Sequence[tuple[OperatorRow, TimeChange | None]], marker: dict[str, object]
+    figure: go.Figure, legend: str, changes: Sequence[tuple[str, TimeChange | None]], marker: dict[str, object]
 ) -> None:
-    shown = [(row, change) for row, change in changes if change is not None]
+    shown = [(name, change) for name, change in changes if change is not None]
     if not shown:
         return
     figure.add_scatter(
         x=[100 * change.change for _, change in shown],
-        y=[_name(row) for row, _ in shown],
+        y=[name for name, _ in shown],
         error_x={
             "array": [_length(change.high, change.change) for _, change in shown],
             "arrayminus": [_length(change.change, change.low) for _, change in shown],
@@ -64,7 +76,7 @@ def _add(
         },
         mode="markers",
         marker=marker,
-        name=name,
+        name=legend,
         customdata=[change.launches for _, change in shown],
         hovertemplate="%{y}: %{x:+.1f} % after %{customdata} launches<extra></extra>",
     )
@@ -77,7 +89,3 @@ def _length(end: float | None, start: float | None) -> float:
 
 def _change(row: OperatorRow) -> float:
     return 0.0 if row.frozen is None else row.frozen.change
-
-
-def _name(row: OperatorRow) -> str:
-    return plain_html(f"{row.kernel} {row.problem}")

@@ -1,4 +1,4 @@
-"""Shows a comparison of two toolchains: the answer, the verdict on each operator, the picture, and the launches."""
+"""Shows a comparison of toolchains: the answer, the verdict on each operator, the picture, and the launches."""
 
 import json
 import shlex
@@ -14,10 +14,14 @@ from tilewatch.dashboard.charts import toolchains
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.text import day
 from tilewatch.dashboard.widgets import badges, filters, plots, tables
-from tilewatch.db.page_reads.toolchain_reports import OperatorRow, ReportRow, ReportStory, TimeChange
+from tilewatch.db.page_reads.toolchain_reports import LadderRow, OperatorRow, ReportRow, ReportStory, TimeChange
 from tilewatch.text import change_text, plain, plain_code, without_links
 
 ALL, MOST_URGENT = "all", "the most urgent"
+LADDERS = (
+    "In points of 1 % of the base's time, with 95 % intervals. Dependencies are swapped one at a time, in two orders. "
+    "A share is the mean of both, and the shares add up to the loss. A baseline that became faster is a loss too."
+)
 ORDER = ("not safe", "safe if re-tuned", "unknown", "safe")
 """Verdicts in order of urgency."""
 
@@ -25,15 +29,15 @@ ORDER = ("not safe", "safe if re-tuned", "unknown", "safe")
 def show(url: str) -> None:
     rows = reads.toolchain_reports(url)
     if not rows:
-        st.info("No two toolchains were compared yet. A comparison says whether a newer compiler is safe to take.")
+        st.info("No toolchains were compared yet. A comparison says whether a newer compiler is safe to take.")
         st.code("tilewatch toolchain compare installed next\ntilewatch import installed..next.json")
         return
     row = _pick(rows)
     found = reads.toolchain_report(url, row.id)
     if row.failure is not None:
-        st.error(plain(f"The comparison of {row.a} with {row.b} failed: {row.failure}"))
+        st.error(plain(f"The comparison {row.title} failed: {row.failure}"))
     elif row.is_open:
-        st.info(f"{plain(row.a)} and {plain(row.b)} are being compared. Load the page again for what is new.")
+        st.info(f"{plain(row.title)} is being compared. Load the page again for what is new.")
     if found is None:
         return
     _answer(found)
@@ -41,14 +45,11 @@ def show(url: str) -> None:
     if not shown:
         st.caption("No kernel and problem has this verdict here.")
         return
-    _table(shown)
+    _table(shown, found.report.toolchains[1:])
     if any(row.frozen is not None for row in shown):
-        figure = toolchains.changes(shown, found.report.b)
-        plots.show(figure, "changes", f"Change of the time of each operator with {found.report.b}")
-        st.caption(
-            f"The {toolchains.AT_MOST} slowest at most, with 95 % intervals. Filled: surely slower than allowed. A "
-            "cross: the newer toolchain's own best config beside the config in use."
-        )
+        plots.show(toolchains.changes(shown), "changes", f"Change of the time of each operator, {found.report.title}")
+        st.caption(toolchains.LEGEND)
+    _ladders([row for row in found.ladders if row.gpu_model == shown[0].gpu_model])
     _launches(found, shown)
     _keep(found)
 
@@ -62,7 +63,7 @@ def show_link(url: str, cause: str) -> None:
     reports = reads.toolchain_reports_of(url, change.without_limits)
     for row in reports:
         about = {"report": f"#{row.id}"}
-        label = f"Report on all operators: {plain(row.a)} → {plain(row.b)}, {row.state}"
+        label = f"Report on all operators: {plain(row.title)}, {row.state}"
         st.page_link("views/toolchains.py", label=label, query_params=about)
     if not reports:
         st.caption("Both can be compared over all operators, as soon as a compile worker has the one before:")
@@ -76,30 +77,31 @@ def _pick(rows: Sequence[ReportRow]) -> ReportRow:
     """Returns the picked report, else the newest with the most urgent answer, so that a safe compiler does not hide an
     unsafe one. Names begin with the report's number, which is enough in a link: two reports may compare the same
     toolchains."""
-    named = {f"#{row.id} {row.a} → {row.b}, {day(row.made_at)}": row for row in rows}
+    named = {f"#{row.id} {row.title}, {day(row.made_at)}": row for row in rows}
     most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
     return named.get(filters.pick("Report", [MOST_URGENT, *named], "report"), most_urgent)
 
 
 def _answer(found: ReportStory) -> None:
     safety = found.report.safety or "unknown"
-    st.markdown(f"#### {plain(found.report.a)} → {plain(found.report.b)} :{badges.SAFETIES[safety]}-badge[{safety}]")
+    st.markdown(f"#### {plain(found.report.title)} :{badges.SAFETIES[safety]}-badge[{safety}]")
     st.text(found.sentence)
     where = ", ".join(found.gpus) or "no GPU: the compilers alone"
-    compilers = f"{found.report.a}: {found.compilers[0]}. {found.report.b}: {found.compilers[1]}."
-    st.caption(plain(f"On {where}. {compilers}"))
+    named = zip(found.report.toolchains, found.compilers, strict=True)
+    st.caption(plain(f"On {where}. {' '.join(f'{name}: {compiler}.' for name, compiler in named)}"))
 
 
 def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators on the picked GPU model with the picked verdict, the most urgent and slowest first."""
+    """Returns the operators on the picked GPU model with the picked verdict under any head, the most urgent and slowest
+    first."""
     places = list(dict.fromkeys(_place(row) for row in operators))
     place = filters.choose("On", places, "on") if len(places) > 1 else (places or [ALL])[0]
     here = [row for row in operators if _place(row) == place]
     picked = filters.choose(
         "Verdict", [ALL, *(word for word in ORDER if word in {row.safety for row in here})], "safety"
     )
-    shown = here if picked == ALL else [row for row in here if row.safety == picked]
-    return order_operators(shown)
+    matching = {(row.kernel, row.problem) for row in here if picked in (ALL, row.safety)}
+    return order_operators([row for row in here if (row.kernel, row.problem) in matching])
 
 
 def order_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
@@ -107,37 +109,72 @@ def order_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
     return sorted(rows, key=lambda row: (ORDER.index(row.safety), -_change(row.frozen)))
 
 
-def _table(shown: Sequence[OperatorRow]) -> None:
-    tables.show(tabulate_operators(shown).style.map(badges.word_colour, subset="verdict"), key="operators")
+def _table(shown: Sequence[OperatorRow], heads: Sequence[str]) -> None:
+    table = tabulate_operators(shown, heads)
+    verdicts = ["verdict"] if len(heads) == 1 else list(heads)
+    style = table.style.map(lambda cell: badges.word_colour(cell.partition(":")[0]), subset=verdicts)
+    tables.show(style, key="operators")
 
 
-def tabulate_operators(shown: Sequence[OperatorRow]) -> pd.DataFrame:
-    """Returns one row per operator, without the columns that are empty in all rows."""
+def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd.DataFrame:
+    """Returns one row per operator, without the columns that are empty in all rows. Several heads have a column each,
+    with the verdict and the changes."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for row in shown:
+        named = {"kernel": row.kernel, "problem": row.problem}
+        same, retuned = _write(row.frozen) or row.static, _write(row.retuned)
+        if len(heads) > 1:
+            cells = rows.setdefault((row.kernel, row.problem), {**named, **dict.fromkeys(heads, "-")})
+            cells[row.head] = f"{row.safety}: {same}{f'; re-tuned {retuned}' if retuned else ''}"
+            continue
+        rows[row.kernel, row.problem] = {
+            "verdict": row.safety,
+            **named,
+            "same config": same,
+            "re-tuned": retuned,
+            "what moved in the code": ", ".join(row.moved),
+            "new best config": "" if row.moved_to is None else config_text(row.moved_to),
+        }
+    table = pd.DataFrame(list(rows.values()))
+    return table.loc[:, (table != "").any()]  # nothing may have been timed or re-tuned
+
+
+def _ladders(rows: Sequence[LadderRow]) -> None:
+    """Shows which dependency took how much of each loss."""
+    if rows:
+        st.subheader("What took it", anchor=False)
+        tables.show(tabulate_ladders(rows), key="ladders")
+        st.caption(LADDERS)
+
+
+def tabulate_ladders(rows: Sequence[LadderRow]) -> pd.DataFrame:
+    """Returns one row per operator and head, with the points of each dependency."""
     table = pd.DataFrame(
         [
             {
-                "verdict": row.safety,
                 "kernel": row.kernel,
                 "problem": row.problem,
-                "same config": _write(row.frozen) or row.static,
-                "re-tuned": _write(row.retuned),
-                "what moved in the code": ", ".join(row.moved),
-                "new best config": "" if row.moved_to is None else config_text(row.moved_to),
+                "toolchain": row.head,
+                "loss": f"{row.loss:+.1f}",
+                **{
+                    name: f"{points:+.1f} ({low:.1f} to {high:.1f})" for name, (points, low, high) in row.shares.items()
+                },
+                "caused by": ", ".join(row.blamed),
             }
-            for row in shown
+            for row in rows
         ]
-    )
-    return table.loc[:, (table != "").any()]  # nothing may have been timed or re-tuned
+    ).fillna("")
+    return table[[*table.columns.drop("caused by"), "caused by"]]
 
 
 def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:
     """Shows the launches of one operator, and the command that shows the differences in its machine code."""
-    times = {(each.kernel, each.problem, each.gpu_model): each for each in found.frozen}
+    times = {(each.kernel, each.problem, each.gpu_model, each.head): each for each in found.frozen}
     timed = [row for row in shown if _key(row) in times]
     if not timed:
         return
     st.subheader("Evidence: both cubins in turns, in fresh processes", anchor=False)
-    names = [f"{row.kernel} {row.problem}" for row in timed]
+    names = toolchains.name_operators(timed)
     row = timed[names.index(filters.pick("Kernel and problem", names, "operator"))]
     launches = times[_key(row)]
     left, right = st.columns([3, 2], gap="medium")
@@ -151,13 +188,9 @@ def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:
             st.caption("  \n".join(map(plain, row.moved)))
     st.caption("To see what differs in its machine code, with the report file from below:")
     file = f"{_file_name(found.report)}.json"
-    st.code(
-        shlex.join(
-            ["tilewatch", "toolchain", "reproduce", file, row.kernel, row.problem, "--arch", row.arch, "--out", "case"]
-        ),
-        language="bash",
-        wrap_lines=True,
-    )
+    head = ["--head", row.head] if len(found.compilers) > 2 else []
+    words = ["tilewatch", "toolchain", "reproduce", file, row.kernel, row.problem, "--arch", row.arch, *head]
+    st.code(shlex.join([*words, "--out", "case"]), language="bash", wrap_lines=True)
 
 
 def _keep(found: ReportStory) -> None:
@@ -172,11 +205,11 @@ def _keep(found: ReportStory) -> None:
 
 
 def _file_name(report: ReportRow) -> str:
-    return f"{report.a}..{report.b}"
+    return "..".join(report.toolchains)
 
 
-def _key(row: OperatorRow) -> tuple[str, str, str]:
-    return row.kernel, row.problem, row.gpu_model or ""
+def _key(row: OperatorRow) -> tuple[str, str, str, str]:
+    return row.kernel, row.problem, row.gpu_model or "", row.head
 
 
 def _place(row: OperatorRow) -> str:

@@ -43,7 +43,12 @@ def read_party(
     compared = {make_toolchain_page(report): report for report in reports if report is not None}
     tuned = [make_tuned_page(table) for table in tables if table["repository"] in shown]
     answers = [
-        {"toolchains": page.title, "safe": report.report.safety, "answer": report.sentence, **dict(page.provenance[2:])}
+        {
+            "toolchains": page.title,
+            "safe": report.report.safety,
+            "answer": report.sentence,
+            **dict(page.provenance[len(report.compilers) :]),
+        }
         for page, report in compared.items()
     ]
     configs = [{"table": page.title, **dict(page.provenance[:2])} for page in tuned]

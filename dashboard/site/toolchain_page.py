@@ -1,7 +1,12 @@
 """Makes the page of a toolchain report: the answer, the picture, the verdict on each operator."""
 
 from tilewatch.dashboard.charts import toolchains
-from tilewatch.dashboard.panels.toolchains import order_operators, tabulate_operators
+from tilewatch.dashboard.panels.toolchains import (
+    LADDERS,
+    order_operators,
+    tabulate_ladders,
+    tabulate_operators,
+)
 from tilewatch.dashboard.site import blocks
 from tilewatch.dashboard.site.site_content import SitePage, name_page
 from tilewatch.dashboard.text import moment
@@ -18,23 +23,22 @@ def make_toolchain_page(found: ReportStory) -> SitePage:
         shown = order_operators(rows)
         listed.append(blocks.heading(place))
         if any(row.frozen is not None for row in shown):
-            figure = toolchains.changes(shown, report.b)
+            figure = toolchains.changes(shown)
             listed += [
-                blocks.chart(figure, f"Change of the time of each operator with {report.b}"),
-                blocks.note(
-                    f"The {toolchains.AT_MOST} slowest at most, with 95 % intervals. Filled: surely slower than "
-                    "allowed. A cross: the newer toolchain's own best config beside the config in use."
-                ),
+                blocks.chart(figure, f"Change of the time of each operator, {report.title}"),
+                blocks.note(toolchains.LEGEND),
             ]
-        listed.append(blocks.table(tabulate_operators(shown)))
+        listed.append(blocks.table(tabulate_operators(shown, report.toolchains[1:])))
+    if found.ladders:
+        table = tabulate_ladders(found.ladders)
+        listed += [blocks.heading("What took it"), blocks.table(table), blocks.note(LADDERS)]
     provenance = (
-        ("base", f"{report.a}: {found.compilers[0]}"),
-        ("head", f"{report.b}: {found.compilers[1]}"),
+        *((name, compiler) for name, compiler in zip(report.toolchains, found.compilers, strict=True)),
         ("GPU", ", ".join(found.gpus) or "none: the compilers alone"),
         ("measured", moment(report.made_at)),
     )
-    return SitePage(name_toolchain_page(found), f"{report.a} → {report.b}", tuple(listed), provenance)
+    return SitePage(name_toolchain_page(found), report.title, tuple(listed), provenance)
 
 
 def name_toolchain_page(found: ReportStory) -> str:
-    return name_page("toolchains", found.report.a, found.report.b, found.report.made_at, *found.compilers)
+    return name_page("toolchains", *found.report.toolchains, found.report.made_at, *found.compilers)

@@ -1,11 +1,11 @@
-"""Compares two toolchains: is a newer tile compiler safe to take?"""
+"""Compares toolchains: is a newer tile compiler safe to take?"""
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import toolchains
 from tilewatch.dashboard.widgets import page_head
 
 ABOUT = (
-    "Two toolchains that compiled and timed the same kernels: whether the newer one is safe to take, which kernels it "
+    "Toolchains that compiled and timed the same kernels: whether a newer one is safe to take, which kernels it "
     "makes slower, and by how much."
 )
 

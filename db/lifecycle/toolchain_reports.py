@@ -1,7 +1,7 @@
-"""Changes the reports that compare two toolchains. The caller, who opened the session, commits."""
+"""Changes the reports that compare toolchains. The caller, who opened the session, commits."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,15 +19,14 @@ class JudgedReport:
     """A report with its verdict. The fields are columns that db/models.py describes."""
 
     key: str
-    a: str
-    b: str
+    toolchains: Sequence[str]
     made_at: dt.datetime
     contents: Mapping[str, Any]
     answer: Mapping[str, Any]
     markdown: str
 
 
-def begin(session: Session, key: str, a: str, b: str, made_at: dt.datetime) -> tuple[int, bool]:
+def begin(session: Session, key: str, toolchains: Sequence[str], made_at: dt.datetime) -> tuple[int, bool]:
     """Opens a report, unless jobs are making one with this key now. Returns its id, and whether it is new."""
     earlier = ToolchainReport.key.startswith(f"{key}#", autoescape=True)
     is_open = and_(Job.id == ToolchainReport.job_id, Job.state.in_(OPEN_JOB))
@@ -35,9 +34,8 @@ def begin(session: Session, key: str, a: str, b: str, made_at: dt.datetime) -> t
         return found, False
     number = session.scalar(select(func.count()).select_from(ToolchainReport).where(earlier))
     empty = {"contents": {}, "answer": {}, "markdown": ""}
-    return find_or_add(
-        session, ToolchainReport, ("key",), {"key": f"{key}#{number}", "a": a, "b": b, "made_at": made_at, **empty}
-    )
+    columns = {"key": f"{key}#{number}", "toolchains": list(toolchains), "made_at": made_at, **empty}
+    return find_or_add(session, ToolchainReport, ("key",), columns)
 
 
 def write_job(session: Session, report_id: int, job_id: int) -> None:

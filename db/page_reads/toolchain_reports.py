@@ -1,32 +1,34 @@
-"""Reads reports that compare two toolchains: the answer, the verdict on each operator, and the launches behind it."""
+"""Reads reports that compare toolchains: the answer, the verdict on each operator, and the launches behind it."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import OPEN_JOB, Job, ToolchainReport
 from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 
-SIDES = (("base", "a"), ("head", "b"))
-"""Names of both sides in a stored report, each followed by its name before 2026-11-28."""
-
 
 @dataclass(frozen=True)
 class ReportRow:
-    """A report in a list. `safety` is "safe", "safe if re-tuned", "not safe" or "unknown"; None until there is a
-    result. `job_state` and `failure` are those of the newest job that makes the report; None for an imported one."""
+    """A report in a list. `toolchains` are their names, the base first. `safety` is "safe", "safe if re-tuned", "not
+    safe" or "unknown"; None until there is a result. `job_state` and `failure` are those of the newest job that makes
+    the report; None for an imported one."""
 
     id: int
-    a: str
-    b: str
+    toolchains: Sequence[str]
     made_at: dt.datetime
     safety: str | None
     job_state: str | None
     failure: str | None
+
+    @property
+    def title(self) -> str:
+        """Returns the names, such as: 13.4 → 13.5, 13.6."""
+        return f"{self.toolchains[0]} → {', '.join(self.toolchains[1:])}"
 
     @property
     def is_open(self) -> bool:
@@ -54,14 +56,16 @@ class TimeChange:
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """The verdict on a kernel and problem. `gpu_model` is None if the code was compared without a GPU. `frozen` is the
-    change with A's config on both sides, `retuned` with B's best config on B; None without launches. `moved_to` is B's
-    best config; None if that is A's, or if none was searched."""
+    """The verdict on a kernel and problem under the toolchain `head`. `gpu_model` is None if the code was compared
+    without a GPU. `frozen` is the change with the base's config on both sides, `retuned` with the head's best config on
+    the head; None without launches. `moved_to` is the head's best config; None if that is the base's, or if none was
+    searched."""
 
     kernel: str
     problem: str
     arch: str
     gpu_model: str | None
+    head: str
     safety: str
     reason: str
     static: str
@@ -73,27 +77,44 @@ class OperatorRow:
 
 
 @dataclass(frozen=True)
-class ReportLaunches:
-    """The launches of an operator on a GPU model, with both toolchains. Element i of the lists is from launch i."""
+class LadderRow:
+    """The loss of an operator under a head, in points of 1 % of the base's time. `shares` maps each dependency to its
+    points with their 95 % interval; they add up to the loss. `blamed` are the dependencies that surely took some."""
 
     kernel: str
     problem: str
     gpu_model: str
+    head: str
+    loss: float
+    shares: Mapping[str, tuple[float, float, float]]
+    blamed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReportLaunches:
+    """The launches of an operator on a GPU model, with the base and a head. Element i of the lists is from launch i."""
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    head: str
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class ReportStory:
-    """A report with its operators, in the library's order. `contents` is the file that `toolchain compare` writes.
-    `exit_code` is that of `toolchain compare`: 0 safe, 1 worse, 2 unknown."""
+    """A report with its operators, in the library's order. A report of before 2026-11-28 has no ladders. `contents` is
+    the file that `toolchain compare` writes. `exit_code` is that of `toolchain compare`: 0 safe, 1 worse, 2 unknown.
+    """
 
     report: ReportRow
     sentence: str
     exit_code: int
-    compilers: tuple[str, str]
+    compilers: tuple[str, ...]
     gpus: tuple[str, ...]
     operators: tuple[OperatorRow, ...]
+    ladders: tuple[LadderRow, ...]
     frozen: tuple[ReportLaunches, ...]
     markdown: str
     contents: Mapping[str, Any]
@@ -107,9 +128,9 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
 def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
     """Lists the reports that compare two compilers, named as by `ToolchainName.compiler`, the newest first."""
     query = _reports().order_by(ToolchainReport.made_at.desc())
-    for names, compiler in zip(SIDES, compilers, strict=True):
-        side = func.coalesce(*(ToolchainReport.answer[name]["compiler"].astext for name in names))
-        query = query.where(side == compiler)
+    sides = ToolchainReport.answer["sides"]
+    base, head = compilers
+    query = query.where(sides[0]["compiler"].astext == base, sides.contains([{"compiler": head}]))
     return read_rows(session, query, ReportRow)
 
 
@@ -129,9 +150,10 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
         row,
         answer["answer"],
         answer["exit_code"],
-        (_read_side(answer, 0)["compiler"], _read_side(answer, 1)["compiler"]),
+        tuple(side["compiler"] for side in answer["sides"]),
         tuple(f"{gpu['name']} (driver {gpu['driver']})" for gpu in answer["gpus"]),
         tuple(map(_read_operator, answer["operators"])),
+        tuple(map(_read_ladder, answer.get("ladders", ()))),
         tuple(map(_read_launches, contents["frozen"])),
         markdown,
         contents,
@@ -145,7 +167,7 @@ def _reports() -> Query:
 
 
 def _read_operator(row: Mapping[str, Any]) -> OperatorRow:
-    names = ("kernel", "problem", "arch", "gpu_model", "safety", "reason", "static")
+    names = ("kernel", "problem", "arch", "gpu_model", "head", "safety", "reason", "static")
     return OperatorRow(
         **{name: row[name] for name in names},
         moved=tuple(row["moved"]),
@@ -154,6 +176,13 @@ def _read_operator(row: Mapping[str, Any]) -> OperatorRow:
         frozen=_read_change(row["frozen"]),
         retuned=_read_change(row["retuned"]),
     )
+
+
+def _read_ladder(row: Mapping[str, Any]) -> LadderRow:
+    named = {name: row[name] for name in ("kernel", "problem", "gpu_model", "head")}
+    ladder = row["ladder"]
+    shares = {each["dependency"]: (each["points"], each["low"], each["high"]) for each in ladder["shares"]}
+    return LadderRow(**named, loss=ladder["loss"], shares=shares, blamed=tuple(row["blamed"]))
 
 
 def _sort(config: Mapping[str, int]) -> Mapping[str, int]:
@@ -166,9 +195,5 @@ def _read_change(row: Mapping[str, Any] | None) -> TimeChange | None:
 
 
 def _read_launches(row: Mapping[str, Any]) -> ReportLaunches:
-    times_us = (tuple(_read_side(row, side, "_us")) for side in (0, 1))
-    return ReportLaunches(row["kernel"], row["problem"], row["gpu_model"], *times_us)
-
-
-def _read_side(row: Mapping[str, Any], side: int, end: str = "") -> Any:
-    return next(row[f"{name}{end}"] for name in SIDES[side] if f"{name}{end}" in row)
+    named = (row["kernel"], row["problem"], row["gpu_model"], row["head_name"])
+    return ReportLaunches(*named, tuple(row["base_us"]), tuple(row["head_us"]))

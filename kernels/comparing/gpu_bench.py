@@ -2,22 +2,25 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tilewatch.kernels import device
+from tilewatch.kernels.comparing.baseline_bench import BaselineWork
 from tilewatch.kernels.measuring.measure import GpuMissing
 from tilewatch.kernels.measuring.pair_bench import LaunchResult, PairBench, PairWork
 from tilewatch.kernels.results import Cubin, Params
 
+Work = TypeVar("Work", bound=PairWork | BaselineWork)
 
-class LaunchBench(Protocol):
-    """A GPU that times pairs."""
 
-    def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+class LaunchBench(Protocol[Work]):
+    """A GPU that times pairs of cubins, or baselines."""
+
+    def launch_each(self, works: Sequence[Work]) -> Iterator[tuple[Work, LaunchResult]]:
         """Times each pair once. Stops when iteration stops."""
 
 
-class GpuBench(LaunchBench, Protocol):
+class GpuBench(LaunchBench[PairWork], Protocol):
     """A GPU that can also race the configs of one side."""
 
     def race(

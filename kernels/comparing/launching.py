@@ -25,7 +25,7 @@ def end_by_launches(
     """Launches all targets until every verdict is final or `is_spent`, and ends them. `design` gets the number of
     targets that are timed."""
     picked = {
-        (each.target.kernel, each.target.problem): each
+        (each.target.kernel, each.target.problem, ""): each
         for each in (_pick(comparison, each, bench) for each in changed)
         if each is not None
     }
@@ -33,7 +33,7 @@ def end_by_launches(
 
     def show(key: Key, timing: Timing) -> None:
         if timing.failure is None and len(timing.base_us) in design.looks:
-            kernel, problem = key
+            kernel, problem, _ = key
             on_progress(f"{kernel} {problem}: {_make_outcome(picked[key], timing, design).sentence}")
 
     run = TimingRun([_make_work(comparison, each) for each in picked.values()], design, show)

@@ -9,17 +9,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic
 
-from tilewatch.kernels.comparing.gpu_bench import LaunchBench
+from tilewatch.kernels.comparing.gpu_bench import LaunchBench, Work
 from tilewatch.kernels.comparing.sequential import list_critical_values
 from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design, Verdict, judge
-from tilewatch.kernels.measuring.pair_bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult, PairWork
+from tilewatch.kernels.measuring.pair_bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult
 
 MOST_DEATHS = 3
 """Number of dead processes after which a pair is given up."""
 
-Key = tuple[str, str]
-"""A kernel and a problem."""
+Key = tuple[str, str, str]
+"""The key of a PairWork."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,12 @@ class Timing:
         return judge(self.base_us, self.head_us, design) if self.base_us else None
 
 
-class TimingRun:
-    """Times pairs of one family. `timings` holds the results by kernel and problem, also of earlier runs."""
+class TimingRun(Generic[Work]):
+    """Times pairs of one family. `timings` holds the results by the key of a pair, also of earlier runs."""
 
     def __init__(
         self,
-        works: Sequence[PairWork],
+        works: Sequence[Work],
         design: Design,
         on_timing: Callable[[Key, Timing], None],
         *,
@@ -52,8 +53,8 @@ class TimingRun:
         is_sure: Callable[[Verdict], bool] = lambda verdict: verdict.is_final,
     ) -> None:
         """Takes over the launches of earlier runs from `known`. A pair whose verdict `is_sure` is launched no more."""
-        self._works = {(work.kernel, work.problem): work for work in works}
-        self.timings = {key: (known or {}).get(key, Timing()) for key in self._works}
+        self._works: dict[Key, Work] = {work.key: work for work in works}
+        self.timings: dict[Key, Timing] = {key: (known or {}).get(key, Timing()) for key in self._works}
         self._design, self._on_timing, self._is_sure = design, on_timing, is_sure
         self._deaths: Counter[Key] = Counter()
 
@@ -61,12 +62,12 @@ class TimingRun:
         """Lists the pairs whose verdict is not sure: first those that were never launched, then the worst."""
         return sorted((key for key in self._works if self._is_open(key)), key=self._rank)
 
-    def run(self, bench: LaunchBench, is_spent: Callable[[], bool]) -> None:
+    def run(self, bench: LaunchBench[Work], is_spent: Callable[[], bool]) -> None:
         """Times until every verdict is sure or `is_spent` returns True."""
         for look in (1, *_list_useful_looks(self._design)):
             self._launch_until(bench, look, is_spent)
 
-    def _launch_until(self, bench: LaunchBench, launches: int, is_spent: Callable[[], bool]) -> None:
+    def _launch_until(self, bench: LaunchBench[Work], launches: int, is_spent: Callable[[], bool]) -> None:
         waiting = [key for key in self.list_open() if self._count(key) < launches]
         for start in range(0, len(waiting), PAIRS_AT_ONCE):
             part = waiting[start : start + PAIRS_AT_ONCE]
@@ -75,7 +76,7 @@ class TimingRun:
                     return
                 works = [replace(self._works[key], launches=self._count(key)) for key in todo]
                 for work, result in bench.launch_each(works):
-                    self._add((work.kernel, work.problem), result)
+                    self._add(work.key, result)
                     if is_spent():
                         return
 

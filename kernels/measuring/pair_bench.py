@@ -93,7 +93,7 @@ class ReplaySide:
 @dataclass(frozen=True)
 class PairWork:
     """Two cubins to time beside each other. `launches` is the number of earlier launches. With `describes` the launch
-    also describes both sides for a profiler."""
+    also describes both sides for a profiler. `label` tells pairs of one kernel and problem apart."""
 
     kernel: str
     problem: str
@@ -101,6 +101,11 @@ class PairWork:
     head: ReplaySide
     launches: int = 0
     describes: bool = False
+    label: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.kernel, self.problem, self.label
 
     @property
     def configs(self) -> tuple[Params, Params]:

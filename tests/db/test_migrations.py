@@ -1,5 +1,6 @@
 """Migrations end at the tables of db/models.py, come down again, and refuse a database that does not fit the code."""
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from sqlalchemy import Connection, text
 from tests.conftest import NewDatabase
 from tilewatch.db import migrate, session
 from tilewatch.db.models import Base
+from tilewatch.db.page_reads.toolchain_reports import find_report, list_reports
 
 SCHEMA = """
 select 'column', c.relname, (row_number() over (partition by c.oid order by a.attnum))::text, a.attname,
@@ -84,6 +86,31 @@ def test_down_to_the_first_revision_and_up_again(database_url: str) -> None:
     assert _schema(database_url) != before
     migrate.upgrade(database_url)
     assert _schema(database_url) == before
+
+
+@pytest.mark.parametrize(("base", "head"), [("a", "b"), ("base", "head")])
+def test_a_stored_report_of_two_toolchains_gets_both_names(database_url: str, base: str, head: str) -> None:
+    operator = dict.fromkeys(("kernel", "problem", "arch", "gpu_model", "safety", "reason", "static"), "x")
+    row = {**operator, "moved": [], "config": {}, "moved_to": None, "frozen": None, "retuned": None}
+    sides = {base: {"compiler": "1"}, head: {"compiler": "2"}}
+    answer = {"answer": "Safe.", "safety": "safe", "exit_code": 0, "gpus": [], "operators": [row], **sides}
+    times = {"kernel": "x", "problem": "x", "gpu_model": "x", f"{base}_us": [1.0], f"{head}_us": [2.0]}
+    with session.engine(database_url).connect() as connection:
+        command.downgrade(migrate.config(connection), "0036")
+        connection.execute(
+            text("""insert into toolchain_reports (key, a, b, made_at, contents, answer, markdown)
+                values ('old', 'one', 'two', now(), :contents, :answer, '')"""),
+            {"contents": json.dumps({"frozen": [times]}), "answer": json.dumps(answer)},
+        )
+        connection.commit()
+    migrate.upgrade(database_url)
+    with session.session(database_url) as opened:
+        (report,) = list_reports(opened)
+        story = find_report(opened, report.id)
+    assert story is not None
+    assert (report.title, story.compilers) == ("one → two", ("1", "2"))
+    assert [each.head for each in story.operators] == ["two"]
+    assert [(each.head, each.base_us, each.head_us) for each in story.frozen] == [("two", (1.0,), (2.0,))]
 
 
 def test_an_upgrade_of_an_upgraded_database_changes_nothing(database_url: str) -> None:

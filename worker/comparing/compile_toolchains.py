@@ -1,4 +1,4 @@
-"""The step "compile_toolchains": compiles for a comparison of two toolchains. A retry continues where it stopped."""
+"""The step "compile_toolchains": compiles for a comparison of toolchains. A retry continues where it stopped."""
 
 from dataclasses import replace
 
@@ -9,8 +9,7 @@ from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.comparing.targets import Selection
-from tilewatch.kernels.comparing.toolchains.comparison import compile_missing
-from tilewatch.kernels.comparing.toolchains.compile_both import choose
+from tilewatch.kernels.comparing.toolchains.compile_sides import choose, compile_missing
 from tilewatch.kernels.comparing.toolchains.report_verdict import list_differing
 from tilewatch.kernels.device import gpu_model
 from tilewatch.worker.comparing.prepare_check import list_recorded_winners
@@ -51,7 +50,7 @@ def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -
             key=f"toolchains:{wanted.report_id}:{slug}:{wanted.turn}",
             kind="time_toolchains",
             queue=queue,
-            subject=f"report {wanted.report_id}: {wanted.a} and {wanted.b} on {slug}",
+            subject=f"report {wanted.report_id}: {' and '.join(wanted.toolchains)} on {slug}",
             payload=write_payload(wanted),
             priority=priority,
         )

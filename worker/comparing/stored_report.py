@@ -1,4 +1,4 @@
-"""Stores the report of two toolchains in the database while jobs make it; `toolchain compare` uses a file for that."""
+"""Stores a report of toolchains in the database while jobs make it; `toolchain compare` uses a file for that."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ from tilewatch.db.lifecycle.jobs import ClaimedJob
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.toolchains import writing
 from tilewatch.kernels.comparing.toolchains.comparison import begin_report, find_side
-from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
+from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport, list_rows, read_rows
 from tilewatch.worker.comparing.prepare_check import COMPILERS
 from tilewatch.worker.context import Context
@@ -29,6 +29,7 @@ class StoredReport:
         self.id = self.wanted.report_id
         with session(self._url) as opened:
             self._contents = toolchain_reports.read_contents(opened, self.id)
+        self._sides = [find_side(name, context.toolchains, may_be_missing=True) for name in self.wanted.toolchains]
         self.report = self._read()
 
     def save_soon(self) -> None:
@@ -51,7 +52,7 @@ class StoredReport:
 
     def _read(self) -> ToolchainReport:
         wanted = self.wanted
-        report = read_rows(self._contents) if self._contents else begin_report(wanted.a, wanted.b)
+        report = read_rows(self._contents) if self._contents else begin_report(self._sides)
         report.fail_over = wanted.fail_over
         return report
 
@@ -60,8 +61,10 @@ def find_place(context: Context, wanted: ToolchainsPayload, *, report: Toolchain
     """Returns the library and toolchains for a comparison on this machine. Raises NotNow if a toolchain is missing, as
     another worker may have it. With a `report`, whose cubins are in the store, no toolchain is needed."""
     library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
-    a, b = (
-        require_toolchain(context, name) if report is None else find_side(name, context.toolchains, may_be_missing=True)
-        for name in (wanted.a, wanted.b)
+    sides = tuple(
+        ComparedSide(name, require_toolchain(context, name))
+        if report is None
+        else find_side(name, context.toolchains, may_be_missing=True)
+        for name in wanted.toolchains
     )
-    return Workplace(library, a, b, context.spool, COMPILERS, context.compile_limit_s, context.store_url)
+    return Workplace(library, sides, context.spool, COMPILERS, context.compile_limit_s, context.store_url)

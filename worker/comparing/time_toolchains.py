@@ -1,4 +1,4 @@
-"""The step "time_toolchains": times a comparison of two toolchains on a GPU, for a few minutes at a time, so that more
+"""The step "time_toolchains": times a comparison of toolchains on a GPU, for a few minutes at a time, so that more
 urgent jobs come in between."""
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.comparing.toolchains.comparison import find_installed_side
 from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
-from tilewatch.kernels.comparing.toolchains.time_both import ToolchainTimer
+from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import NoCupti
@@ -36,7 +36,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     model = gpu_model(wanted.gpus[0])
     used = stored.report.gpus.get(model.slug)
     left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
-    retunes = wanted.retunes and find_installed_side(wanted.b, context.toolchains) is not None
+    heads = (find_installed_side(name, context.toolchains) for name in wanted.toolchains[1:])
+    retunes = wanted.retunes and all(head is not None for head in heads)
     times = partial(_read_times, context, wanted.stored_as, model) if retunes else None
     try:
         with use_gpu(context, model.slug) as own, own.backend.open_bench(own.gpu) as bench:

@@ -89,7 +89,7 @@ def open_for_compiler(
     opened = regression_causes.open_or_join(session, cause, moved)
     before = suspicion.compilers.toolchain_before
     if opened.created and before is not None and is_name(before):
-        asked = {"a": before, "b": INSTALLED, "repository": scope.repository, "commit": scope.sha}
+        asked = {"toolchains": [before, INSTALLED], "repository": scope.repository, "commit": scope.sha}
         key = f"toolchains {scope.repository} {scope.gpu_model} {suspicion.compilers}"
         actions.ask_toolchains(session, ITSELF, {**asked, "gpus": [scope.gpu_model]}, key=key)
 

@@ -57,13 +57,12 @@ class CheckPayload:
 
 @dataclass(frozen=True)
 class ToolchainsPayload:
-    """The payload of jobs that compare toolchain `a` (base) with `b` (head), first on compile workers, then on GPUs.
+    """The payload of jobs that compare `toolchains`, the base first, on compile workers and then on GPUs.
     `stored_as` is the repository whose stored winners and times are used. Each GPU model is timed for `minutes`. A
     `fail_over` of 0.01 is 1 %."""
 
     report_id: int
-    a: str
-    b: str
+    toolchains: tuple[str, ...]
     sha: str
     repository: str
     stored_as: str

@@ -42,7 +42,7 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
     if missing:
         compare = f"tilewatch submit toolchain {a.name} {b.name}"
         return f"{sentence}; to compare both on a compile worker: {' && '.join([*missing, compare])}"
-    wanted = {"a": a.name, "b": b.name, "repository": name, "commit": shas[0], "gpus": []}
+    wanted = {"toolchains": [a.name, b.name], "repository": name, "commit": shas[0], "gpus": []}
     with session(database_url) as opened:
         actions.ask_toolchains(opened, ITSELF, wanted, key=f"pins {name} {shas[0]} {a.name} {b.name}")
     return f"{sentence}; their comparison is asked for: {a.name} and {b.name}"

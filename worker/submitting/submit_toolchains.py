@@ -1,6 +1,7 @@
-"""Submits a comparison of two toolchains to the queue (docs/use/compilers.md). It needs no GPU."""
+"""Submits a comparison of toolchains to the queue (docs/use/compilers.md). It needs no GPU."""
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -24,12 +25,11 @@ from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 
 @dataclass(frozen=True)
 class ToolchainsAsked:
-    """A request to compare two toolchains. Without `gpus`, all GPU models with a worker are used. `archs` are compiled
-    in addition to the GPUs' architectures; if there are no such, those of TILEWATCH_WATCH are. `minutes` is the time on
-    each GPU model. A `fail_over` of 0.01 is 1 %."""
+    """A request to compare `toolchains`, the base first. Without `gpus`, all GPU models with a worker are used. `archs`
+    are compiled in addition to the GPUs' architectures; if there are no such, those of TILEWATCH_WATCH are. `minutes`
+    is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
 
-    a: str
-    b: str
+    toolchains: Sequence[str]
     repository: str | None = None
     commit: str = "HEAD"
     kernels: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class SubmittedReport:
 def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedReport:
     """Submits a comparison, or finds an equal one that is being made. Raises BadToolchainName, RepositoryError,
     UnknownGpu, or an error if a server cannot be used."""
-    for name in (asked.a, asked.b):
+    for name in asked.toolchains:
         if name != INSTALLED and not is_name(name):
             raise BadToolchainName(
                 f"'{name}' is not a name of a toolchain; expected one like next-13.5, or {INSTALLED}"
@@ -67,12 +67,11 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
         slugs = [model.slug for model in models]
         watched_archs = [device.gpu_model(slug).arch for slug in settings.watch]
         archs = list(dict.fromkeys([*(model.arch for model in models), *asked.archs])) or sorted({*watched_archs})
-        parts = (commit.repository, commit.sha, asked.a, asked.b, *slugs, *asked.kernels)
-        report_id, is_new = toolchain_reports.begin(opened, ":".join(parts), asked.a, asked.b, now)
+        parts = (commit.repository, commit.sha, *asked.toolchains, *slugs, *asked.kernels)
+        report_id, is_new = toolchain_reports.begin(opened, ":".join(parts), asked.toolchains, now)
         payload = ToolchainsPayload(
             report_id,
-            asked.a,
-            asked.b,
+            tuple(asked.toolchains),
             commit.sha,
             source.watched.name,
             commit.repository,
@@ -88,7 +87,7 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
     dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
     verb = "submitted" if is_new else "found, being made already,"
     where = ", ".join(slugs) or "no GPU: the compilers alone"
-    sentence = f"{verb} the comparison of {asked.a} with {asked.b} at {short_sha(commit.sha)} on {where}"
+    sentence = f"{verb} the comparison of {' with '.join(asked.toolchains)} at {short_sha(commit.sha)} on {where}"
     return SubmittedReport(report_id, f"{sentence}{source.stale_words}")
 
 
@@ -98,7 +97,7 @@ def _add_job(opened: Session, payload: ToolchainsPayload) -> list[UnsentJob]:
         key=f"toolchains:{payload.report_id}:compile",
         kind="compile_toolchains",
         queue=COMPILE,
-        subject=f"report {payload.report_id}: {payload.a} and {payload.b}, compiling",
+        subject=f"report {payload.report_id}: {' and '.join(payload.toolchains)}, compiling",
         payload=write_payload(payload),
         priority=Priority.MANUAL,
     )

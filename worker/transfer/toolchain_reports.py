@@ -19,7 +19,8 @@ END = ".json"
 def import_report(database_url: str, path: Path) -> Imported:
     """Stores a report, or the new parts of a known one. Raises BadReport; then nothing has changed."""
     report = read_report(path)
-    for name in (report.base.name, report.head.name):
+    names = [side.name for side in (report.base, *report.heads)]
+    for name in names:
         if not is_name(name):
             raise BadReport(f"{path} cannot be imported: {name!r:.60} is not the name of a toolchain")
     try:
@@ -27,9 +28,8 @@ def import_report(database_url: str, path: Path) -> Imported:
     except ValueError as error:
         raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {error}") from None
     judged = JudgedReport(
-        key=f"{report.made_at} {report.base.compiler} {report.head.compiler}",
-        a=report.base.name,
-        b=report.head.name,
+        key=" ".join([report.made_at, *(side.compiler for side in (report.base, *report.heads))]),
+        toolchains=names,
         made_at=made_at,
         contents=list_rows(report),
         answer=writing.make_answer(report),
@@ -43,4 +43,4 @@ def import_report(database_url: str, path: Path) -> Imported:
     if written == "unchanged":
         return Imported(False, f"{path.name} was imported before; nothing changed")
     verb = "imported" if written == "added" else "imported what is new in"
-    return Imported(True, f"{verb} the comparison of {judged.a} with {judged.b} from {path.name}")
+    return Imported(True, f"{verb} the comparison of {' with '.join(names)} from {path.name}")

@@ -19,6 +19,7 @@ from tilewatch.kernels.command_options import (
     Recordings,
     Retune,
     parse_share,
+    require_names,
     require_place,
 )
 from tilewatch.kernels.comparing.configs import ConfigSource
@@ -42,8 +43,14 @@ MOST_LIMIT_S = 3600
 
 Toolchains = Annotated[Path, typer.Option(metavar="FOLDER", help="Where toolchains of a name are.")]
 LibraryFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of library files.")]
-Base = Annotated[str, typer.Argument(metavar="BASE", help="The toolchain in use: a name, a folder, or installed.")]
-Head = Annotated[str, typer.Argument(metavar="HEAD", help="The toolchain that may replace it.")]
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOOLCHAIN",
+        help="The one in use, then those that may replace it: names, folders or installed, each with +ENVIRONMENT for "
+        "other baselines or @DRIVER.",
+    ),
+]
 Minutes = Annotated[
     float | None, typer.Option(min=0.1, max=MOST_MINUTES, help="Start no launch after this many minutes.")
 ]
@@ -52,7 +59,7 @@ Report = Annotated[
     typer.Option(
         metavar="FILE",
         callback=require_place,
-        help="Keep the results here, and continue from them. Default: BASE..HEAD.json.",
+        help="Keep the results here, and continue from them. Default: the names with .. between.",
     ),
 ]
 Limit = Annotated[
@@ -62,8 +69,7 @@ Limit = Annotated[
 
 
 def compare(
-    base: Base,
-    head: Head,
+    names: Names,
     kernel: Kernels = None,
     problem: Annotated[str | None, typer.Option(help="Compare this problem of the one --kernel only.")] = None,
     arch: Archs = None,
@@ -87,18 +93,26 @@ def compare(
     events: Events = False,
     as_json: AsJson = False,
     markdown: Markdown = None,
+    pins: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", callback=require_place, help="Write the versions of the newest safe toolchain, for pip."
+        ),
+    ] = None,
 ) -> None:
-    """Say whether toolchain HEAD may replace BASE: safe, safe if re-tuned, or not safe.
+    """Say whether each later toolchain may replace the first: safe, safe if re-tuned, or not safe.
 
     Without --gpu this only compiles, for all architectures or those of --arch. Needs no server and no database.
 
-    Exit codes: 0 safe, 1 something is worse under HEAD (re-tuned or not), 2 could not tell, or an error.
+    Exit codes: 0 all are safe, 1 something is worse (re-tuned or not), 2 could not tell, or an error.
 
     Examples:
 
         tilewatch toolchain compare installed next
 
         tilewatch toolchain compare installed next --gpu 0 --minutes 9
+
+        tilewatch toolchain compare old installed next --gpu 0 --pins requirements.txt
     """
     from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains
     from tilewatch.kernels.compiling.compiler import LIMIT_S
@@ -109,11 +123,11 @@ def compare(
         raise typer.BadParameter("--configs is auto, recording or shipped")
     made = compare_toolchains(
         ComparisonWanted(
-            base=base,
-            head=head,
+            names=require_names(names),
             toolchains=toolchains.expanduser(),
+            environments=(HOME / "rivals").expanduser(),
             library=library.absolute(),
-            report=report or Path(f"{Path(base).name}..{Path(head).name}.json"),
+            report=report or Path(f"{'..'.join(Path(name).name for name in names)}.json"),
             archs=tuple(arch or (ARCHS if gpu is None else ())),
             kernels=tuple(kernel or ()),
             problem=problem,
@@ -129,7 +143,7 @@ def compare(
         ),
         lambda line: print(line, file=sys.stderr, flush=True),
     )
-    _print(made, as_json=as_json, markdown=markdown)
+    _print(made, as_json=as_json, markdown=markdown, pins=pins)
 
 
 def reproduce(
@@ -138,6 +152,9 @@ def reproduce(
     problem: Annotated[str, typer.Argument(help="A problem of that kernel, such as 320x32576x7168.")],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write; it must not exist.")],
     arch: Annotated[str | None, typer.Option(help="The architecture. Default: one whose machine code differs.")] = None,
+    head: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The toolchain that changed it. Default: one that did.")
+    ] = None,
     toolchains: Toolchains = HOME / "toolchains",
     library: LibraryFolder = LIBRARY,
 ) -> None:
@@ -153,18 +170,20 @@ def reproduce(
         raise typer.BadParameter(f"{out} exists; name a folder that does not", param_hint="--out")
     known = read_report(report)
     root = toolchains.expanduser()
-    sides = (find_installed_side(known.base.name, root), find_installed_side(known.head.name, root))
-    pair = find_pair(known, kernel, problem, arch)
+    pair = find_pair(known, kernel, problem, arch, head)
+    sides = (find_installed_side(known.base.name, root), find_installed_side(pair.head_name, root))
     case = ReproducedCase(known, pair, library.absolute(), find_cubins(report).absolute(), sides)
     print(f"{out}: {', '.join(write_case(case, out))}")
 
 
-def _print(report: "ToolchainReport", *, as_json: bool, markdown: Path | None) -> None:
+def _print(report: "ToolchainReport", *, as_json: bool, markdown: Path | None, pins: Path | None) -> None:
     from tilewatch.kernels.comparing.toolchains import writing
     from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything
     from tilewatch.kernels.comparing.toolchains.safety_verdict import safety_exit_code
 
     if markdown is not None:
         markdown.write_text(writing.write_markdown(report), encoding="utf-8")
+    if pins is not None:
+        pins.write_text(writing.write_pins(report), encoding="utf-8")
     print(writing.write_json(report) if as_json else without_controls("\n".join(writing.write_lines(report))))
     raise typer.Exit(safety_exit_code(judge_everything(report)))

@@ -1,12 +1,12 @@
-"""Defines what two toolchains make of one library, and finds what moved. Values in, values out; no I/O.
+"""Defines what toolchains make of one library, and finds what moved. Values in, values out; no I/O.
 
-The base toolchain is in use, the head may replace it. A pair is one operator with the config that wins or ships under
-the base, and its ties, compiled with both.
+The base toolchain is in use, each head may replace it. A pair is one operator with the config that wins or ships under
+the base, and its ties, compiled with the base and with one head.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from tilewatch.kernels.comparing.outcome import list_moves
 from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits
@@ -59,7 +59,7 @@ class CompiledSide:
 
 @dataclass(frozen=True)
 class ToolchainPair:
-    """An operator's configs under both toolchains, in the same order, the preferred one first."""
+    """An operator's configs under the base and one head, in the same order, the preferred one first."""
 
     kernel: str
     problem: str
@@ -67,6 +67,11 @@ class ToolchainPair:
     config_source: str
     base: tuple[CompiledSide, ...]
     head: tuple[CompiledSide, ...]
+    head_name: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.kernel, self.problem, self.arch, self.head_name
 
     @property
     def kind(self) -> StaticKind:
@@ -149,17 +154,6 @@ def add_compile_times(pairs: Iterable[ToolchainPair]) -> CompileTimes:
         sum(head.cpu_s for _, head in both),
         sum(base.compile_s for base, _ in both),
         sum(head.compile_s for _, head in both),
-    )
-
-
-def read_compiled_side(row: dict[str, Any]) -> CompiledSide:
-    facts, waits = row["facts"], row.get("waits")
-    return CompiledSide(
-        **{
-            **row,
-            "facts": None if facts is None else StaticFacts(**{**facts, "remarks": ()}),
-            "waits": None if waits is None else MmaWaits(**waits),
-        }
     )
 
 

@@ -1,12 +1,13 @@
-"""Keeps a comparison of two toolchains as one JSON file, so that a later run of the command can continue it.
+"""Keeps a comparison of toolchains as one JSON file, so that a later run of the command can continue it.
 
 The file is written completely or not at all, every few seconds, so measurements survive a killed command.
 """
 
+import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -14,37 +15,51 @@ from typing import Any, Protocol, TypeVar
 from tilewatch.errors import ExpectedError
 from tilewatch.given_files import BadFile, read_given
 from tilewatch.kernels.comparing.timing_order import Timing
-from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair, read_compiled_side
+from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.measuring.pair_bench import WITH_HEAD
+from tilewatch.kernels.toolchains.versions import read_compilers
 
 Row = TypeVar("Row")
 
-VERSION = 2
+VERSION = 3
 SAVE_EVERY_S = 5.0
 MOST_BYTES = 16 << 20
 """Largest report that is read. One of the whole library on one GPU has 0.4 MB."""
 MADE_AT = "%Y-%m-%d %H:%M UTC"
 
-PairKey = tuple[str, str, str]
-"""Kernel, problem, architecture."""
-GpuKey = tuple[str, str, str]
-"""Kernel, problem, GPU model."""
+PairKey = tuple[str, str, str, str]
+"""Kernel, problem, architecture, name of the head."""
+GpuKey = tuple[str, str, str, str]
+"""Kernel, problem, GPU model, name of the head."""
+
+GPU_KEY = ("kernel", "problem", "gpu_model", "head_name")
+BY_GPU = ("frozen", "retuned", "retunings", "baselines")
 
 VERSION_1_NAMES = {"a": "base", "b": "head", "a_us": "base_us", "b_us": "head_us", "is_of_b": "is_of_head"}
 """Names of fields in reports of before 2026-11-28."""
 
 
 class BadReport(ExpectedError):
-    """The file is not a report of two toolchains, or is one of other toolchains; the message names it."""
+    """The file is not a report of toolchains, or is one of other toolchains; the message names it."""
 
 
 @dataclass(frozen=True)
 class ToolchainName:
-    """Names a toolchain of a report. `compiler` lists the compiling packages; empty until something is compiled."""
+    """Names a side of a report. `compiler` lists the compiling packages; empty until something is compiled. `packages`
+    maps packages to versions, those of baselines too, and "driver" to the driver if the side names one. A side with
+    `rung_of` is a rung of that head's ladder: the base with the head's versions of what is `swapped`."""
 
     name: str
     compiler: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    rung_of: str = ""
+    swapped: tuple[str, ...] = ()
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Returns the versions by package, of reports without packages those that compiled."""
+        return self.packages or read_compilers([self.compiler])
 
 
 @dataclass(frozen=True)
@@ -59,10 +74,10 @@ class GpuUsed:
 
 @dataclass
 class ToolchainReport:
-    """All results so far."""
+    """All results so far. `sides` are the toolchains, the base first, then the heads, then the rungs of ladders.
+    `baselines` are the times of each operator's main baseline, in the versions of the base and of a head or rung."""
 
-    base: ToolchainName
-    head: ToolchainName
+    sides: tuple[ToolchainName, ...]
     made_at: str
     fail_over: float = 0.0
     static_wall_s: float = 0.0
@@ -72,6 +87,20 @@ class ToolchainReport:
     frozen: dict[GpuKey, Timing] = field(default_factory=dict)
     retuned: dict[GpuKey, Timing] = field(default_factory=dict)
     retunings: dict[GpuKey, Retuning] = field(default_factory=dict)
+    baselines: dict[GpuKey, Timing] = field(default_factory=dict)
+
+    @property
+    def base(self) -> ToolchainName:
+        return self.sides[0]
+
+    @property
+    def heads(self) -> tuple[ToolchainName, ...]:
+        return tuple(each for each in self.sides[1:] if not each.rung_of)
+
+    @property
+    def title(self) -> str:
+        """Returns the names of base and heads, such as: 13.4 → 13.5, 13.6."""
+        return f"{self.base.name} → {', '.join(head.name for head in self.heads)}"
 
 
 class ReportKeeper(Protocol):
@@ -108,7 +137,7 @@ def read_report(path: Path) -> ToolchainReport:
     except BadFile as error:
         raise BadReport(str(error)) from None
     except (AttributeError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-        why = str(error) or type(error).__name__
+        why = " ".join(str(error).split()) or type(error).__name__
         raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {why}") from None
 
 
@@ -122,11 +151,8 @@ def list_rows(report: ToolchainReport) -> dict[str, Any]:
     rows = asdict(report)
     for name in ("pairs", "gpus"):
         rows[name] = list(rows[name].values())
-    for name in ("frozen", "retuned", "retunings"):
-        rows[name] = [
-            {"kernel": kernel, "problem": problem, "gpu_model": gpu_model, **row}
-            for (kernel, problem, gpu_model), row in rows[name].items()
-        ]
+    for name in BY_GPU:
+        rows[name] = [{**dict(zip(GPU_KEY, key, strict=True)), **row} for key, row in rows[name].items()]
     return {"tilewatch_toolchain_report": VERSION, **rows}
 
 
@@ -134,43 +160,40 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
     """Reads a report from plain values. Raises AttributeError, ValueError, KeyError or TypeError for other values."""
     if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
         raise ValueError("it has no tilewatch_toolchain_report version")
-    if version == 1:
-        rows = _convert_version_1(rows)
-    elif version != VERSION:
-        raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads versions 1 and {VERSION}")
+    if version not in (1, 2, VERSION):
+        raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads versions 1 to {VERSION}")
+    rows = _convert_version_1(rows) if version == 1 else rows
+    rows = rows if version == VERSION else _convert_version_2(rows)
     return ToolchainReport(
-        base=ToolchainName(**rows["base"]),
-        head=ToolchainName(**rows["head"]),
+        sides=tuple(_read(ToolchainName, each) for each in rows["sides"]),
         made_at=rows["made_at"],
         fail_over=rows["fail_over"],
         static_wall_s=rows["static_wall_s"],
         static_jobs=rows["static_jobs"],
-        pairs={(row["kernel"], row["problem"], row["arch"]): _read_pair(row) for row in rows["pairs"]},
-        gpus={row["model"]: GpuUsed(**row) for row in rows["gpus"]},
-        frozen=_read_by_gpu(rows["frozen"], _read_timing),
-        retuned=_read_by_gpu(rows["retuned"], _read_timing),
-        retunings=_read_by_gpu(rows["retunings"], _read_retuning),
+        pairs={pair.key: pair for pair in (_read(ToolchainPair, row) for row in rows["pairs"])},
+        gpus={row["model"]: _read(GpuUsed, row) for row in rows["gpus"]},
+        frozen=_read_by_gpu(Timing, rows["frozen"]),
+        retuned=_read_by_gpu(Timing, rows["retuned"]),
+        retunings=_read_by_gpu(Retuning, rows["retunings"]),
+        baselines=_read_by_gpu(Timing, rows["baselines"]),
     )
 
 
-def _read_by_gpu(rows: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], Row]) -> dict[GpuKey, Row]:
-    return {(row["kernel"], row["problem"], row["gpu_model"]): read(row) for row in rows}
+def _read_by_gpu(kind: type[Row], rows: Iterable[Mapping[str, Any]]) -> dict[GpuKey, Row]:
+    return {(row["kernel"], row["problem"], row["gpu_model"], row["head_name"]): _read(kind, row) for row in rows}
 
 
-def _read_pair(row: Mapping[str, Any]) -> ToolchainPair:
-    sides = {side: tuple(map(read_compiled_side, row[side])) for side in ("base", "head")}
-    return ToolchainPair(**{**row, **sides})
+def _read(kind: type[Row], row: Mapping[str, Any]) -> Row:
+    """Reads a dataclass from its plain values. Raises ValueError for others."""
+    read: Row = _make_reader(kind).validate_python(row)  # type: ignore[arg-type]
+    return read
 
 
-def _read_timing(row: Mapping[str, Any]) -> Timing:
-    times_us = (tuple(row["base_us"]), tuple(row["head_us"]))
-    return Timing(*times_us, row["failure"], row["is_of_head"], row["not_apart"])
+@functools.cache
+def _make_reader(kind: type[Any]) -> Any:
+    from pydantic import TypeAdapter  # imported here, because it takes longer than a help text
 
-
-def _read_retuning(row: Mapping[str, Any]) -> Retuning:
-    side = None if row["side"] is None else read_compiled_side(row["side"])
-    numbers = {name: row.get(name, 0) for name in ("tried", "compiled", "space", "drawn")}
-    return Retuning(side=side, tie=tuple(row["tie"]), failure=row["failure"], **numbers)
+    return TypeAdapter(kind)
 
 
 def _convert_version_1(rows: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,3 +212,11 @@ def _convert_version_1(rows: Mapping[str, Any]) -> dict[str, Any]:
         {**row, "side": winners.get((row["kernel"], row["problem"], row["gpu_model"]))} for row in rows["retunings"]
     ]
     return converted
+
+
+def _convert_version_2(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts a report of two toolchains, whose rows do not name the head."""
+    named = {"head_name": rows["head"]["name"]}
+    sides = [{**rows[side], "swapped": ()} for side in ("base", "head")]
+    listed = {name: [{**row, **named} for row in rows.get(name, ())] for name in ("pairs", *BY_GPU)}
+    return {**rows, **listed, "sides": sides}

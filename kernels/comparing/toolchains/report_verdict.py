@@ -1,25 +1,38 @@
 """Judges a whole report: every operator on a GPU model, or by static facts alone. Has no side effects."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
-from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
-from tilewatch.kernels.comparing.toolchains.safety_verdict import OperatorSafety, judge_operator
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainName, ToolchainReport
+from tilewatch.kernels.comparing.toolchains.safety_verdict import OperatorSafety, Safety, judge_all, judge_operator
 from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.device import gpu_model as find_model
 
 
+@dataclass(frozen=True)
+class GroupSafety:
+    """The verdict on all problems of a kernel under each head. `newest_safe` is the last toolchain that is safe for
+    them, the base if no head is."""
+
+    kernel: str
+    by_head: Mapping[str, Safety]
+    newest_safe: str
+
+
 def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
-    """Lists the pairs of an architecture that the base compiles, and the head differently or not at all."""
-    pairs = (pair for pair in report.pairs.values() if pair.arch == arch)
-    return [pair for pair in pairs if pair.kind in ("changed", "stopped compiling")]
+    """Lists the pairs of an architecture that the base compiles, and a head differently or not at all."""
+    return [pair for pair in _list_pairs(report, arch) if pair.kind in ("changed", "stopped compiling")]
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns the design in which the operators of an architecture whose machine code differs are one family."""
+    """Returns the design in which the operators and heads whose machine code differs from the base's, on one
+    architecture, are one family."""
     return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 
 def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafety, ...]:
-    """Returns the verdicts on one GPU model, in the library's order."""
+    """Returns the verdicts of all heads on one GPU model, in the library's order."""
     return _judge_pairs(report, find_model(gpu_model).arch, gpu_model)
 
 
@@ -31,11 +44,17 @@ def judge_statically(report: ToolchainReport, arch: str) -> tuple[OperatorSafety
 def _judge_pairs(report: ToolchainReport, arch: str, gpu_model: str) -> tuple[OperatorSafety, ...]:
     design = make_design(report, arch)
     judged = []
-    for pair in (each for each in report.pairs.values() if each.arch == arch):
-        key = (pair.kernel, pair.problem, gpu_model)
+    for pair in _list_pairs(report, arch):
+        key = (pair.kernel, pair.problem, gpu_model, pair.head_name)
         frozen, retuned, retuning = report.frozen.get(key), report.retuned.get(key), report.retunings.get(key)
         judged.append(judge_operator(pair, gpu_model, design, frozen=frozen, retuned=retuned, retuning=retuning))
     return tuple(judged)
+
+
+def _list_pairs(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
+    """Lists the pairs of an architecture, without those of rungs."""
+    heads = {head.name for head in report.heads}
+    return [pair for pair in report.pairs.values() if pair.arch == arch and pair.head_name in heads]
 
 
 def list_archs(report: ToolchainReport) -> tuple[str, ...]:
@@ -54,3 +73,28 @@ def judge_everything(report: ToolchainReport) -> tuple[OperatorSafety, ...]:
     on_gpus = [each for gpu_model in report.gpus for each in judge_report(report, gpu_model)]
     static = [each for arch in list_untimed_archs(report) for each in judge_statically(report, arch)]
     return (*on_gpus, *(each for each in static if not report.gpus or each.safety == "not safe"))
+
+
+def list_of_head(judged: Sequence[OperatorSafety], head: str) -> list[OperatorSafety]:
+    return [each for each in judged if each.pair.head_name == head]
+
+
+def find_newest_safe(report: ToolchainReport, judged: Sequence[OperatorSafety]) -> ToolchainName:
+    """Returns the last head whose operators are all safe, the base if there is none."""
+    safe = [head for head in report.heads if judge_all(list_of_head(judged, head.name)) == "safe"]
+    return safe[-1] if safe and judged else report.base
+
+
+def judge_groups(report: ToolchainReport) -> tuple[GroupSafety, ...]:
+    """Returns the verdicts on each kernel, in the library's order."""
+    kernels: dict[str, list[OperatorSafety]] = {}
+    for each in judge_everything(report):
+        kernels.setdefault(each.pair.kernel, []).append(each)
+    return tuple(
+        GroupSafety(
+            kernel,
+            {head.name: judge_all(list_of_head(judged, head.name)) for head in report.heads},
+            find_newest_safe(report, judged).name,
+        )
+        for kernel, judged in kernels.items()
+    )

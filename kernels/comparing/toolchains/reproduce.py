@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.description import Description
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
-from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
+from tilewatch.kernels.comparing.toolchains.report_file import GpuKey, ToolchainName, ToolchainReport
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_report, judge_statically
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
@@ -56,19 +57,28 @@ class ReproducedCase:
     cubins: Path
     toolchains: tuple[Toolchain | None, Toolchain | None]
 
+    @property
+    def head(self) -> ToolchainName:
+        return next(each for each in self.report.heads if each.name == self.pair.head_name)
 
-def find_pair(report: ToolchainReport, kernel: str, problem: str, arch: str | None) -> ToolchainPair:
-    """Returns the pair of a kernel and problem. Among several architectures it prefers one whose code differs, then one
-    that was timed on a GPU. Raises NothingToReproduce."""
+
+def find_pair(
+    report: ToolchainReport, kernel: str, problem: str, arch: str | None, head: str | None = None
+) -> ToolchainPair:
+    """Returns the pair of a kernel and problem. Among several architectures and heads it prefers one whose code
+    differs, then one that was timed on a GPU. Raises NothingToReproduce."""
     named = [
         pair
         for pair in report.pairs.values()
-        if (pair.kernel, pair.problem) == (kernel, problem) and arch in (None, pair.arch)
+        if (pair.kernel, pair.problem) == (kernel, problem)
+        and arch in (None, pair.arch)
+        and pair.head_name in ([each.name for each in report.heads] if head is None else [head])
     ]
     if not named:
-        raise NothingToReproduce(f"the report has no {kernel} {problem}{f' for {arch}' if arch else ''}")
-    timed = {key[:2] for key in report.frozen}
-    named.sort(key=lambda pair: (pair.kind == "identical", (pair.kernel, pair.problem) not in timed))
+        where = f"{f' for {arch}' if arch else ''}{f' under {head}' if head else ''}"
+        raise NothingToReproduce(f"the report has no {kernel} {problem}{where}")
+    timed = {(*key[:2], key[3]) for key in report.frozen}
+    named.sort(key=lambda pair: (pair.kind == "identical", (kernel, problem, pair.head_name) not in timed))
     if named[0].base[0].cubin is None:
         raise NothingToReproduce(f"{kernel} {problem} on {named[0].arch}: {named[0].kind}, so there is nothing to see")
     return named[0]
@@ -168,15 +178,19 @@ def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any
 def _list_numbers(case: ReproducedCase) -> dict[str, Any]:
     """Returns everything that the report has about this operator."""
     pair = case.pair
-    of = (pair.kernel, pair.problem)
+
+    def list_own(known: Mapping[GpuKey, Any]) -> list[dict[str, Any]]:
+        of = (pair.kernel, pair.problem, pair.head_name)
+        return [asdict(each) for key, each in known.items() if (*key[:2], key[3]) == of]
+
     return {
         "base": asdict(case.report.base),
-        "head": asdict(case.report.head),
+        "head": asdict(case.head),
         "gpus": [asdict(each) for each in case.report.gpus.values()],
         "operator": asdict(pair),
-        "frozen": [asdict(timing) for key, timing in case.report.frozen.items() if key[:2] == of],
-        "retuned": [asdict(timing) for key, timing in case.report.retuned.items() if key[:2] == of],
-        "retunings": [asdict(each) for key, each in case.report.retunings.items() if key[:2] == of],
+        "frozen": list_own(case.report.frozen),
+        "retuned": list_own(case.report.retuned),
+        "retunings": list_own(case.report.retunings),
     }
 
 
@@ -192,7 +206,7 @@ def _list_verdicts(case: ReproducedCase) -> list[str]:
 
 def _write_readme(case: ReproducedCase, described: Description, commands: list[str], sass: str) -> str:
     pair = case.pair
-    versions = [f"- base: {case.report.base.compiler}", f"- head: {case.report.head.compiler}"]
+    versions = [f"- base: {case.report.base.compiler}", f"- head: {case.head.compiler}"]
     times = [f"- {side}: {_describe_side(build)}" for side, build in (("base", pair.base[0]), ("head", pair.head[0]))]
     script = (
         f"`python {SCRIPT.name}` times both cubins in fresh processes; it needs CuPy and a GPU of {pair.arch}."

@@ -1,4 +1,4 @@
-"""Sweeps operators that got worse with the head toolchain, so that its own winner can be timed beside the base's.
+"""Sweeps operators that got worse with a head toolchain, so that its own winner can be timed beside the base's.
 
 Only operators whose frozen answer is surely worse are swept. A sweep of a whole library takes longer than both
 questions together (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Of a space, these are compiled and
@@ -14,7 +14,7 @@ from statistics import median
 
 from tilewatch.configs import config_key
 from tilewatch.kernels.comparing.gpu_bench import GpuBench
-from tilewatch.kernels.comparing.toolchains.compile_both import Workplace, keep_cubin
+from tilewatch.kernels.comparing.toolchains.compile_sides import Workplace, keep_cubin
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair, make_compiled_side
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.compile_plan import shuffle_trials
@@ -85,9 +85,11 @@ def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
 def retune_each(
     place: Workplace, works: Sequence[tuple[ToolchainPair, RetunedSpace]], bench: GpuBench, is_spent: Callable[[], bool]
 ) -> Iterator[Retuning]:
-    """Sweeps each pair's configs with the head. While the GPU races one pair's configs, those of the next pairs
-    compile. Raises BuildError if the head cannot compile here."""
-    with CompilerPool(place.find_store("head"), jobs=place.jobs, limit_s=place.limit_s, toolchain=place.head) as pool:
+    """Sweeps each pair's configs with its head; all pairs have one. While the GPU races one pair's configs, those of
+    the next pairs compile. Raises BuildError if the head cannot compile here."""
+    toolchain = place.find_side(works[0][0].head_name).toolchain
+    store = place.find_store(toolchain.name)
+    with CompilerPool(store, jobs=place.jobs, limit_s=place.limit_s, toolchain=toolchain) as pool:
         started = [
             (pair, space, pool.start_all([partial(_compile, place.library, pair, each) for each in space.configs]))
             for pair, space in works
@@ -96,7 +98,7 @@ def retune_each(
             if is_spent():
                 return
             compiled = list(zip(space.configs, (each.result() for each in results), strict=True))
-            yield replace(_race(place, pair, compiled, bench), space=space.size, drawn=space.drawn)
+            yield replace(_race(place, toolchain.name, pair, compiled, bench), space=space.size, drawn=space.drawn)
 
 
 def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compiler) -> Compiled:
@@ -104,17 +106,21 @@ def _compile(library: Path, pair: ToolchainPair, config: Params, compiler: Compi
 
 
 def _race(
-    place: Workplace, pair: ToolchainPair, compiled: Sequence[tuple[Params, Compiled]], bench: GpuBench
+    place: Workplace,
+    toolchain: str,
+    pair: ToolchainPair,
+    compiled: Sequence[tuple[Params, Compiled]],
+    bench: GpuBench,
 ) -> Retuning:
     cubins = [cubin for config, each in compiled if (cubin := each.find_cubin(config)) is not None]
     result = Retuning(len(compiled), len(cubins))
     try:
-        of = (place.library, pair.kernel, pair.problem, place.find_store("head"))
+        of = (place.library, pair.kernel, pair.problem, place.find_store(toolchain))
         order = bench.race(*of, cubins) if cubins else ()
     except MeasureFailed as error:
         return replace(result, failure=str(error))
     if not order:
         return result
     winner = next(each for config, each in compiled if config == order[0])
-    side = make_compiled_side(order[0], winner, place.limit_s, keep_cubin(place, "head", winner))
+    side = make_compiled_side(order[0], winner, place.limit_s, keep_cubin(place, toolchain, winner))
     return replace(result, tie=order, side=side)

@@ -1,4 +1,4 @@
-"""Judges whether the head toolchain is safe: per operator, problem and GPU model, and overall. Has no side effects.
+"""Judges whether a head toolchain is safe: per operator, problem and GPU model, and overall. Has no side effects.
 
 Each operator gets two questions. *Frozen*: the config that wins or ships under the base, compiled by both. *Re-tuned*:
 the base's winner beside the winner of the head's own sweep. kernels/comparing/verdict.py judges both, with the

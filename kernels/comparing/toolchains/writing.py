@@ -3,19 +3,25 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tilewatch.configs import config_option
 from tilewatch.kernels.comparing.outcome import write_verdict
-from tilewatch.kernels.comparing.toolchains.pairs import add_compile_times
+from tilewatch.kernels.comparing.toolchains.ladder import DRIVER, LEAST_POINTS
+from tilewatch.kernels.comparing.toolchains.ladders import OperatorLadder, list_ladders
+from tilewatch.kernels.comparing.toolchains.pairs import CompileTimes, add_compile_times
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainReport
 from tilewatch.kernels.comparing.toolchains.report_verdict import (
+    GroupSafety,
+    find_newest_safe,
     judge_everything,
+    judge_groups,
     judge_report,
     judge_statically,
     list_archs,
+    list_of_head,
     list_untimed_archs,
 )
 from tilewatch.kernels.comparing.toolchains.safety_verdict import (
@@ -30,6 +36,11 @@ from tilewatch.kernels.comparing.toolchains.safety_verdict import (
 from tilewatch.kernels.comparing.verdict import FAMILY_ERROR
 from tilewatch.text import plain
 
+LADDER_NOTE = (
+    "A point is 1 % of the base's time. A share is the mean of two orders of swapping one dependency at a time; shares "
+    "add up to the loss."
+)
+
 HEADLINES: dict[Safety, str] = {
     "safe": "is safe to take in place of",
     "safe if re-tuned": "is safe to take in place of {base} if some operators are re-tuned, and slower as it is than",
@@ -39,9 +50,18 @@ HEADLINES: dict[Safety, str] = {
 
 
 def write_answer(report: ToolchainReport) -> str:
-    """Writes the answer in one sentence."""
+    """Writes a sentence about each head, and which toolchain to take if there are several."""
     judged = judge_everything(report)
-    base, head = report.base.name, report.head.name
+    sentences = [_write_head(report, head.name, list_of_head(judged, head.name)) for head in report.heads]
+    if len(report.heads) > 1:
+        taken = find_newest_safe(report, judged)
+        reason = "no other toolchain is safe" if taken == report.base else "the last of these that is safe"
+        sentences.append(f"Take {taken.name}: {reason}.")
+    return " ".join(sentences)
+
+
+def _write_head(report: ToolchainReport, head: str, judged: Sequence[OperatorSafety]) -> str:
+    base = report.base.name
     headline = HEADLINES[judge_all(judged)].format(base=base)
     where = ", ".join(report.gpus) or f"{', '.join(list_archs(report))} by the compiler's half alone"
     counts = Counter(each.safety for each in judged)
@@ -67,45 +87,102 @@ def write_lines(report: ToolchainReport) -> list[str]:
     lines = [write_answer(report), ""]
     for gpu in report.gpus.values():
         judged = judge_report(report, gpu.model)
-        lines += [f"On {gpu.name} (driver {gpu.driver}), {gpu.wall_s / 60:.1f} minutes:", *_list_urgent(judged), ""]
+        lines.append(f"On {gpu.name} (driver {gpu.driver}), {gpu.wall_s / 60:.1f} minutes:")
+        for head in report.heads:
+            lines += [f"With {head.name}:"] if len(report.heads) > 1 else []
+            lines += _list_urgent(list_of_head(judged, head.name))
+        lines.append("")
+    if ladders := list_ladders(report):
+        lines.append("What took it, in points of 1 % of the base's time:")
+        for each in ladders:
+            lines.append(f"  {each.head}: {each.kernel} {each.problem}: {': '.join(_write_ladder(each))}")
+        lines.append("")
     lines += ["What the compilers make of it:"]
-    for arch in list_archs(report):
-        lines += [f"  {arch}: {_summarize(report, arch)}", *(f"    {line}" for line in _list_moved(report, arch))]
-    for arch in list_untimed_archs(report):
-        lines += (f"  {line}" for line in _list_broken(report, arch))
+    for half in _list_halves(report):
+        lines.append(f"  {_name_half(report, *half)}: {_summarize(report, *half)}")
+        lines += (f"    {line}" for line in _list_moved(report, *half))
+    lines += (f"  {line}" for arch in list_untimed_archs(report) for line in _list_broken(report, arch))
     lines += ["", *_describe(report)]
     return lines
 
 
 def write_markdown(report: ToolchainReport) -> str:
     """Writes a report as Markdown, to keep or to attach to a pull request."""
-    lines = [f"# {report.base.name} → {report.head.name}", "", f"**{write_answer(report)}**", ""]
+    lines = [f"# {report.title}", "", f"**{write_answer(report)}**", ""]
     for gpu in report.gpus.values():
-        lines += [
-            f"## {gpu.name}",
-            "",
-            "| kernel | problem | verdict | frozen | re-tuned | moved |",
-            "|---|---|---|---|---|---|",
-        ]
-        for each in _sort(judge_report(report, gpu.model)):
-            if each.pair.kind == "identical":
-                continue
-            moved = ", ".join([*each.pair.moved, *_write_optimum(each)]) or "-"
-            frozen = each.reason if each.frozen is None or math.isinf(each.frozen.high) else write_verdict(each.frozen)
-            retuned = "-" if each.retuned is None else write_verdict(each.retuned)
-            names = (plain(each.pair.kernel), plain(each.pair.problem))
-            cells = (*names, each.safety, plain(frozen), retuned, moved.replace("|", "/"))
-            lines.append(f"| {' | '.join(cells)} |")
-        same = [each for each in judge_report(report, gpu.model) if each.pair.kind == "identical"]
-        lines += ["", f"Identical machine code: {len(same)}.", ""]
-    lines += ["## What the compilers make of it", "", "| architecture | what moved |", "|---|---|"]
-    lines += [f"| {arch} | {_summarize(report, arch)} |" for arch in list_archs(report)]
-    for arch in list_archs(report):
-        lines += ["", *(f"- {arch} {line}" for line in _list_moved(report, arch))]
+        judged = judge_report(report, gpu.model)
+        names = [plain(head.name) for head in report.heads]
+        lines += [f"## {gpu.name}", "", *_write_table("kernel", "problem", *names, "moved")]
+        operators: dict[tuple[str, str], dict[str, OperatorSafety]] = {}
+        for each in _sort(judged):
+            operators.setdefault((each.pair.kernel, each.pair.problem), {})[each.pair.head_name] = each
+        for operator, verdicts in operators.items():
+            if any(each.pair.kind != "identical" for each in verdicts.values()):
+                lines.append(_write_row(report, operator, verdicts))
+        same = sum(each.pair.kind == "identical" for each in judged)
+        lines += ["", f"Identical machine code: {same} of {len(judged)}.", ""]
+    if ladders := list_ladders(report):
+        lines += ["## What took it", "", *_write_table("kernel", "problem", "version", "loss", "shares")]
+        rows = ((each.kernel, each.problem, each.head, *_write_ladder(each)) for each in ladders)
+        lines += [*(f"| {' | '.join(map(plain, row))} |" for row in rows), "", LADDER_NOTE, ""]
+    if len(report.heads) > 1:
+        lines += ["## By kernel", "", *_write_table("kernel", *(plain(head.name) for head in report.heads), "take")]
+        lines += [f"| {' | '.join(map(plain, _write_group(report, each)))} |" for each in judge_groups(report)]
+        lines.append("")
+    lines += ["## What the compilers make of it", "", *_write_table("architecture", "what moved")]
+    halves = list(_list_halves(report))
+    lines += [f"| {_name_half(report, *half)} | {_summarize(report, *half)} |" for half in halves]
+    for half in halves:
+        lines += ["", *(f"- {_name_half(report, *half)} {line}" for line in _list_moved(report, *half))]
     for arch in list_untimed_archs(report):
         lines += ["", *_list_broken(report, arch)]
     lines += ["", *_describe(report), ""]
     return "\n".join(lines)
+
+
+def _write_table(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+
+
+def _write_row(report: ToolchainReport, operator: tuple[str, str], verdicts: Mapping[str, OperatorSafety]) -> str:
+    """Writes the row of an operator: its verdict under each head, and what moved in its code."""
+    cells, moved = [], []
+    for head in report.heads:
+        each = verdicts.get(head.name)
+        if each is None:  # the report is not finished
+            cells.append("-")
+            continue
+        frozen = each.reason if each.frozen is None or math.isinf(each.frozen.high) else write_verdict(each.frozen)
+        retuned = "" if each.retuned is None else f"; re-tuned: {write_verdict(each.retuned)}"
+        cells.append("identical" if each.pair.kind == "identical" else f"{each.safety}: {frozen}{retuned}")
+        name = f"{head.name}: " if len(report.heads) > 1 else ""
+        if moves := [*each.pair.moved, *_write_optimum(each)]:
+            moved.append(f"{name}{', '.join(moves)}")
+    listed = ("; ".join(moved) or "-").replace("|", "/")
+    return f"| {' | '.join([*map(plain, (*operator, *cells)), listed])} |"
+
+
+def _write_group(report: ToolchainReport, group: GroupSafety) -> list[str]:
+    return [group.kernel, *(group.by_head[head.name] for head in report.heads), group.newest_safe]
+
+
+def _write_ladder(found: OperatorLadder) -> tuple[str, str]:
+    """Writes the loss in points, and the share of each dependency, the largest first."""
+    shares = []
+    for share in sorted(found.ladder.shares, key=lambda each: -each.points):
+        text = f"{share.dependency} {share.points:+.1f} ({share.low:.1f} to {share.high:.1f})"
+        if share.interaction is not None and abs(share.interaction) >= LEAST_POINTS:
+            text += f", {share.interaction:+.1f} more in the reverse order"
+        shares.append(text)
+    return f"{found.ladder.loss:+.1f}", "; ".join(shares)
+
+
+def write_pins(report: ToolchainReport) -> str:
+    """Writes the packages of the newest safe toolchain, a line NAME==VERSION each, as pip reads them."""
+    taken = find_newest_safe(report, judge_everything(report))
+    head = f"# The versions of {taken.name}, by `tilewatch toolchain compare` of {report.title}, {report.made_at}.\n"
+    versions = sorted((name, version) for name, version in taken.versions.items() if name != DRIVER)
+    return head + "".join(f"{package}=={version}\n" for package, version in versions)
 
 
 def write_json(report: ToolchainReport) -> str:
@@ -122,6 +199,7 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
             "problem": each.pair.problem,
             "arch": each.pair.arch,
             "gpu_model": each.gpu_model or None,
+            "head": each.pair.head_name,
             "safety": each.safety,
             "reason": each.reason,
             "static": each.pair.kind,
@@ -133,14 +211,19 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
             "retuned": None if each.retuned is None else each.retuned.plain_values,
         }
         operators.append(row)
-    compiled = {arch: asdict(_add_times(report, arch)) for arch in list_archs(report)}
-    about = {"answer": write_answer(report), "safety": judge_all(judged), "exit_code": safety_exit_code(judged)}
-    sides = {
-        "base": asdict(report.base),
-        "head": asdict(report.head),
+    return {
+        **{"answer": write_answer(report), "safety": judge_all(judged), "exit_code": safety_exit_code(judged)},
+        "sides": [asdict(each) for each in (report.base, *report.heads)],
         "gpus": [asdict(each) for each in report.gpus.values()],
+        "compile_times": [
+            {"arch": arch, "head": head, **asdict(_add_times(report, arch, head))}
+            for arch, head in _list_halves(report)
+        ],
+        "operators": operators,
+        "ladders": [{**asdict(each), "blamed": list(each.ladder.blamed)} for each in list_ladders(report)],
+        "groups": [asdict(each) for each in judge_groups(report)],
+        "take": find_newest_safe(report, judged).name,
     }
-    return {**about, **sides, "compile_times": compiled, "operators": operators}
 
 
 def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
@@ -160,9 +243,18 @@ def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
     yield f"  identical machine code: {same} of {len(judged)}"
 
 
-def _summarize(report: ToolchainReport, arch: str) -> str:
-    """Returns how many pairs of an architecture moved, and in which facts."""
-    pairs = [pair for pair in report.pairs.values() if pair.arch == arch]
+def _list_halves(report: ToolchainReport) -> list[tuple[str, str]]:
+    """Lists the architectures with each head."""
+    return [(arch, head.name) for arch in list_archs(report) for head in report.heads]
+
+
+def _name_half(report: ToolchainReport, arch: str, head: str) -> str:
+    return f"{arch} {plain(head)}" if len(report.heads) > 1 else arch
+
+
+def _summarize(report: ToolchainReport, arch: str, head: str) -> str:
+    """Returns how many pairs of an architecture moved under a head, and in which facts."""
+    pairs = [pair for pair in report.pairs.values() if (pair.arch, pair.head_name) == (arch, head)]
     kinds = Counter(pair.kind for pair in pairs)
     parts = [f"{count} of {len(pairs)} {kind}" for kind, count in kinds.most_common()]
     changed = [pair for pair in pairs if pair.kind == "changed"]
@@ -178,7 +270,7 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
             parts.append(f"{name}: more in {more}, fewer in {fewer}, at most {worst[0]} -> {worst[1]}{unit}")
     if serial := sum(pair.waits_for_each_mma for pair in changed):
         parts.append(f"waits for each MMA now: {serial}")
-    times = _add_times(report, arch)
+    times = _add_times(report, arch, head)
     if times.configs:
         slower = "slower to compile" if times.is_slower else "compiling"
         parts.append(
@@ -188,12 +280,12 @@ def _summarize(report: ToolchainReport, arch: str) -> str:
     return "; ".join(parts)
 
 
-def _list_moved(report: ToolchainReport, arch: str) -> Iterator[str]:
+def _list_moved(report: ToolchainReport, arch: str, head: str) -> Iterator[str]:
     """Yields the operators in which more than the number of instructions moved. Equal moves share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for pair in report.pairs.values():
         moved = [each for each in pair.moved if not each.startswith("instructions ")]
-        if pair.arch == arch and pair.kind == "changed" and moved:
+        if (pair.arch, pair.head_name, pair.kind) == (arch, head, "changed") and moved:
             alike.setdefault((pair.kernel, ", ".join(pair.moved)), []).append(pair.problem)
     for (kernel, moves), problems in alike.items():
         yield f"{kernel} {', '.join(problems)}: {moves}"
@@ -212,14 +304,14 @@ FACTS: tuple[tuple[str, Callable[[Any], int], str], ...] = (
 def _list_broken(report: ToolchainReport, arch: str) -> Iterator[str]:
     for each in judge_statically(report, arch):
         if each.safety == "not safe":
-            yield f"not safe: {each.pair.kernel} {each.pair.problem} ({arch}): {each.reason}"
+            half = _name_half(report, arch, each.pair.head_name)
+            yield f"not safe: {each.pair.kernel} {each.pair.problem} ({half}): {each.reason}"
 
 
 def _describe(report: ToolchainReport) -> list[str]:
     """Describes what was compared, how, and how sure the answers are."""
     lines = [
-        f"{report.base.name}: {report.base.compiler}",
-        f"{report.head.name}: {report.head.compiler}",
+        *(f"{each.name}: {each.compiler}" for each in (report.base, *report.heads)),
         f"Compiled in {report.static_wall_s / 60:.1f} minutes by {report.static_jobs} processes, {report.made_at}.",
     ]
     if report.gpus:
@@ -231,8 +323,8 @@ def _describe(report: ToolchainReport) -> list[str]:
     return lines
 
 
-def _add_times(report: ToolchainReport, arch: str) -> Any:
-    return add_compile_times(pair for pair in report.pairs.values() if pair.arch == arch)
+def _add_times(report: ToolchainReport, arch: str, head: str) -> CompileTimes:
+    return add_compile_times(pair for pair in report.pairs.values() if (pair.arch, pair.head_name) == (arch, head))
 
 
 def _sort(judged: Sequence[OperatorSafety]) -> list[OperatorSafety]:

@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.dashboard.fixtures.app import APP, opened
 from tilewatch.db.lifecycle.toolchain_reports import begin
 from tilewatch.db.models import Regression, ToolchainReport
 from tilewatch.db.session import session
+from tilewatch.kernels.comparing.toolchains.report_file import ReportFile, read_report
 from tilewatch.worker.transfer.toolchain_reports import import_report
 
 KEPT = Path(__file__).parents[3] / "recordings" / "toolchains" / "h200-13.4.92..13.5.37.json"
@@ -87,7 +89,7 @@ def test_a_link_with_the_number_of_an_older_report_opens_it(
     with new_database() as fresh:
         import_report(fresh, KEPT)
         with session(fresh) as written:
-            begin(written, "later", "one", "two", LATER)
+            begin(written, "later", ["one", "two"], LATER)
         page = compare(fresh, monkeypatch, report="#1")
         assert page.text[0].value.startswith("13.5.37 is not safe to take")
         assert [each.value for each in compare(fresh, monkeypatch, report="#2").text] == [], "it has nothing yet"
@@ -100,9 +102,36 @@ def test_a_compiler_that_is_not_safe_opens_before_newer_ones_that_are(
         for report in sorted(KEPT.parent.glob("*.json"), reverse=True):
             import_report(fresh, report)
         with session(fresh) as written:
-            written.execute(update(ToolchainReport).where(ToolchainReport.b != "13.5.37").values(made_at=LATER))
+            written.execute(
+                update(ToolchainReport).where(ToolchainReport.toolchains[2] != "13.5.37").values(made_at=LATER)
+            )
         page = compare(fresh, monkeypatch)
         assert page.text[0].value.startswith("13.5.37 is not safe to take")
+
+
+def test_several_heads_are_columns_of_one_table_and_losses_have_causes(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    report = read_report(KEPT)
+    report.sides = (*report.sides, replace(report.heads[0], name="13.6"))
+    same = [replace(pair, head=pair.base, head_name="13.6") for pair in report.pairs.values()]
+    report.pairs |= {pair.key: pair for pair in same}
+    ReportFile(tmp_path / "r.json", report).save()
+    with new_database() as fresh:
+        import_report(fresh, tmp_path / "r.json")
+        page = compare(fresh, monkeypatch)
+        operators, ladders = (page.dataframe[each].value for each in range(2))
+        assert len(operators) == 82
+        first = operators.iloc[0]
+        assert list(operators.columns) == ["kernel", "problem", "13.5.37", "13.6"]
+        assert first["13.5.37"].startswith("not safe: +61.6 % (61.4 to 61.6), slower; re-tuned +1.")
+        assert first["13.6"] == "safe: identical"
+        worst = ladders.iloc[0]
+        assert (worst["kernel"], worst["toolchain"], worst["caused by"]) == ("gemm_fp8", "13.5.37", "compiler")
+        assert worst["compiler"].startswith(f"{worst['loss']} (")
+        assert page.code[0].value.endswith("--arch sm_90 --head 13.5.37 --out case")
+        single = compare(fresh, monkeypatch, safety="safe if re-tuned").dataframe[0].value
+        assert [cell.split(":")[0] for cell in single["13.5.37"]] == ["safe if re-tuned"]
 
 
 def test_a_second_import_changes_nothing(url: str) -> None:

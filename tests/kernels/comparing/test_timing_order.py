@@ -39,13 +39,13 @@ def make_run(kernels: Sequence[str], known: dict[str, int] | None = None, most_l
         [PairWork(kernel, "1x1", side, side) for kernel in kernels],
         Design(len(kernels), most_launches),
         lambda *_: None,
-        known={(kernel, "1x1"): Timing(each, each) for kernel, each in times.items()},
+        known={(kernel, "1x1", ""): Timing(each, each) for kernel, each in times.items()},
         is_sure=is_answered,
     )
 
 
 def counts(run: TimingRun) -> dict[str, int]:
-    return {kernel: len(timing.base_us) for (kernel, _), timing in run.timings.items()}
+    return {kernel: len(timing.base_us) for (kernel, _, _), timing in run.timings.items()}
 
 
 def test_every_pair_is_launched_once_before_the_worst_get_more() -> None:
@@ -90,8 +90,8 @@ def test_a_pair_that_keeps_dying_is_given_up_and_a_wrong_one_at_once() -> None:
     launched = [kernel for process in bench.processes for kernel in process]
     assert launched.count("dies") == MOST_DEATHS
     assert launched.count("wrong") == 1
-    assert run.timings["dies", "1x1"].failure == "it ends its GPU process: SIGSEGV"
-    assert run.timings["wrong", "1x1"].is_of_head
+    assert run.timings["dies", "1x1", ""].failure == "it ends its GPU process: SIGSEGV"
+    assert run.timings["wrong", "1x1", ""].is_of_head
 
 
 def test_earlier_launches_count() -> None:
@@ -104,4 +104,4 @@ def test_nothing_is_launched_when_the_time_is_spent() -> None:
     run, bench = make_run(["100"]), ScriptedBench()
     run.run(bench, lambda: True)
     assert bench.processes == []
-    assert run.list_open() == [("100", "1x1")]
+    assert run.list_open() == [("100", "1x1", "")]

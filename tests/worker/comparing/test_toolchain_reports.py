@@ -55,7 +55,7 @@ def test_other_code_is_timed_and_re_tuned_and_touches_no_night(
     settings: Settings, context: Context, drain: Drain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_toolchain(settings.toolchains, "next", script=UNOPTIMISED)
-    asked = ToolchainsAsked("installed", "next", gpus=("sim",), minutes=0.5)
+    asked = ToolchainsAsked(("installed", "next"), gpus=("sim",), minutes=0.5)
     submitted = submit_toolchains(settings, asked)
     assert read_row(context).state == "being compared"
     assert submit_toolchains(settings, asked).report_id == submitted.report_id, "it is under way"
@@ -70,6 +70,9 @@ def test_other_code_is_timed_and_re_tuned_and_touches_no_night(
     assert worse, "true_us makes one of them slower under next"
     assert all("re-tuned" in each.reason and "not re-tuned" not in each.reason for each in worse)
     assert (story.exit_code, story.report.state) == (1, story.report.safety)
+    (ladder,) = story.ladders[:1]
+    assert ladder.blamed == ("compiler",), "its cuda-tile has another version and equal files"
+    assert abs(ladder.shares["cuda-tile"][0]) < 0.5, "of some 50 points"
     capsys.readouterr()
     with pytest.raises(typer.Exit) as ended:
         wait_and_print(context.database_url, submitted.report_id, "LINK")
@@ -96,7 +99,7 @@ def test_launches_of_a_gpu_that_fell_ill_meanwhile_leave_the_report(
 
     monkeypatch.setattr(SimulatedBench, "launch_each", fall_ill_meanwhile)
     make_toolchain(settings.toolchains, "next", script=UNOPTIMISED)
-    submitted = submit_toolchains(settings, ToolchainsAsked("installed", "next", gpus=("sim",), minutes=0.05))
+    submitted = submit_toolchains(settings, ToolchainsAsked(("installed", "next"), gpus=("sim",), minutes=0.05))
     with pytest.raises(NotNow, match="Xid 79"):
         drain()
     story = read(context, submitted.report_id)
@@ -109,7 +112,7 @@ def test_equal_toolchains_are_safe_and_take_no_gpu(
 ) -> None:
     monkeypatch.setenv(sandbox.SWITCH, "off")  # the runs are counted in a file outside of it
     made = make_toolchain(settings.toolchains, "same")
-    submitted = submit_toolchains(settings, ToolchainsAsked("installed", "same", gpus=("sim",)))
+    submitted = submit_toolchains(settings, ToolchainsAsked(("installed", "same"), gpus=("sim",)))
     drain()
     story = read(context, submitted.report_id)
     assert (story.report.safety, story.exit_code) == ("safe", 0)
@@ -119,7 +122,7 @@ def test_equal_toolchains_are_safe_and_take_no_gpu(
 
 
 def test_without_a_toolchain_the_job_waits_for_a_worker_that_has_it(settings: Settings, context: Context) -> None:
-    submit_toolchains(settings, ToolchainsAsked("installed", "new", gpus=("sim",)))
+    submit_toolchains(settings, ToolchainsAsked(("installed", "new"), gpus=("sim",)))
     with session(context.database_url) as opened:
         (waiting,) = jobs.list_unsent(opened, -1)
     with pytest.raises(NotNow, match="no toolchain is named new"):
@@ -130,12 +133,17 @@ def test_without_a_toolchain_the_job_waits_for_a_worker_that_has_it(settings: Se
 
 def test_a_name_that_no_toolchain_can_have_is_refused(settings: Settings) -> None:
     with pytest.raises(BadToolchainName, match=r"'\.\./other' is not a name of a toolchain"):
-        submit_toolchains(settings, ToolchainsAsked("installed", "../other"))
+        submit_toolchains(settings, ToolchainsAsked(("installed", "../other")))
 
 
 def test_what_the_judge_asks_for_is_submitted_once(settings: Settings, context: Context) -> None:
     (name,) = watched.list_names(context.database_url, settings)
-    wanted = {"a": "cuda-tileiras-13.4.92", "b": "installed", "repository": name, "commit": "HEAD", "gpus": ["sim"]}
+    wanted = {
+        "toolchains": ["cuda-tileiras-13.4.92", "installed"],
+        "repository": name,
+        "commit": "HEAD",
+        "gpus": ["sim"],
+    }
     with session(context.database_url) as opened:
         for _ in range(2):
             actions.ask_toolchains(opened, "tilewatch", wanted, key="a regression")

@@ -109,7 +109,7 @@ def test_a_slower_compiler_is_a_regression_of_the_toolchain(db_session: Session,
     asked = db_session.scalars(select(Action)).one()
     assert (asked.action, asked.state, asked.who) == ("toolchains", "asked", "tilewatch")
     assert asked.wanted == {
-        **{"a": "cuda-tileiras-13.4.92", "b": "installed"},
+        **{"toolchains": ["cuda-tileiras-13.4.92", "installed"]},
         **{"repository": "tilewatch", "commit": "b" * 40, "gpus": ["b200"]},
     }
     stored = db_session.scalars(select(Regression)).one()

@@ -44,10 +44,16 @@ BATCH = {**PLANNING, "items": [{"code_key": "k", "problem": "p1", "params": {"wi
         (CheckPayload(7, "watched", "library"), {"operator_id": 7, "repository": "watched", "library": "library"}),
         (
             ToolchainsPayload(
-                3, "old", "new", "5", "watched", "main", "library", ("h100",), ("sm_90",), 10.0, True, 0.01
+                3, ("old", "new"), "5", "watched", "main", "library", ("h100",), ("sm_90",), 10.0, True, 0.01
             ),
             {
-                **{"report_id": 3, "a": "old", "b": "new", "sha": "5", "repository": "watched", "stored_as": "main"},
+                **{
+                    "report_id": 3,
+                    "toolchains": ["old", "new"],
+                    "sha": "5",
+                    "repository": "watched",
+                    "stored_as": "main",
+                },
                 **{"library": "library", "gpus": ["h100"], "archs": ["sm_90"], "minutes": 10.0, "retunes": True},
                 **{"fail_over": 0.01, "turn": 0},
             },

@@ -51,7 +51,7 @@ def test_a_nightly_whose_commit_pins_another_compiler_asks_for_the_comparison_of
     change = CompilerChange(f"{compiler_version()} limit 15s", after)
     with session(context.database_url) as opened:
         (report,) = list_reports(opened)
-        assert (report.a, report.b, report.state) == ("installed", "next", "safe")
+        assert (report.title, report.state) == ("installed → next", "safe")
         assert list_reports_of(opened, change.without_limits) == [report], "a regression of this change links it"
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewatch.kernels.command_options import Archs, Kernels, Retune, parse_share
+from tilewatch.kernels.command_options import Archs, Kernels, Retune, parse_share, require_names
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Commit, FailOver, Gpus, Repository, Wait
 
@@ -15,8 +15,10 @@ MOST_MINUTES = 7 * 24 * 60
 
 
 def toolchain(
-    a: Annotated[str, typer.Argument(metavar="BASE", help="The toolchain in use: a name, or installed.")],
-    b: Annotated[str, typer.Argument(metavar="HEAD", help="The toolchain that may replace it.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="TOOLCHAIN", help="The one in use, then those that may replace it."),
+    ],
     commit: Commit = "HEAD",
     kernel: Kernels = None,
     gpu: Gpus = None,
@@ -30,14 +32,14 @@ def toolchain(
     repository: Repository = None,
     wait: Wait = False,
 ) -> None:
-    """Compare two toolchains on the fleet: may HEAD replace BASE? The dashboard shows the report.
+    """Compare toolchains on the fleet: may a later one replace the first? The dashboard shows the report.
 
-    Compile workers need both toolchains (`tilewatch toolchain add`), a GPU worker needs HEAD to re-tune. Without --gpu
-    it is timed on every GPU model that has a worker. --arch is compiled for, beside the GPUs' own architectures. A
-    comparison that is under way is found again.
+    Compile workers need all toolchains (`tilewatch toolchain add`), a GPU worker needs them to re-tune. Without
+    --gpu it is timed on every GPU model that has a worker. --arch is compiled for, beside the GPUs' own architectures.
+    A comparison that is under way is found again.
 
-    With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse under HEAD,
-    2 could not tell, or an error.
+    With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse, 2
+    could not tell, or an error.
 
     Example: tilewatch submit toolchain installed next --gpu h200 --wait
     """
@@ -46,8 +48,7 @@ def toolchain(
 
     settings = options.settings()
     asked = ToolchainsAsked(
-        a=a,
-        b=b,
+        toolchains=require_names(names),
         repository=repository,
         commit=commit,
         kernels=tuple(kernel or ()),

@@ -26,10 +26,10 @@ def library(tmp_path: Path) -> Path:
     return folder
 
 
-def compare(library: Path, base: str, head: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def compare(library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     root = library.parents[1]
-    command = ["toolchain", "compare", base, head, "--toolchains", str(root)]
-    options = ["--library", str(library), "--jobs", "2", "--arch", "sm_90", "--configs", "shipped", *arguments]
+    command = ["toolchain", "compare", *arguments, "--toolchains", str(root)]
+    options = ["--library", str(library), "--jobs", "2", "--arch", "sm_90", "--configs", "shipped"]
     environment = {"CUDA_VISIBLE_DEVICES": "", sandbox.SWITCH: "off"}  # runs are written outside of it
     return run_here(*command, *options, environment=environment, folder=root, program=main)
 
@@ -74,6 +74,30 @@ def test_what_stops_compiling_is_not_safe(library: Path, tmp_path: Path) -> None
     assert "not safe: double 1024 (sm_90): with the head it does not compile" in done.stdout
 
 
+def test_three_toolchains_have_one_report_and_the_pins_are_those_of_the_last_safe_one(
+    library: Path, tmp_path: Path
+) -> None:
+    made = [make_toolchain(tmp_path, name, label="same") for name in ("first", "second")]
+    make_toolchain(tmp_path, "worse", script=f'{WORSE}exec "$TILEIRAS" --opt-level=0 "$@"')
+    done = compare(library, "first", "second", "worse", "--json", "--pins", "pins.txt")
+    assert done.returncode == 2, done.stderr
+    found = json.loads(done.stdout)
+    assert [(each["head"], each["static"]) for each in found["operators"]] == [
+        (head, static) for _ in range(2) for head, static in (("second", "identical"), ("worse", "changed"))
+    ]
+    assert (found["take"], (tmp_path / "first..second..worse.json").exists()) == ("second", True)
+    assert [count_compiles(each) > 0 for each in made] == [True, True]
+    pins = [line for line in (tmp_path / "pins.txt").read_text().splitlines() if not line.startswith("#")]
+    assert {f"{each.package}=={each.version}" for each in made[1].packages} <= set(pins)
+
+
+@pytest.mark.parametrize("names", [("installed",), ("installed", "worse", "worse")])
+def test_a_toolchain_alone_or_named_twice_is_refused(library: Path, names: tuple[str, ...]) -> None:
+    done = compare(library, *names)
+    assert done.returncode == 2
+    assert "name two or more different toolchains, the one in use first" in " ".join(done.stderr.split())
+
+
 def test_an_unknown_toolchain_is_a_sentence(library: Path) -> None:
     done = compare(library, "installed", "none")
     assert done.returncode == 2
@@ -86,4 +110,4 @@ def test_a_report_of_other_toolchains_is_refused(library: Path, tmp_path: Path) 
     assert compare(library, "first", "second", "--report", "r.json").returncode == 0
     done = compare(library, "second", "first", "--report", "r.json")
     assert done.returncode == 2
-    assert "r.json compares first with second; name another file with --report" in done.stderr
+    assert "r.json compares first → second; name another file with --report" in done.stderr

@@ -24,7 +24,7 @@ def make_code(*words: int) -> bytes:
 
 def make_pair(head: MmaWaits | None) -> ToolchainPair:
     build = replace(A, code_sha256="code of B", waits=head)
-    return ToolchainPair("gemm_fp8", "1x1", "sm_90", "recording", (A,), (build,))
+    return ToolchainPair("gemm_fp8", "1x1", "sm_90", "recording", (A,), (build,), "new")
 
 
 def test_arrivals_and_mmas_are_counted_and_barriers_in_the_end_are_not() -> None:
@@ -54,8 +54,8 @@ def test_the_compilers_alone_name_the_loss_and_the_file_keeps_it(tmp_path: Path)
     assert judge_operator(pair, "", Design(1)).reason.endswith(
         "not timed; it waits for each of its MMAs now, which costs time"
     )
-    report = ToolchainReport(ToolchainName("old"), ToolchainName("new"), "2026-11-22 10:00 UTC")
-    report.pairs["gemm_fp8", "1x1", "sm_90"] = pair
+    report = ToolchainReport((ToolchainName("old"), ToolchainName("new")), "2026-11-22 10:00 UTC")
+    report.pairs[pair.key] = pair
     ReportFile(tmp_path / "r.json", report).save()
     again = read_report(tmp_path / "r.json")
     assert again == report

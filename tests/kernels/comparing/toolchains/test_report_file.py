@@ -21,7 +21,7 @@ WHOLE_LIBRARY_BYTES = 400_000
 
 
 def make_report() -> ToolchainReport:
-    return ToolchainReport(ToolchainName("installed"), ToolchainName("newer"), "2026-11-28 07:00 UTC")
+    return ToolchainReport((ToolchainName("installed"), ToolchainName("newer")), "2026-11-28 07:00 UTC")
 
 
 def test_a_report_is_written_at_once_and_then_every_few_seconds(
@@ -59,6 +59,6 @@ def test_a_report_of_another_version_is_refused_by_its_number(tmp_path: Path) ->
     for version in (0, VERSION + 1):
         path.write_text(f'{{"tilewatch_toolchain_report": {version}}}')
         with pytest.raises(
-            BadReport, match=f"it is one of version {version}; this Tilewatch reads versions 1 and {VERSION}"
+            BadReport, match=f"it is one of version {version}; this Tilewatch reads versions 1 to {VERSION}"
         ):
             read_report(path)

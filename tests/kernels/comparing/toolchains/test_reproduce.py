@@ -16,7 +16,7 @@ from tilewatch.kernels.catalog.description import describe
 from tilewatch.kernels.catalog.loading import LibraryKernel, load
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.comparing.toolchains import time_pair
-from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains, find_side
+from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains, find_installed_side
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
     ToolchainName,
@@ -44,9 +44,9 @@ def case(tmp_path: Path) -> ReproducedCase:
     make_toolchain(tmp_path, "worse", script=f'{WITHOUT_LEVEL}exec "$TILEIRAS" -O0 "$@"')
     report = tmp_path / "r.json"
     wanted = ComparisonWanted(
-        base="installed",
-        head="worse",
+        names=("installed", "worse"),
         toolchains=tmp_path,
+        environments=tmp_path,
         library=library,
         report=report,
         archs=("sm_90", "sm_100"),
@@ -64,7 +64,7 @@ def case(tmp_path: Path) -> ReproducedCase:
     )
     compare_toolchains(wanted, lambda _: None)
     known = read_report(report)
-    sides = find_side("installed", tmp_path, may_be_missing=False), find_side("worse", tmp_path, may_be_missing=False)
+    sides = (find_installed_side("installed", tmp_path), find_installed_side("worse", tmp_path))
     return ReproducedCase(known, find_pair(known, "double", "1024", "sm_90"), library, find_cubins(report), sides)
 
 
@@ -152,12 +152,12 @@ def make_pair(arch: str, kind: str) -> ToolchainPair:
         "stopped compiling": replace(base, status="error", code_sha256=None, cubin=None),
     }[kind]
     sides = (head, base) if kind == "stopped compiling" and arch == "sm_120" else (base, head)
-    return ToolchainPair("double", "1024", arch, "shipped", (sides[0],), (sides[1],))
+    return ToolchainPair("double", "1024", arch, "shipped", (sides[0],), (sides[1],), "newer")
 
 
 def choose(*pairs: ToolchainPair, arch: str | None = None) -> str:
-    report = ToolchainReport(ToolchainName("installed"), ToolchainName("newer"), "2026-11-28 07:00 UTC")
-    report.pairs = {(each.kernel, each.problem, each.arch): each for each in pairs}
+    report = ToolchainReport((ToolchainName("installed"), ToolchainName("newer")), "2026-11-28 07:00 UTC")
+    report.pairs = {each.key: each for each in pairs}
     return find_pair(report, "double", "1024", arch).arch
 
 

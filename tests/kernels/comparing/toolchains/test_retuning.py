@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.worker.fixtures import tiny_repository
-from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
+from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.retuning import RetunedSpace, retune_each
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
@@ -24,7 +24,9 @@ CONFIGS = ({"width": 64}, {"width": 128}, {"width": 96})
 def place(tmp_path: Path) -> Workplace:
     library = tiny_repository.make(tmp_path / "watched") / "library"
     installed = Toolchain(INSTALLED, None)
-    return Workplace(library, installed, installed, tmp_path / "cubins", 2, 15.0)
+    return Workplace(
+        library, (ComparedSide("old", installed), ComparedSide("new", installed)), tmp_path / "cubins", 2, 15.0
+    )
 
 
 class RacingBench(PairBench):
@@ -44,7 +46,7 @@ def retune(
 ) -> list[Retuning]:
     of_a = (CompiledSide(CONFIGS[0], "ok", 1.0, 1.0),)
     space = RetunedSpace(CONFIGS, 1, 7)
-    works = [(ToolchainPair("double", each, "sm_90", "shipped", of_a, of_a), space) for each in problems]
+    works = [(ToolchainPair("double", each, "sm_90", "shipped", of_a, of_a, "new"), space) for each in problems]
     return list(retune_each(place, works, RacingBench(race), lambda: False))
 
 

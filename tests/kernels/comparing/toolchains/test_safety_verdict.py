@@ -22,7 +22,7 @@ CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 FACTS = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
 A = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of A", "k", "cubin-a", FACTS)
 B = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of B", "k", "cubin-b", replace(FACTS, registers=168))
-PAIR = ToolchainPair("gemm", "1x1", "sm_90", "recording", (A,), (B,))
+PAIR = ToolchainPair("gemm", "1x1", "sm_90", "recording", (A,), (B,), "new")
 DESIGN = Design(operators=1)
 WINNER_MOVED = Retuning(20, 19, replace(B, config=OTHER))
 

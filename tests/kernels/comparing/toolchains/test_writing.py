@@ -14,10 +14,11 @@ BROKEN = replace(BASE, status="error", failure="no such instruction", code_sha25
 
 @pytest.fixture
 def report() -> ToolchainReport:
-    made = ToolchainReport(ToolchainName("installed"), ToolchainName("newer"), "2026-11-28 07:00 UTC")
+    made = ToolchainReport((ToolchainName("installed"), ToolchainName("newer")), "2026-11-28 07:00 UTC")
     sides = {("sm_90", "broken"): BROKEN, ("sm_90", "same"): BASE, ("sm_100", "broken"): BASE}
     for (arch, kernel), head in sides.items():
-        made.pairs[kernel, "1024", arch] = ToolchainPair(kernel, "1024", arch, "shipped", (BASE,), (head,))
+        pair = ToolchainPair(kernel, "1024", arch, "shipped", (BASE,), (head,), "newer")
+        made.pairs[pair.key] = pair
     return made
 
 
@@ -33,4 +34,4 @@ def test_an_architecture_that_was_timed_has_a_table_instead(report: ToolchainRep
     report.gpus["h200"] = GpuUsed("h200", "NVIDIA H200", "580.65")
     text = write_markdown(report)
     assert "not safe: broken" not in text
-    assert "| broken | 1024 | not safe |" in text
+    assert "| broken | 1024 | not safe: with the head it does not compile" in text

@@ -31,7 +31,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
     path = tmp_path / "a..b.json"
     store = find_cubins(path) / "changed"
     store.mkdir(parents=True)
-    report = ToolchainReport(ToolchainName("a", "cuda-tile 1"), ToolchainName("b", "cuda-tile 2"), "2026-11-22")
+    report = ToolchainReport((ToolchainName("a", "cuda-tile 1"), ToolchainName("b", "cuda-tile 2")), "2026-11-22")
     for kernel, head_us in {**KERNELS, "silu_and_multiply": 100.0}.items():
         rig = Rig(store, kernel)
         of_a, of_b = rig.cubin(1, 100.0), rig.cubin(2, head_us)
@@ -40,12 +40,13 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ComparisonWanted:
         head = replace(base, code_sha256="code of B", cubin=rig.cubin(1, head_us, key=of_b.content_key).content_key)
         if kernel == "silu_and_multiply":
             head = replace(head, code_sha256="code of A")
-        report.pairs[kernel, PROBLEM, "sm_90"] = ToolchainPair(kernel, PROBLEM, "sm_90", "shipped", (base,), (head,))
+        pair = ToolchainPair(kernel, PROBLEM, "sm_90", "shipped", (base,), (head,), "b")
+        report.pairs[pair.key] = pair
     ReportFile(path, report).save()
     return ComparisonWanted(
-        base="a",
-        head="installed",
+        names=("a", "b"),
         toolchains=tmp_path,
+        environments=tmp_path,
         library=LIBRARY,
         report=path,
         archs=(),
@@ -71,10 +72,10 @@ def safety(wanted: ComparisonWanted) -> Callable[[], dict[str, str]]:
 def test_cubins_made_elsewhere_are_timed_without_either_toolchain_also_after_time_was_spent(
     wanted: ComparisonWanted, safety: Callable[[], dict[str, str]]
 ) -> None:
-    compare_toolchains(replace(wanted, head="b", minutes=0.0), lambda _: None)
+    compare_toolchains(replace(wanted, minutes=0.0), lambda _: None)
     assert set(safety().values()) == {"unknown", "safe"}
     said: list[str] = []
-    report = compare_toolchains(replace(wanted, head="b"), said.append)
+    report = compare_toolchains(wanted, said.append)
     assert safety() == {
         "residual_add": "safe",
         "softmax": "not safe",
@@ -90,12 +91,15 @@ def test_cubins_made_elsewhere_are_timed_without_either_toolchain_also_after_tim
 def test_what_got_slower_is_swept_with_b(wanted: ComparisonWanted) -> None:
     """The real compiler's cubins mean nothing to the fake GPU, so no config is right: the sweep ends and says so."""
     known = read_report(wanted.report)
-    known.head = ToolchainName("installed")
-    known.pairs = {key: pair for key, pair in known.pairs.items() if pair.kernel == "softmax"}
+    known.sides = (known.base, ToolchainName("installed"))
+    softmax = [replace(pair, head_name="installed") for pair in known.pairs.values() if pair.kernel == "softmax"]
+    known.pairs = {pair.key: pair for pair in softmax}
     ReportFile(wanted.report, known).save()
-    report = compare_toolchains(replace(wanted, head="installed", retunes=True, kernels=("softmax",)), lambda _: None)
+    report = compare_toolchains(
+        replace(wanted, names=("a", "installed"), retunes=True, kernels=("softmax",)), lambda _: None
+    )
     ((key, retuning),) = report.retunings.items()
-    assert key == ("softmax", PROBLEM, "h200")
+    assert key == ("softmax", PROBLEM, "h200", "installed")
     assert (retuning.tried, retuning.compiled, retuning.winner, retuning.failure) == (5, 5, None, None)
     (judged,) = (each for each in judge_report(report, "h200") if each.pair.kernel == "softmax")
     assert judged.reason.endswith("re-tuned: no config gives right results; all 5 configs were tried")

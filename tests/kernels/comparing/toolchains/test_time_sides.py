@@ -9,8 +9,9 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import THIS_GPU
 from tilewatch.kernels.catalog.share import Shares
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
-from tilewatch.kernels.comparing.toolchains import time_both as module
-from tilewatch.kernels.comparing.toolchains.compile_both import Workplace
+from tilewatch.kernels.comparing.toolchains import time_sides as module
+from tilewatch.kernels.comparing.toolchains.compile_sides import Workplace
+from tilewatch.kernels.comparing.toolchains.ladders import list_ladders
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
     BadReport,
@@ -22,9 +23,16 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
 )
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report
 from tilewatch.kernels.comparing.toolchains.retuning import DRAWN, REACH, RetunedSpace, choose_space
+from tilewatch.kernels.comparing.toolchains.rungs import name_rungs
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
-from tilewatch.kernels.comparing.toolchains.time_both import ToolchainTimer
-from tilewatch.kernels.comparing.toolchains.writing import write_answer, write_json, write_lines, write_markdown
+from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
+from tilewatch.kernels.comparing.toolchains.writing import (
+    write_answer,
+    write_json,
+    write_lines,
+    write_markdown,
+    write_pins,
+)
 from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.results import Params, Plan, PlannedTrial, StaticFacts
 
@@ -35,10 +43,12 @@ TIMES_US = {"cubin of A": 100.0, "same speed": 100.0, "slow": 103.0, "retuned": 
 class MadeBench:
     def __init__(self) -> None:
         self.launches = 0
+        self.labels: list[str] = []
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         for work in works:
             self.launches += 1
+            self.labels.append(work.label)
             noise = 0.02 * (work.launches % 3)
             yield work, Launched(TIMES_US[work.base.cubin.content_key], TIMES_US[work.head.cubin.content_key] + noise)
 
@@ -46,14 +56,17 @@ class MadeBench:
         raise AssertionError("the fixture `sweeps` replaces what races")
 
 
-def make_pair(kernel: str, head: str) -> ToolchainPair:
+def make_pair(kernel: str, code: str, head: str = "new") -> ToolchainPair:
     of_a = CompiledSide(CONFIG, "ok", 1.0, 1.0, None, "code of A", kernel, "cubin of A")
-    return ToolchainPair(kernel, "1x1", "sm_90", "recording", (of_a,), (replace(of_a, code_sha256=head, cubin=head),))
+    of_head = replace(of_a, code_sha256=code, cubin=code)
+    return ToolchainPair(kernel, "1x1", "sm_90", "recording", (of_a,), (of_head,), head)
 
 
 def make_report(*pairs: ToolchainPair) -> ToolchainReport:
-    report = ToolchainReport(ToolchainName("old", "cuda-tile 1"), ToolchainName("new", "cuda-tile 2"), "2026-11-22")
-    report.pairs = {(pair.kernel, pair.problem, pair.arch): pair for pair in pairs}
+    heads = dict.fromkeys(pair.head_name for pair in pairs)
+    sides = (ToolchainName("old", "cuda-tile 1"), *(ToolchainName(name, "cuda-tile 2") for name in heads))
+    report = ToolchainReport(sides, "2026-11-22")
+    report.pairs = {pair.key: pair for pair in pairs}
     report.gpus["h200"] = GpuUsed("h200", "NVIDIA H200", "580.1", 60.0)
     return report
 
@@ -80,7 +93,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> ToolchainTimer:
-    place = Workplace(Path("library"), None, None, folder, 1, 15.0)  # type: ignore[arg-type]
+    place = Workplace(Path("library"), (), folder, 1, 15.0)
     file = ReportFile(folder / "r.json", report)
     return ToolchainTimer(place, report, file, THIS_GPU, bench, lambda _: None)
 
@@ -105,6 +118,55 @@ def test_only_what_is_worse_is_swept_and_an_optimum_that_moved_is_named(tmp_path
     assert "1 safe if re-tuned, 2 safe (1 identical machine code); the worst is worse 1x1, slower +3.0 %" in answer
     assert any(line.startswith("  safe if re-tuned: worse 1x1: slower +3.0 %") for line in write_lines(report))
     assert '"safety": "safe if re-tuned", "exit_code": 1' in write_json(report)
+
+
+def test_several_heads_share_a_run_and_a_page_and_the_newest_safe_one_is_pinned(tmp_path: Path) -> None:
+    heads = {"one": "same speed", "two": "slow", "three": "code of A"}
+    report = make_report(*(make_pair("even", "code of A", head) for head in heads))
+    report.pairs |= {pair.key: pair for pair in (make_pair("worse", code, head) for head, code in heads.items())}
+    report.sides = tuple(replace(side, packages={"cuda-tile": side.name}) for side in report.sides)
+    bench = MadeBench()
+    half = make_half(report, tmp_path, bench)
+    half.time_frozen(lambda: False)
+    assert {key[3] for key in report.frozen} == {"one", "two"}
+    assert bench.labels[:2] == ["one", "two"], "in one process"
+    again = read_report(tmp_path / "r.json")
+    assert again == report
+    text = write_markdown(again)
+    assert text.startswith("# old → one, two, three\n")
+    assert "Take three: the last of these that is safe." in write_answer(again)
+    row, ladder = [line for line in text.splitlines() if line.startswith("| worse | 1x1 |")]
+    assert ladder.startswith("| worse | 1x1 | two | +3.0 | cuda-tile +3.0")
+    assert [cell.split(":")[0].strip() for cell in row.split("|")[3:6]] == ["safe", "not safe", "identical"]
+    assert "| worse | safe | not safe | safe | three |" in text
+    assert write_pins(again).splitlines()[1:] == ["cuda-tile==three"]
+    again.sides = tuple(side for side in again.sides if side.name not in ("one", "three"))
+    assert write_pins(again).splitlines()[1:] == ["cuda-tile==old"], "no head is safe"
+
+
+def test_what_lost_is_split_among_what_the_head_has_in_other_versions(tmp_path: Path) -> None:
+    lost, fine = make_pair("worse", "slow"), make_pair("even", "same speed")
+    report = make_report(lost, fine)
+    versions = [dict.fromkeys(("cuda-tile", "nvidia-nvvm"), number) for number in ("1", "2")]
+    report.sides = (
+        ToolchainName("old", packages=versions[0]),
+        ToolchainName("new", packages=versions[1]),
+    )
+    for rung, code in zip(name_rungs(report, report.heads[0]), ("slow", "same speed"), strict=True):
+        pair = make_pair("worse", code, rung.name)
+        report.pairs[pair.key] = pair
+    bench = MadeBench()
+    half = make_half(report, tmp_path, bench)
+    half.time_frozen(lambda: False)
+    assert list_ladders(report)[0].ladder.blamed == ("compiler and cuda-tile",), "no rung is timed"
+    half.time_rungs(lambda: False)
+    assert set(bench.labels) == {"new", "new~compiler", "new~cuda-tile"}
+    (found,) = list_ladders(report)
+    assert (found.kernel, found.ladder.blamed) == ("worse", ("compiler",))
+    assert [round(share.points, 1) for share in found.ladder.shares] == [3.0, 0.0]
+    assert any(line.startswith("  new: worse 1x1: +3.0: compiler +3.0 (") for line in write_lines(report))
+    assert "| worse | 1x1 | new | +3.0 | compiler +3.0 (" in write_markdown(report)
+    assert len(judge_report(report, "h200")) == 2, "a rung is no head"
 
 
 def test_a_report_that_is_read_again_needs_no_launch_more(tmp_path: Path, sweeps: list[str]) -> None:

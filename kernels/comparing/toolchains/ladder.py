@@ -1,0 +1,175 @@
+"""Splits a loss among the dependencies of a toolchain, in points that add up. Values in, values out; no I/O.
+
+A loss is how much longer an operator takes with the head than with the base, beside its main baseline. A point is 1 %
+of the base's time. Dependencies are swapped one at a time, in the order of DEPENDENCIES and in the reverse order. Each
+state between is a rung. A dependency's share is the mean of its steps in both orders: the Shapley value for two
+dependencies (L. S. Shapley, "A value for n-person games", 1953). Steps of one order add up to the loss, so shares do.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewatch.baselines import PACKAGES
+from tilewatch.kernels.comparing.sequential import estimate, read_range
+from tilewatch.kernels.comparing.timing_order import Timing
+from tilewatch.kernels.comparing.verdict import INTERVAL_ERROR, MARGIN, Design, Verdict
+from tilewatch.kernels.toolchains.packages import NEEDED
+
+DRIVER = "driver"
+CODE: Mapping[str, tuple[str, ...]] = {
+    "compiler": tuple(each for each in NEEDED if each != "cuda-tile"),
+    "cuda-tile": ("cuda-tile",),
+}
+BASELINES: Mapping[str, tuple[str, ...]] = {label: (package,) for package, label in PACKAGES.items()}
+DEPENDENCIES: Mapping[str, tuple[str, ...]] = {**CODE, DRIVER: (DRIVER,), **BASELINES}
+"""The packages of each dependency, in the order in which they are swapped."""
+
+PRECISION = 0.0015
+"""Half width of a rung's interval at which no further launch is needed, so that shares are within 0.2 points."""
+
+LEAST_POINTS = 100 * MARGIN
+"""Least share of a dependency that is blamed: two nodes of one model differ by as much."""
+
+CARD_DEVIATION = 0.0034
+"""Deviation of a ratio between two H100s with equal code and driver (benchmarks/nights.py, 2026-11-28). Two drivers are
+measured apart, perhaps on two cards."""
+
+DIRECTIONS = (1, -1)
+
+Swapped = frozenset[str]
+
+
+@dataclass(frozen=True)
+class MeasuredChange:
+    """A measured change: the logarithm of head / base, and the half width of its 95 % interval."""
+
+    log: float
+    half: float = 0.0
+
+
+@dataclass(frozen=True)
+class LossShare:
+    """The points of a loss that are a dependency's, with their 95 % interval. `interaction` is by how many points the
+    reverse order differs from the order; None if the rungs of one order do not run."""
+
+    dependency: str
+    points: float
+    low: float
+    high: float
+    interaction: float | None
+
+    @property
+    def is_blamed(self) -> bool:
+        return self.low > 0 and self.points >= LEAST_POINTS
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A loss in points, and the share of each dependency that was swapped. The shares add up to the loss."""
+
+    loss: float
+    shares: tuple[LossShare, ...]
+
+    @property
+    def blamed(self) -> tuple[str, ...]:
+        return tuple(share.dependency for share in self.shares if share.is_blamed)
+
+
+def list_swapped(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, ...]:
+    """Lists the dependencies of which both sides have a version, and not the same one."""
+    return tuple(
+        name
+        for name, packages in DEPENDENCIES.items()
+        if any(each in base and each in head and base[each] != head[each] for each in packages)
+    )
+
+
+def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
+    """Lists the rungs to measure, by what is swapped in each. Our code and a baseline are timed apart, so their rungs
+    are apart too; all of a group swapped is the head itself."""
+    rungs: dict[Swapped, None] = {}
+    for group in (CODE, BASELINES):
+        own = [name for name in swapped if name in group]
+        for order in (own, own[::-1]):
+            rungs |= dict.fromkeys(frozenset(order[:count]) for count in range(1, len(own)))
+    return tuple(rungs)
+
+
+def is_precise(verdict: Verdict) -> bool:
+    """Returns whether a rung needs no further launch."""
+    return verdict.high - verdict.low <= 2 * PRECISION
+
+
+def read_step(timing: Timing | None) -> MeasuredChange | None:
+    """Returns the change that launches show; None without launches, or if they are too few for an interval."""
+    if timing is None or timing.failure is not None or not timing.base_us:
+        return None
+    changes = [math.log(head / base) for base, head in zip(timing.base_us, timing.head_us, strict=True)]
+    found = read_range(changes, Design(1).looks, INTERVAL_ERROR)
+    return None if math.isinf(found.high) else MeasuredChange(estimate(changes), (found.high - found.low) / 2)
+
+
+def read_driver_step(base: Timing | None, head: Timing | None) -> MeasuredChange | None:
+    """Returns the change between two drivers, from launches of the base's code under each. None without launches."""
+    if base is None or head is None or not (base.base_us and head.base_us):
+        return None
+    logs = [estimate([math.log(each) for each in timing.base_us]) for timing in (base, head)]
+    return MeasuredChange(logs[1] - logs[0], 2 * CARD_DEVIATION)
+
+
+def merge_unmeasured(
+    group: Sequence[str], steps: Mapping[Swapped, MeasuredChange]
+) -> tuple[Sequence[str], dict[Swapped, MeasuredChange]]:
+    """Returns a group of dependencies with its steps. If rungs of both orders are missing, the group becomes one
+    dependency, because nothing shows what each of its parts takes."""
+    if _has_rungs(group, steps) or _has_rungs(group[::-1], steps):
+        return group, dict(steps)
+    merged = " and ".join(group)
+    return (merged,), {frozenset({merged}): steps[frozenset(group)]}
+
+
+def split_loss(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> Ladder:
+    """Splits the loss among the dependencies of all groups. `steps` has the change from the base to each rung of a
+    group and to the whole group; groups do not interact, so the loss is the product of their changes."""
+    points = _split(groups, steps)
+    squares = dict.fromkeys(points, 0.0)
+    for rung, step in steps.items():
+        moved = _split(groups, {**steps, rung: MeasuredChange(step.log + step.half)})
+        squares = {name: squares[name] + (moved[name] - points[name]) ** 2 for name in points}
+    first, second = (_list_steps(groups, steps, direction) for direction in DIRECTIONS)
+    shares = []
+    for group in groups:
+        has_both = _has_rungs(group, steps) and _has_rungs(group[::-1], steps)
+        for name in group:
+            half = math.sqrt(squares[name])
+            interaction = second[name] - first[name] if has_both else None
+            shares.append(LossShare(name, points[name], points[name] - half, points[name] + half, interaction))
+    return Ladder(sum(points.values()), tuple(shares))
+
+
+def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> dict[str, float]:
+    """Returns the mean step of each dependency over both orders, in points."""
+    first, second = (_list_steps(groups, steps, direction) for direction in DIRECTIONS)
+    return {name: (first[name] + second[name]) / 2 for name in first}
+
+
+def _list_steps(
+    groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange], direction: int
+) -> dict[str, float]:
+    """Returns the step of each dependency in one order, in points. A group without the rungs of this order is walked in
+    the other."""
+    points, log = {}, 0.0
+    for group in groups[::direction]:
+        order = group[::direction]
+        order = order if _has_rungs(order, steps) else order[::-1]
+        for place, name in enumerate(order, start=1):
+            after = log + steps[frozenset(order[:place])].log
+            before = log + (steps[frozenset(order[: place - 1])].log if place > 1 else 0.0)
+            points[name] = 100 * (math.exp(after) - math.exp(before))
+        log += steps[frozenset(group)].log
+    return points
+
+
+def _has_rungs(order: Sequence[str], steps: Mapping[Swapped, MeasuredChange]) -> bool:
+    return all(frozenset(order[:count]) in steps for count in range(1, len(order) + 1))

@@ -1,0 +1,107 @@
+"""Finds the ladders of a report: who lost under a head, and which dependency took how much. Has no side effects."""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from tilewatch.kernels.comparing.toolchains.ladder import (
+    BASELINES,
+    CODE,
+    DRIVER,
+    Ladder,
+    MeasuredChange,
+    Swapped,
+    list_swapped,
+    merge_unmeasured,
+    read_driver_step,
+    read_step,
+    split_loss,
+)
+from tilewatch.kernels.comparing.toolchains.report_file import ToolchainName, ToolchainReport
+from tilewatch.kernels.device import gpu_model as find_model
+
+Operator = tuple[str, str, str]
+"""Kernel, problem, GPU model."""
+
+
+@dataclass(frozen=True)
+class OperatorLadder:
+    """The ladder of an operator under a head on a GPU model."""
+
+    kernel: str
+    problem: str
+    gpu_model: str
+    head: str
+    ladder: Ladder
+
+
+def name_driver(driver: str) -> str:
+    """Returns the name under which launches of the base's code with a driver are kept."""
+    return f"@{driver}"
+
+
+def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
+    """Lists the ladders in which a dependency is blamed, the largest loss first. What was not measured has none."""
+    found = [
+        OperatorLadder(kernel, problem, gpu_model, head.name, ladder)
+        for gpu_model in report.gpus
+        for head in report.heads
+        for kernel, problem in dict.fromkeys(key[:2] for key in report.pairs)
+        if (ladder := _find_ladder(report, (kernel, problem, gpu_model), head)) is not None and ladder.blamed
+    ]
+    return tuple(sorted(found, key=lambda each: -each.ladder.loss))
+
+
+def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> Ladder | None:
+    """Returns the ladder of an operator on a GPU model under a head; None if nothing of it was measured."""
+    driver = report.base.versions.get(DRIVER) or report.gpus[of[2]].driver
+    swapped = list_swapped({**report.base.versions, DRIVER: driver}, {DRIVER: driver, **head.versions})
+    drivers = (report.frozen.get((*of, name_driver(each))) for each in (driver, head.versions.get(DRIVER, driver)))
+    of_driver = read_driver_step(*drivers)
+    groups: list[Sequence[str]] = []
+    steps: dict[Swapped, MeasuredChange] = {}
+    for group, found in (
+        (CODE, _read_code_steps(report, of, head, swapped)),
+        ({DRIVER: ()}, {} if of_driver is None else {frozenset({DRIVER}): of_driver}),
+        (BASELINES, _read_baseline_steps(report, of, head, swapped)),
+    ):
+        own = tuple(name for name in swapped if name in group)
+        if own and frozenset(own) in found:
+            merged, own_steps = merge_unmeasured(own, found)
+            groups.append(merged)
+            steps |= own_steps
+    return split_loss(groups, steps) if groups else None
+
+
+def _list_rungs(
+    report: ToolchainReport, head: ToolchainName, group: Container[str], swapped: Sequence[str]
+) -> dict[str, Swapped]:
+    """Returns what is swapped of a group in the head and in each of its rungs of the group, by the side's name."""
+    whole = frozenset(name for name in swapped if name in group)
+    rungs = {side.name: frozenset(side.swapped) for side in report.sides if side.rung_of == head.name}
+    return {head.name: whole} | {name: rung for name, rung in rungs.items() if rung < whole}
+
+
+def _read_code_steps(
+    report: ToolchainReport, of: Operator, head: ToolchainName, swapped: Sequence[str]
+) -> dict[Swapped, MeasuredChange]:
+    kernel, problem, gpu_model = of
+    steps: dict[Swapped, MeasuredChange] = {}
+    for name, rung in _list_rungs(report, head, CODE, swapped).items():
+        pair = report.pairs.get((kernel, problem, find_model(gpu_model).arch, name))
+        step = (
+            MeasuredChange(0.0)
+            if pair is not None and pair.kind == "identical"
+            else read_step(report.frozen.get((*of, name)))
+        )
+        if step is not None:
+            steps[rung] = step
+    return steps
+
+
+def _read_baseline_steps(
+    report: ToolchainReport, of: Operator, head: ToolchainName, swapped: Sequence[str]
+) -> dict[Swapped, MeasuredChange]:
+    """Returns the losses to a baseline, which are its gains."""
+    sides = _list_rungs(report, head, BASELINES, swapped)
+    found = {rung: read_step(report.baselines.get((*of, name))) for name, rung in sides.items()}
+    return {rung: MeasuredChange(-step.log, step.half) for rung, step in found.items() if step is not None}
