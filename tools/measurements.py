@@ -14,10 +14,9 @@ from benchmarks.bounds import ROOT, Figure, Result, read_results
 PAGE = ROOT / "docs" / "develop" / "measurements.md"
 HEAD = """# Measured figures and their bounds
 
-`make figures` writes this page from `benchmarks/results/*.json`. `benchmarks/bounds.toml` says of how many cases each
-figure is. A missed bound is bold. A row "(of 9)" shows the worst of 9 figures. A row in bold names a module of
-`benchmarks`, its options, machine, date and commit. Times hold on an idle machine. `recorded` reads recordings of the
-named GPUs; its means are geometric.
+`make figures` writes this page from `benchmarks/results/*.json`. A missed bound is bold. A row "(of 9)" shows the worst
+of 9 figures. A row in bold names a module of `benchmarks`, its options, machine, date and commit. Means of
+`recorded` are geometric.
 
 | figure | bound | value |
 |---|---|---|
