@@ -74,35 +74,35 @@ class ProblemInputs:
 
     def randn(self, *shape: int, dtype: Any = None) -> Any:
         """Returns standard normal values."""
-        return self._cast(self._torch.randn(*shape, device=self.device), dtype)
+        return self._torch.randn(*shape, device=self.device).to(self._choose(dtype))
 
     def rand(self, *shape: int, dtype: Any = None) -> Any:
         """Returns values from 0 to 1."""
-        return self._cast(self._torch.rand(*shape, device=self.device), dtype)
+        return self._torch.rand(*shape, device=self.device).to(self._choose(dtype))
 
     def randint(self, low: int, high: int, shape: Sequence[int], dtype: Any = None) -> Any:
         """Returns whole numbers from `low` to `high` - 1, as int32 unless another type is given.
 
         They are made on the CPU: host code that plans by them must see the same numbers with and without a GPU."""
-        return self._torch.randint(low, high, tuple(shape), dtype=dtype or self._torch.int32).to(self.device)
+        return self._torch.randint(low, high, tuple(shape), dtype=self._choose(dtype or "int32")).to(self.device)
 
     def zeros(self, *shape: int, dtype: Any = None) -> Any:
-        return self._torch.zeros(*shape, device=self.device, dtype=dtype or self._default())
+        return self._torch.zeros(*shape, device=self.device, dtype=self._choose(dtype))
 
     def ones(self, *shape: int, dtype: Any = None) -> Any:
-        return self._torch.ones(*shape, device=self.device, dtype=dtype or self._default())
+        return self._torch.ones(*shape, device=self.device, dtype=self._choose(dtype))
 
     def empty(self, *shape: int, dtype: Any = None) -> Any:
-        return self._torch.empty(*shape, device=self.device, dtype=dtype or self._default())
+        return self._torch.empty(*shape, device=self.device, dtype=self._choose(dtype))
 
-    def _cast(self, values: Any, dtype: Any) -> Any:
-        named = self._type(dtype) if isinstance(dtype, str) else dtype
-        if isinstance(dtype, str) and named is None:
+    def _choose(self, dtype: Any) -> Any:
+        """Returns a PyTorch type, given as itself or by its name; that of `p.dtype` for None. Raises ValueError."""
+        if dtype is None:
+            return self._type(self._problem.choices.get("dtype", "f32"))
+        found = self._type(dtype) if isinstance(dtype, str) else dtype
+        if found is None:
             raise ValueError(f"PyTorch {self._torch.__version__} has no type {dtype}")
-        return values.to(named or self._default())
-
-    def _default(self) -> Any:
-        return self._type(self._problem.choices.get("dtype", "f32"))
+        return found
 
     def _type(self, choice: str) -> Any:
         """Returns the PyTorch type that a choice names; None if it names none."""
