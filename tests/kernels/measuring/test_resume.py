@@ -17,7 +17,7 @@ from tilewatch.kernels.measuring.journal import Journal
 from tilewatch.kernels.results import TrialResult
 
 ROOT = Path(__file__).resolve().parents[3]
-CONFIGS = 60
+CONFIGS = 120
 
 
 def journaled(path: Path) -> set[int]:
@@ -35,7 +35,7 @@ def count_ended(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def test_killing_parent_and_child_ten_times_loses_and_repeats_no_trial(tmp_path: Path) -> None:
+def test_killing_parent_and_child_twenty_times_loses_and_repeats_no_trial(tmp_path: Path) -> None:
     journal, log, result = tmp_path / "journal.jsonl", tmp_path / "log", tmp_path / "result.json"
     log.touch()
     draw = random.Random(20)
@@ -52,7 +52,7 @@ def test_killing_parent_and_child_ten_times_loses_and_repeats_no_trial(tmp_path:
     kills = 0
     while not result.exists():
         sweep = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
-        if kills < 10:
+        if kills < 20:
             while sweep.poll() is None and count_ended(journal) - len(ended) < draw.randint(1, 6):
                 time.sleep(0.005)  # until it got somewhere: a kill before anything happened shows nothing
             if sweep.poll() is None:
@@ -74,7 +74,7 @@ def test_killing_parent_and_child_ten_times_loses_and_repeats_no_trial(tmp_path:
         log.write_text("")
         assert not ended & set(executed), "an ended trial was repeated"
         ended = here
-    assert kills == 10
+    assert kills == 20
     trials = json.loads(result.read_text())["trials"]
     assert [each for each, _ in trials] == list(range(CONFIGS))
     assert not journal.exists(), "a finished sweep starts the next one afresh"

@@ -55,7 +55,7 @@ def test_a_broker_that_takes_no_message_is_said_and_loses_no_job(
     assert reconcile(context.database_url, context.broker_url) == [unsent]
 
 
-def test_a_thousand_queued_jobs_without_a_message_are_sent_again_once(context: Context) -> None:
+def test_ten_thousand_queued_jobs_without_a_message_are_sent_again_once(context: Context) -> None:
     """Redis was emptied while they waited."""
     with session(context.database_url) as opened:
         first = one_commit.job(opened)
@@ -63,11 +63,11 @@ def test_a_thousand_queued_jobs_without_a_message_are_sent_again_once(context: C
             text(
                 "insert into jobs (key, kind, queue, priority, subject, payload, total_steps, state) select "
                 "'job ' || number, kind, queue, priority, subject, payload, total_steps, state "
-                "from jobs, generate_series(2, 1000) number"
+                "from jobs, generate_series(2, 10000) number"
             )
         )
     lost = reconcile(context.database_url, context.broker_url)
-    assert len(lost) == len({each.id for each in lost}) == 1000
+    assert len(lost) == len({each.id for each in lost}) == 10_000
     assert lost[0].id == first
     dispatch.send(dispatch.sender(context.broker_url), context.database_url, lost)
     with session(context.database_url) as opened:
