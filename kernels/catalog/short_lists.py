@@ -9,23 +9,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewatch.given_files import BadFile, NoFile, read_given_text
 from tilewatch.kernels.contract import Config, ShortList
 from tilewatch.kernels.library_errors import LibraryError
 
 FILE = "short_lists.json"
+MOST_BYTES = 16 << 20
 
 
 def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
     """Returns the short lists by kernel and architecture; nothing without the file. Raises LibraryError."""
     try:
-        stored = json.loads((library / FILE).read_text(encoding="utf-8"))
+        stored = json.loads(read_given_text(library / FILE, MOST_BYTES))
         found: dict[str, dict[str, ShortList]] = {}
         for entry in stored:
             for kernel in entry["kernels"]:
                 found.setdefault(kernel, {})[entry["arch"]] = _read_list(entry)
-    except FileNotFoundError:
+    except NoFile:
         return {}
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (BadFile, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise LibraryError(f"{FILE} is wrong: {type(error).__name__}: {error}") from None
     return found
 

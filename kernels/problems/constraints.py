@@ -40,15 +40,18 @@ def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str
 
 
 def derive(expression: str, values: Mapping[str, float]) -> float:
-    """Returns the value of an expression that `list_derived` returned. Raises BadProblem if a value is missing."""
-    return _compute(ast.parse(expression, mode="eval").body, values)
+    """Returns the value of an expression that `list_derived` returned. Raises BadProblem if there is none."""
+    try:
+        return _compute(ast.parse(expression, mode="eval").body, values)
+    except (ArithmeticError, TypeError) as error:
+        raise BadProblem(f"{expression} has no value: {error}") from None
 
 
 def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
     """Yields a name and the expression that it equals, for each side of a constraint that is a name."""
     try:
         body = ast.parse(constraint, mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         return
     if isinstance(body, ast.Compare) and len(body.ops) == 1 and isinstance(body.ops[0], ast.Eq):
         for one, other in ((body.left, body.comparators[0]), (body.comparators[0], body.left)):

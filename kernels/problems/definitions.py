@@ -4,8 +4,7 @@ The format: https://github.com/flashinfer-ai/flashinfer-bench, docs/flashinfer_t
 reference and needs no PyTorch; kernels/watching/definitions.py does both."""
 
 import ast
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,10 @@ from typing import Any
 from tilewatch.kernels.contract import BadProblem, Problem
 from tilewatch.kernels.problems.constraints import derive, list_derived
 from tilewatch.kernels.problems.names import make_named_problem
-from tilewatch.kernels.problems.outside_files import POINTER, POINTER_ADVICE
+from tilewatch.kernels.problems.problem_files import list_files, read_lines, read_object
 
-TYPES = (
-    "float32",
-    "float16",
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e5m2",
-    "float4_e2m1",
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "bool",
+TYPES = tuple(
+    "float32 float16 bfloat16 float8_e4m3fn float8_e5m2 float4_e2m1 int64 int32 int16 int8 bool".split()  # noqa: SIM905
 )
 
 FIXED = "fixed"
@@ -96,10 +85,7 @@ class Definition:
 def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
     """Returns the Definitions of all files that match a pattern relative to `folder`, by file name. Raises BadProblem
     with the file, and the line if there is one."""
-    files = sorted(folder.glob(pattern))
-    if not files:
-        raise BadProblem(f"'{pattern}' matches no file in {folder.name}")
-    found = tuple(_read_definition(file) for file in files)
+    found = tuple(map(_read_definition, list_files(pattern, folder)))
     names = [each.name for each in found]
     for each in found:
         if names.count(each.name) > 1:
@@ -110,46 +96,39 @@ def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
 def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definition]) -> dict[str, list[Problem]]:
     """Returns the problems of each definition by its name, from the lines of Workload files. Lines of other definitions
     are skipped. Raises BadProblem with the file and line."""
-    found: dict[str, list[Problem]] = {name: [] for name in definitions}
-    files = sorted(folder.glob(pattern))
-    if not files:
-        raise BadProblem(f"'{pattern}' matches no file in {folder.name}")
-    for file in files:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-            place = f"{file.name}, line {number}"
-            if not line.strip():
-                continue
-            row = _parse(line, place)
-            try:
-                workload = row.get("workload") or {}
-                inputs = workload.get("inputs", {}).items()
-                scalars = {name: each["value"] for name, each in inputs if each["type"] == "scalar"}
-                given = {**workload["axes"], **scalars}
-            except (KeyError, TypeError, AttributeError):
-                raise BadProblem(
-                    f"{place}: not a workload: expected definition, workload.axes, workload.inputs"
-                ) from None
+    found: dict[str, dict[str, Problem]] = {name: {} for name in definitions}
+    for place, row in (each for file in list_files(pattern, folder) for each in read_lines(file, file.name)):
+        try:
             definition = definitions.get(row.get("definition", ""))
-            if definition is None:
-                continue
-            try:
-                problem = definition.make_problem(given)
-            except BadProblem as error:
-                raise BadProblem(f"{place}: {error}") from None
-            if problem not in found[definition.name]:
-                found[definition.name].append(problem)
-    return found
+            workload = row.get("workload") or {}
+            inputs = workload.get("inputs", {}).items()
+            given = {**workload["axes"], **{name: each["value"] for name, each in inputs if each["type"] == "scalar"}}
+        except (KeyError, TypeError, AttributeError):
+            raise BadProblem(f"{place}: not a workload: expected definition, workload.axes, workload.inputs") from None
+        if definition is None:
+            continue
+        try:
+            problem = definition.make_problem(given)
+        except BadProblem as error:
+            raise BadProblem(f"{place}: {error}") from None
+        found[definition.name].setdefault(problem.name, problem)
+    return {name: list(problems.values()) for name, problems in found.items()}
 
 
 def _read_definition(file: Path) -> Definition:
-    row = _parse(file.read_text(encoding="utf-8"), file.name)
+    row = read_object(file)
+    try:
+        return _make_definition(file, row)
+    except BadProblem as error:
+        raise BadProblem(f"{file.name}: {error}") from None
+    except (TypeError, ValueError, AttributeError, RecursionError, MemoryError) as error:
+        raise BadProblem(f"{file.name}: not a Definition: {error}") from None
 
-    def wrong(sentence: str) -> BadProblem:
-        return BadProblem(f"{file.name}: {sentence}")
 
+def _make_definition(file: Path, row: Mapping[str, Any]) -> Definition:
     for name, kind in (("name", str), ("axes", dict), ("inputs", dict), ("outputs", dict), ("reference", str)):
         if not isinstance(row.get(name), kind):
-            raise wrong(f"'{name}' is missing or is not {'a text' if kind is str else 'an object'}")
+            raise BadProblem(f"'{name}' is missing or is not {'a text' if kind is str else 'an object'}")
     constants, variable = {}, []
     for name, axis in row["axes"].items():
         of_type = axis.get("type") if isinstance(axis, dict) else None
@@ -158,9 +137,9 @@ def _read_definition(file: Path) -> Definition:
         elif of_type == "var":
             variable.append(name)
         else:
-            raise wrong(f"axis {name} is neither var nor a const with a value")
-    inputs = tuple(_read_tensors(row["inputs"], row["axes"], _read_defaults(row["reference"], wrong), wrong))
-    outputs = tuple(_read_tensors(row["outputs"], row["axes"], {}, wrong))
+            raise BadProblem(f"axis {name} is neither var nor a const with a value")
+    inputs = tuple(_read_tensors(row["inputs"], row["axes"], _read_defaults(row["reference"])))
+    outputs = tuple(_read_tensors(row["outputs"], row["axes"], {}))
     numbers = [each.name for each in inputs if each.shape is None]
     derived = list_derived(row.get("constraints") or (), (*variable, *numbers), {*row["axes"]})
     free = tuple(name for name in variable if name not in derived)
@@ -168,32 +147,29 @@ def _read_definition(file: Path) -> Definition:
 
 
 def _read_tensors(
-    specs: Mapping[str, Any],
-    axes: Mapping[str, Any],
-    defaults: Mapping[str, float | None],
-    wrong: Callable[[str], BadProblem],
+    specs: Mapping[str, Any], axes: Mapping[str, Any], defaults: Mapping[str, float | None]
 ) -> Iterator[TensorSpec]:
     for name, spec in specs.items():
         if not isinstance(spec, dict) or "shape" not in spec:
-            raise wrong(f"{name} has no shape")
+            raise BadProblem(f"{name} has no shape")
         if spec.get("dtype") not in TYPES:
-            raise wrong(f"{name} has the type {spec.get('dtype')!r}; expected one of {', '.join(TYPES)}")
+            raise BadProblem(f"{name} has the type {spec.get('dtype')!r}; expected one of {', '.join(TYPES)}")
         for axis in spec["shape"] or ():
             if axis not in axes:
-                raise wrong(f"{name} has the axis {axis!r}, which is none of its axes: {', '.join(axes)}")
+                raise BadProblem(f"{name} has the axis {axis!r}, which is none of its axes: {', '.join(axes)}")
         shape = None if spec["shape"] is None else tuple(spec["shape"])
         yield TensorSpec(name, shape, spec["dtype"], defaults.get(name))
 
 
-def _read_defaults(reference: str, wrong: Callable[[str], BadProblem]) -> dict[str, float | None]:
+def _read_defaults(reference: str) -> dict[str, float | None]:
     """Returns the default numbers of the reference's parameters by name."""
     try:
         tree = ast.parse(reference)
     except SyntaxError as error:
-        raise wrong(f"line {error.lineno} of the reference is not Python: {error.msg}") from None
+        raise BadProblem(f"line {error.lineno} of the reference is not Python: {error.msg}") from None
     run = next((each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == ENTRY), None)
     if run is None:
-        raise wrong(f"the reference has no function {ENTRY}")
+        raise BadProblem(f"the reference has no function {ENTRY}")
     arguments = (*run.args.posonlyargs, *run.args.args)
     with_default = arguments[len(arguments) - len(run.args.defaults) :]
     return {
@@ -201,15 +177,3 @@ def _read_defaults(reference: str, wrong: Callable[[str], BadProblem]) -> dict[s
         for argument, default in zip(with_default, run.args.defaults, strict=True)
         if isinstance(default, ast.Constant) and isinstance(default.value, int | float)
     }
-
-
-def _parse(text: str, place: str) -> dict[str, Any]:
-    try:
-        row = json.loads(text)
-    except json.JSONDecodeError as error:
-        if text.startswith(POINTER):
-            raise BadProblem(f"{place}: {POINTER_ADVICE}") from None
-        raise BadProblem(f"{place}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
-    if not isinstance(row, dict):
-        raise BadProblem(f"{place}: an object is expected")
-    return row

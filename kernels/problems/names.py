@@ -13,6 +13,8 @@ from tilewatch.kernels.contract import BadProblem, Problem
 CHOICE = re.compile(r"[A-Za-z0-9_.+-]+")
 """Letters that a choice may have, since it is part of a stored name and is typed in a shell."""
 
+LARGEST_SIZE = 2**63 - 1  # the tables and the arguments of kernels have whole numbers of 64 bits
+
 DEFAULT_CHOICE = "dtype"
 """Name of a pattern's part after the first colon, if `names` has no name for it."""
 
@@ -56,28 +58,30 @@ def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Pro
     if names is None:
         if not sizes:
             raise BadProblem("a problem needs at least one size, for example 'rows': 4096")
+        if bad := [name for name in values if not name.isidentifier()]:
+            raise BadProblem(f"{bad[0]!r:.60} is not a name; expected letters, digits and _")
         text = {name: str(value) for name, value in {**sizes, **choices}.items()}
         return Problem(",".join(f"{name}={text[name]}" for name in sorted(text)), sizes, choices)
     for wanted, given, kind in ((names.sizes, sizes, "a whole number"), (names.choices, choices, "a text")):
         for name in wanted:
             if name not in given:
-                found = f", not {values[name]!r}" if name in values else " and is missing"
+                found = f", not {values[name]!r:.60}" if name in values else " and is missing"
                 raise BadProblem(f"'{name}' must be {kind}{found}")
     for name in values:
         if name not in (*names.sizes, *names.choices):
-            raise BadProblem(f"'{name}' is none of the names: {', '.join((*names.sizes, *names.choices))}")
+            raise BadProblem(f"'{name:.60}' is none of the names: {', '.join((*names.sizes, *names.choices))}")
     return make_problem(names, [sizes[name] for name in names.sizes], [choices[name] for name in names.choices])
 
 
 def _check_size(name: str, value: object) -> int:
     if isinstance(value, bool):
         return int(value)
-    if not isinstance(value, int) or value < 0:
-        raise BadProblem(f"'{name}' must be a whole number of at least 0 or a text, not {value!r}")
+    if not isinstance(value, int) or not 0 <= value <= LARGEST_SIZE:
+        raise BadProblem(f"'{name}' must be a whole number from 0 to 2^63-1 or a text, not {value!r:.60}")
     return value
 
 
 def _check_choice(name: str, value: str) -> str:
     if not CHOICE.fullmatch(value):
-        raise BadProblem(f"'{name}' is '{value}': a text may hold letters, digits and _ . + -")
+        raise BadProblem(f"'{name}' is '{value:.60}': a text may hold letters, digits and _ . + -")
     return value

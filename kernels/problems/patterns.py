@@ -1,7 +1,9 @@
 """Reads problems from text: a pattern that stands for several, or one problem typed by hand."""
 
 import itertools
+import math
 import re
+from collections import Counter
 from collections.abc import Callable
 
 from tilewatch.kernels.contract import BadProblem, Problem
@@ -9,6 +11,8 @@ from tilewatch.kernels.problems.names import CHOICE, DEFAULT_CHOICE, Names, make
 
 PART = re.compile(r"\{([^{}]*)\}|([^{}]+)")
 """One value of a pattern, or its alternatives in braces."""
+
+MOST_PROBLEMS = 20_000  # of an operator; ten lists of ten numbers would be ten billion
 
 
 def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
@@ -30,14 +34,16 @@ def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
     for choice in itertools.chain(*named):
         if not CHOICE.fullmatch(choice):
             raise BadProblem(f"'{text}' is not {written.form}: '{choice}' may hold letters, digits and _ . + - only")
+    if math.prod(map(len, (*axes, *named))) > MOST_PROBLEMS:
+        raise BadProblem(f"'{text}' names more than {MOST_PROBLEMS:,} problems")
     count = len(axes)
     found = tuple(
         make_problem(written, [int(size) for size in values[:count]], values[count:])
         for values in itertools.product(*axes, *named)
     )
-    for problem in found:
-        if found.count(problem) > 1:
-            raise BadProblem(f"'{text}' names the problem {problem.name} twice")
+    for name, times in Counter(problem.name for problem in found).items():
+        if times > 1:
+            raise BadProblem(f"'{text}' names the problem {name} twice")
     return found
 
 

@@ -4,19 +4,19 @@ A text is a pattern, or the path of a JSON-lines file next to the watch file if 
 is an object: sizes and types by name, and optionally "weight" and "model". The weight says how often the problem runs
 in one step of the model; the total over a model's problems is the time of that step."""
 
-import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tilewatch.kernels.contract import BadProblem, Problem
 from tilewatch.kernels.problems.names import Names, make_named_problem, read_names
-from tilewatch.kernels.problems.outside_files import POINTER, POINTER_ADVICE
-from tilewatch.kernels.problems.patterns import read_pattern
+from tilewatch.kernels.problems.patterns import MOST_PROBLEMS, read_pattern
+from tilewatch.kernels.problems.problem_files import read_lines
 
 FILE_ENDING = ".jsonl"
 WEIGHT, MODEL = "weight", "model"
+LARGEST_WEIGHT = 1e12  # sums of more would lose the times of other problems, and those of 1e308 be infinite
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ def read_problems(problems: object, names: str | None, folder: Path) -> tuple[We
         before = found.get(each.problem.name, WeightedProblem(each.problem, {})).weights
         added = {} if each.model is None else {each.model: before.get(each.model, 0.0) + each.weight}
         found[each.problem.name] = WeightedProblem(each.problem, {**before, **added})
+        if len(found) > MOST_PROBLEMS:
+            raise BadProblem(f"problems: more than {MOST_PROBLEMS:,} problems")
     if not found:
         raise BadProblem("problems: the list is empty")
     return tuple(found.values())
@@ -76,39 +78,21 @@ def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weig
         raise BadProblem(
             f"{path}: write the path relative to the watch file, so that every commit has its own problems"
         )
-    try:
-        lines = (folder / path).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise BadProblem(f"{path}: there is no such file in the watch file's folder at this commit") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadProblem(f"{path}: it cannot be read: {error}") from None
-    if lines and lines[0].startswith(POINTER):
-        raise BadProblem(f"{path}: {POINTER_ADVICE}")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{path}, line {number}"
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise BadProblem(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
-        if not isinstance(value, dict):
-            raise BadProblem(f'{place}: an object is expected, for example {{"rows": 4096}}')
+    for place, value in read_lines(folder / path, path):
         yield _read_object(value, written, place, default_model=Path(path).stem)
 
 
 def _read_object(
-    written_object: Mapping[object, object], written: Names | None, place: str, default_model: str | None
+    written_object: Mapping[Any, Any], written: Names | None, place: str, default_model: str | None
 ) -> _Weighted:
     """Reads one object. A weight without a model counts for `default_model`; a model without a weight counts 1."""
     values = {str(name): value for name, value in written_object.items()}
     weight, model = values.pop(WEIGHT, None), values.pop(MODEL, None)
     if model is not None and (not isinstance(model, str) or not model.strip()):
-        raise BadProblem(f"{place}: 'model' must be a text, not {model!r}")
-    if weight is not None and (
-        isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf
-    ):
-        raise BadProblem(f"{place}: 'weight' must be a number over 0, not {weight!r}")
+        raise BadProblem(f"{place}: 'model' must be a text, not {model!r:.60}")
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if weight is not None and not (is_number and 0 < weight <= LARGEST_WEIGHT):
+        raise BadProblem(f"{place}: 'weight' must be a number over 0, up to {LARGEST_WEIGHT:g}, not {weight!r:.60}")
     if model is None and weight is not None:
         model = default_model
         if model is None:

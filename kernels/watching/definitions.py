@@ -12,7 +12,6 @@ OPERATORS = watch_definitions(
 
 import importlib
 import itertools
-import json
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 from tilewatch.kernels.contract import BadProblem, Problem
 from tilewatch.kernels.problems.definitions import ENTRY, Definition, TensorSpec, read_definitions, read_workloads
+from tilewatch.kernels.problems.problem_files import list_files, read_object
 from tilewatch.kernels.problems.reading import WeightedProblem
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator, check_reason
 from tilewatch.kernels.watching.inputs import ProblemInputs
@@ -152,11 +152,11 @@ def _make_input(
 def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str, Callable[..., Any]]:
     """Returns the function of a Solution for each definition; the first by file name if there are several."""
     entries: dict[str, Callable[..., Any]] = {}
-    for file in sorted(root.glob(pattern)):
+    for file in list_files(pattern, root):
         try:
-            row = json.loads(file.read_text(encoding="utf-8"))
+            row = read_object(file)
             name, language, entry = row["definition"], row["spec"]["language"], row["spec"]["entry_point"]
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (KeyError, TypeError):
             raise BadProblem(
                 f"{file.name}: not a Solution: expected definition, spec.language, spec.entry_point"
             ) from None

@@ -53,18 +53,27 @@ def test_a_file_may_stand_among_patterns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ('{"rows": 1', "decode.jsonl, line 2: not JSON: Expecting ',' delimiter (column 11)"),
+        ('{"rows": 1', "decode.jsonl, line 2: not JSON: Expecting ',' delimiter (line 1, column 11)"),
         ("[1, 2]", 'decode.jsonl, line 2: an object is expected, for example {"rows": 4096}'),
         ('{"rows": 1}', "decode.jsonl, line 2: 'cols' must be a whole number and is missing"),
         ('{"rows": 1, "cols": "8"}', "decode.jsonl, line 2: 'cols' must be a whole number, not '8'"),
         (
             '{"rows": 1, "cols": 8.5}',
-            "decode.jsonl, line 2: 'cols' must be a whole number of at least 0 or a text, not 8.5",
+            "decode.jsonl, line 2: 'cols' must be a whole number from 0 to 2^63-1 or a text, not 8.5",
         ),
         ('{"rows": 1, "cols": 8, "k": 1}', "decode.jsonl, line 2: 'k' is none of the names: rows, cols"),
-        ('{"rows": 1, "cols": 8, "weight": 0}', "decode.jsonl, line 2: 'weight' must be a number over 0, not 0"),
-        ('{"rows": 1, "cols": 8, "weight": true}', "decode.jsonl, line 2: 'weight' must be a number over 0, not True"),
-        ('{"rows": 1, "cols": 8, "weight": NaN}', "decode.jsonl, line 2: 'weight' must be a number over 0, not nan"),
+        (
+            '{"rows": 1, "cols": 8, "weight": 0}',
+            "decode.jsonl, line 2: 'weight' must be a number over 0, up to 1e+12, not 0",
+        ),
+        (
+            '{"rows": 1, "cols": 8, "weight": true}',
+            "decode.jsonl, line 2: 'weight' must be a number over 0, up to 1e+12, not True",
+        ),
+        (
+            '{"rows": 1, "cols": 8, "weight": NaN}',
+            "decode.jsonl, line 2: 'weight' must be a number over 0, up to 1e+12, not nan",
+        ),
         ('{"rows": 1, "cols": 8, "model": 3}', "decode.jsonl, line 2: 'model' must be a text, not 3"),
     ],
 )
@@ -88,7 +97,7 @@ def test_a_mistake_in_a_file_names_the_line(tmp_path: Path, line: str, sentence:
         ),
         ([], "rows", "problems: the list is empty"),
         ([8], "rows", "problems[0]: 8 is not a pattern, a path of a .jsonl file, an object or a list"),
-        ("trace.jsonl", "rows", "trace.jsonl: there is no such file in the watch file's folder at this commit"),
+        ("trace.jsonl", "rows", "trace.jsonl: there is no such file at this commit"),
         (
             "/data/trace.jsonl",
             "rows",

@@ -6,9 +6,8 @@ import pytest
 
 from tests.worker.fixtures import odd_histories
 from tests.worker.fixtures.tiny_repository import git
-from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.problems.outside_files import find_submodule, list_pointers, list_submodules
-from tilewatch.kernels.problems.reading import BadProblem
 from tilewatch.kernels.validating.mistakes import validate_library
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_nightly
@@ -59,18 +58,42 @@ def test_submodules_and_pointers_are_listed_as_they_are_staged_and_in_a_commit(w
     assert list_submodules(folder.parent) == list_pointers(folder.parent) == []
 
 
+WATCHED = """
+from tilewatch import watch
+
+@watch(problems="sizes.jsonl")
+def double_rows(p):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "written", "sentence"),
+    [
+        ("/dev/zero", None, "sizes.jsonl is not a file"),
+        ("/etc/shadow", None, "sizes.jsonl, line 1: not JSON: Expecting value (line 1, column 1)"),
+        (None, '{"m": 1}\n' * 100_001, "sizes.jsonl: it has 100,001 lines; expected 100,000 at most"),
+        (None, '{"m": ' + "[" * 100_000, "sizes.jsonl, line 1: not JSON that can be read: maximum recursion depth"),
+    ],
+)
+def test_a_submission_refuses_a_problems_file_that_cannot_be_read(
+    settings: Settings, target: str | None, written: str | None, sentence: str
+) -> None:
+    sizes = settings.repository / "library" / "sizes.jsonl"
+    if target is None:
+        sizes.write_text(written or "")
+    else:
+        sizes.symlink_to(target)
+    (settings.repository / "library" / "double.py").write_text(WATCHED)
+    (settings.repository / "pyproject.toml").write_text("[tool.tilewatch]\n")
+    git(settings.repository, "add", ".")
+    odd_histories.add(settings.repository, "Watch an operator")
+    with pytest.raises(LibraryError) as caught:
+        submit_nightly(settings, gpus=("h200",))
+    assert sentence in str(caught.value)
+
+
 @pytest.mark.parametrize("package", ["tiny_helpers", "tiny-helpers", "tiny_helpers.sub", "Tiny_Helpers"])
 def test_a_package_is_found_in_the_submodule_of_its_name(package: str) -> None:
     assert find_submodule(package, ["docs/theme", "third_party/tiny-helpers"]) == "third_party/tiny-helpers"
     assert find_submodule(package, ["third_party/helpers"]) is None
-
-
-def test_a_pointer_is_named_where_problems_are_read(tmp_path: Path) -> None:
-    from tilewatch.kernels.problems.definitions import _parse
-    from tilewatch.kernels.problems.reading import _read_file
-
-    (tmp_path / "sizes.jsonl").write_text(POINTER)
-    with pytest.raises(BadProblem, match=r"sizes\.jsonl: it is a pointer of Git LFS and not the file"):
-        list(_read_file("sizes.jsonl", None, tmp_path))
-    with pytest.raises(BadProblem, match="it is a pointer of Git LFS and not the file"):
-        _parse(POINTER, "softmax.json")
