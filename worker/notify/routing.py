@@ -16,12 +16,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from tilewatch.errors import ExpectedError
 from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_given_text
+from tilewatch.text import shorten
 
 LOG = "log"
 """The channel that always exists: the log of the sending process."""
 
 DIGEST_PATIENCE = dt.timedelta(hours=6)
 """How late a digest may be written; after that, the next day's contains what is still open."""
+
+LONGEST_MESSAGE = 1_000  # about a file: one with 25,000 mistakes was answered with 1.2 MB (2026-11-28)
 
 Topic = Literal["regression", "improvement", "alarm", "check"]
 
@@ -169,7 +172,7 @@ def _read(name: str, written: dict[str, Any], environment: Mapping[str, str]) ->
     try:
         return NotifySettings.model_validate(written)
     except ValidationError as error:
-        raise BadNotifySettings("; ".join(_sentences(name, error))) from None
+        raise BadNotifySettings(shorten("; ".join(_sentences(name, error)), LONGEST_MESSAGE)) from None
 
 
 def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> None:

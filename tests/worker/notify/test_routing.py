@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tilewatch.worker.notify import routing
-from tilewatch.worker.notify.routing import BadNotifySettings, NotifySettings
+from tilewatch.worker.notify.routing import LONGEST_MESSAGE, BadNotifySettings, NotifySettings
 
 ROOT = Path(__file__).parents[3]
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -125,6 +125,9 @@ def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(
         ("[quiet]\nfrom = '25:00'\nto = '08:00'", "quiet.from: "),
         ("channels = 3", "channels: input should be a valid dictionary"),
         ("[channels", "is not TOML"),
+        ("x = " + 100_000 * "[", "it is not TOML: maximum recursion depth exceeded"),
+        ("".join(f"[t{number}]\n" for number in range(20_000)), "t0: extra inputs are not permitted; "),
+        (f"zone = '{80_000 * '../'}etc'", "zone: '../../"),
     ],
 )
 def test_an_error_is_named_without_an_address(text: str, words: str, tmp_path: Path) -> None:
@@ -132,6 +135,7 @@ def test_an_error_is_named_without_an_address(text: str, words: str, tmp_path: P
         read(text, tmp_path)
     assert words in str(raised.value)
     assert HIDDEN not in str(raised.value)
+    assert len(str(raised.value)) <= LONGEST_MESSAGE
 
 
 def test_a_file_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
