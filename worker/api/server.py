@@ -7,6 +7,7 @@ thousands of rows.
 import contextlib
 import inspect
 import ipaddress
+import re
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilewatch import find_release
@@ -47,8 +49,11 @@ ABOUT = """Read what Tilewatch measured and judged. Where a call is refused, `de
 
 A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
 
-FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-"""Headers with which a proxy says that it calls for somebody else."""
+FORWARDED = ("forwarded", "x-forwarded-", "x-real-ip", "x-client-ip", "true-client-ip", "via")
+"""Beginnings of headers with which a proxy says that it calls for somebody else."""
+
+HOST = re.compile(r"\[([0-9a-f:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", re.IGNORECASE)
+"""A Host header. Starlette takes this machine's address for a header that it cannot read."""
 
 
 STATUS: dict[type, HTTPStatus] = {
@@ -108,18 +113,24 @@ def make_app(settings: Settings) -> FastAPI:
         app.add_exception_handler(refusal, _answer_refusal)
     app.add_exception_handler(RequestValidationError, _answer_bad_arguments)
     app.add_exception_handler(HTTPException, _answer_http_error)
+    app.add_exception_handler(ClientDisconnect, lambda *_: Response(status_code=HTTPStatus.BAD_REQUEST))
     return app
 
 
 class _BodyLimit:
     """Answers a request whose body is larger than LARGEST_BODY_BYTES with a refusal, and reads no more of it. FastAPI
-    itself reads every body whole, and before it asks who calls."""
+    itself reads every body whole, and before it asks who calls. A body with two statements of its length is refused
+    too: a proxy may believe the other one, and take the rest of the body for another caller's request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         size_bytes = 0
+        if {name for name, _ in scope.get("headers", ())} >= {b"content-length", b"transfer-encoding"}:
+            refusal = _refuse(HTTPStatus.BAD_REQUEST, "a body has one length", {"Connection": "close"})
+            await refusal(scope, receive, send)
+            return
 
         async def receive_part() -> Message:
             nonlocal size_bytes
@@ -136,9 +147,11 @@ def read_credentials(request: Request) -> Credentials:
     """Reads the token of a call, and whether it is from this machine: from its address, without a proxy, to its own
     name. A page from elsewhere may have given this machine's address to a name of its own."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    direct = not any(name in request.headers for name in FORWARDED)
+    direct = not any(name.startswith(FORWARDED) for name in request.headers)
     here = request.client is not None and _is_loopback(request.client.host)
-    named = request.url.hostname == "localhost" or _is_loopback(request.url.hostname or "")
+    found = HOST.fullmatch(request.headers.get("host", ""))
+    host = "" if found is None else (found[1] or found[2]).lower()
+    named = host == "localhost" or _is_loopback(host)
     return Credentials(token.strip() if scheme.lower() == "bearer" else None, direct and here and named)
 
 

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class SmallHandler(BaseHTTPRequestHandler):
     """Answers requests, and logs none of them."""
 
+    timeout = 5.0  # after which a connection without a request is closed: each one has a thread
+
     def answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)

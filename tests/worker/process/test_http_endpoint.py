@@ -16,6 +16,7 @@ from sqlalchemy import select, text, update
 
 from tests.worker.fixtures.celery_process import celery_worker, wait_for
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker, end_wait, ready_sweep
+from tests.worker.fixtures.odd_requests import ask, list_harmless, list_refused
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.db.models import Commit, Job, Run, Worker
@@ -45,6 +46,24 @@ def asked(port: int, path: str = "/healthz") -> tuple[int, str]:
     except urllib.error.HTTPError as refusal:
         with refusal:
             return refusal.code, refusal.read().decode()
+
+
+def test_odd_requests_are_refused_or_harmless_and_none_holds_a_thread_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SmallHandler, "timeout", SmallHandler.timeout / 100)
+    endpoint = Endpoint("127.0.0.1", 0, lambda: (), lambda: (), lambda: b"")
+    port = endpoint.start()
+    assert port is not None
+    try:
+        for sent in (
+            *list_refused("/metrics", "/healthz").values(),
+            *list_harmless("/metrics").values(),
+            b"",
+            b"GET /",
+        ):
+            assert all(status == 200 or 400 <= status < 502 for status in ask(port, sent)), sent[:100]
+        assert asked(port, "/metrics") == (200, "")
+    finally:
+        endpoint.stop()
 
 
 def test_a_well_worker_says_ok_and_another_why_not() -> None:
