@@ -28,16 +28,8 @@ from tilewatch.kernels.children.forked_process import ForkedProcess
 from tilewatch.text import failure_text
 
 PASSED_ON = (
-    sandbox.SWITCH,
-    sandbox.REQUIRE,
-    "PATH",
-    "HOME",
-    "LANG",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
+    *(sandbox.SWITCH, sandbox.REQUIRE, "PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH"),
+    *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES"),
 )
 """Environment variables that a child gets. It gets no others, because it may run other people's code."""
 
@@ -59,6 +51,9 @@ MOST_PROCESSES = 1024
 
 FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
 """Most that a child may write into its own folder. In the sandbox, a child without a store can write nowhere else."""
+
+# With these Git reads root's checkouts for another user.
+TRUSTS_CHECKOUTS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 
 WITHOUT_GPU = ("catalog", "validate", "trace", "compile")
 """Roles of children that use no GPU."""
@@ -122,8 +117,8 @@ class ChildProcess:
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._home: LibraryHome | None = None
         own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
-        if role not in ON_GPU and sandbox.find_level() is sandbox.Level.FULL:
-            own |= {"HOME": folder, "TMPDIR": folder}
+        if role not in ON_GPU and sandbox.find_level() is not sandbox.Level.NONE:
+            own |= {"HOME": folder, "TMPDIR": folder, **TRUSTS_CHECKOUTS}
         elif role == "library" and sandbox.find_level() is sandbox.Level.FULL:
             self._home = compile_cache.open_home([library, *others]) if library else None
             home = str(self._home.folder) if self._home else folder
@@ -170,20 +165,12 @@ class ChildProcess:
     ) -> subprocess.Popen[bytes] | ForkedProcess:
         death_signal = END_OF.get(role, signal.SIGKILL)
         if role in (*WITHOUT_GPU, *ON_GPU) and self.program == PROGRAM:
-            return self._fork(
-                imports_from,
-                role,
-                command=interpreters.make_command(self._python),
-                # Children that measure need the real driver and PyTorch, and one of them the real `ct.launch`
-                # (child.py).
-                server_name="without GPU" if role in WITHOUT_GPU else f"{role} with torch" if torch else role,
-                torch=torch,
-                readable=readable,
-                writable=writable,
-                log=self._errors,
-                own_environment=own_environment,
-                death_signal=death_signal,
-            )
+            # Children that measure need the real driver and PyTorch, one of them the real `ct.launch` (child.py).
+            server_name = "without GPU" if role in WITHOUT_GPU else f"{role} with torch" if torch else role
+            request = {"role": role, "torch": torch, "readable": list(readable), "writable": list(writable)}
+            request |= {"environment": {**imports_from, **own_environment}, "death_signal": death_signal}
+            command = interpreters.make_command(self._python)
+            return self._fork(server_name, command, imports_from, request, self._errors)
         return processes.start(
             [sys.executable, "-P", *self.program, role, json.dumps([readable, writable])],
             environment={**imports_from, **own_environment},

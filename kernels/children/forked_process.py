@@ -72,32 +72,18 @@ class ForkedProcess:
 
 
 def fork(
-    environment: Mapping[str, str],
-    role: str,
-    *,
-    command: Sequence[str],
     server_name: str,
-    torch: bool,
-    readable: Sequence[str],
-    writable: Sequence[str],
+    command: Sequence[str],
+    imports_from: Mapping[str, str],
+    request: Mapping[str, Any],
     log: IO[bytes],
-    own_environment: Mapping[str, str],
-    death_signal: signal.Signals,
 ) -> ForkedProcess:
-    """Starts a child in `role` (kernels/child.py) with both environments. Children of one `server_name`, `command` and
-    `environment` have one server, and share what it imported. Raises OSError if the child cannot be started."""
-    request = {
-        "role": role,
-        "torch": torch,
-        "readable": list(readable),
-        "writable": list(writable),
-        "environment": {**environment, **own_environment},
-        "death_signal": death_signal,
-    }
+    """Starts the child that `request` describes (kernels/children/fork_server.py). Children of one `server_name`,
+    `command` and `imports_from` have one server, and share what it imported. Raises OSError if it cannot be started."""
     try:
-        return _find_server(server_name, command, environment).fork(request, log)
+        return _find_server(server_name, command, imports_from).fork(request, log)
     except ConnectionError:  # the server was ended, with all of its children
-        return _find_server(server_name, command, environment).fork(request, log)
+        return _find_server(server_name, command, imports_from).fork(request, log)
 
 
 def _find_server(name: str, command: Sequence[str], environment: Mapping[str, str]) -> "_Server":

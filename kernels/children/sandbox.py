@@ -9,14 +9,17 @@ import ctypes
 import os
 import platform
 import re
+import shutil
+import signal
 import stat
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 
+from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import project_settings
 from tilewatch.kernels.children import call_filter
@@ -42,7 +45,13 @@ DEVICES_OF_THE_DRIVER = ("nvidia*", "nvhost*", "nvmap", "nvgpu", "nvsciipc", "dx
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
-NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2  # prctl(2)
+FIRST_USER = 1_900_000_000  # and a process id: above the ranges of logins, containers and systemd
+READ_ANY = 1 << 2  # CAP_DAC_READ_SEARCH
+COMPILER = "tileiras"
+TO_LEAVE_ROOT = READ_ANY | 1 << 0 | 1 << 6 | 1 << 7 | 1 << 8  # and CAP_CHOWN, CAP_SETGID, CAP_SETUID, CAP_SETPCAP
+NO_FIXUP = 1 << 2  # a new user keeps capabilities, and access(2), which finds programs, counts them
+
+NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER, SECURE_BITS, AMBIENT = 38, 22, 2, 28, 47  # prctl(2)
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); these numbers hold on x86-64 and arm64
 READS = 0b1101  # execute, read a file, read a folder
 WRITES = 0b1_1111_1111_0010  # write, remove and make anything; `_find_file_rights` adds the rights of newer kernels
@@ -51,7 +60,6 @@ CONNECTS = 1 << 16  # connect to a socket that a process outside of this sandbox
 OLDEST_WITH_TRUNCATE, OLDEST_WITHOUT_FILES, OLDEST_WITH_SIGNALS, OLDEST_WITH_SOCKETS = 3, 4, 6, 9
 """Landlock versions that first count truncating as writing, take a ruleset without files, block signals to outside
 processes, and bind connect(2) to path rules (Linux 7.1)."""
-
 
 _SHA = re.compile("[0-9a-f]{40,64}")
 
@@ -134,17 +142,18 @@ def find_root(library: Path) -> Path:
     return library
 
 
-def confine_without_gpu(*, readable: Iterable[str], writable: Iterable[str], ends_others: bool = False) -> None:
+def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], ends_others: bool = False) -> None:
     """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network.
+    A process of root becomes one of a user of its own, to whom `writable` is given.
 
-    With `ends_others` it may signal other processes, which a process without a library needs to end its own children;
-    before Linux 6.12 that includes every process of its user.
+    With `ends_others` it stays root and may signal other processes, which a process without a library needs to end its
+    own children; before Linux 6.12 that includes every process of its user.
     """
     level = find_level()
     if level is Level.NONE:
         return
     _forbid_new_privileges()
-    _drop_capabilities()
+    _drop_capabilities(0 if ends_others else _leave_root(writable))
     version = landlock_version() if level is Level.FULL else 0
     if version:
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
@@ -251,10 +260,38 @@ def _forbid_new_privileges() -> None:
     _require(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
-def _drop_capabilities() -> None:
-    """Drops all capabilities, so that root can only use what it owns. With CAP_PERFMON it could read other processes'
-    environment in spite of Landlock (Linux 6.18)."""
-    _require(_libc().capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))  # version 3, this process; all sets empty
+def _leave_root(folders: Sequence[str]) -> int:
+    """Makes a process of root one of a user that no other process has, and gives it `folders`. Returns the capability
+    to read checkouts and Python in root's home; Landlock bounds it. Returns 0 where this process is not root, may not
+    change its user, as in a container with users of its own, or has programs that root alone may run."""
+    if os.geteuid():
+        return 0
+    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    is_free = Path("/proc/self/uid_map").read_text().split() == ["0", "0", str(2**32 - 1)]
+    found = [shutil.which(COMPILER), *(each for path in sys.path for each in Path(path).glob(f"*/*/bin/{COMPILER}"))]
+    is_for_all = all(os.stat(each).st_mode & 0o001 for each in (sys.executable, *found) if each)
+    if not is_free or not is_for_all or int(status["CapEff"], 16) & TO_LEAVE_ROOT != TO_LEAVE_ROOT:
+        return 0
+    user, parent = FIRST_USER + os.getpid(), os.getppid()
+    for each in folders:
+        os.chown(each, user, user)
+    _require(_libc().prctl(SECURE_BITS, NO_FIXUP, 0, 0, 0))
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    processes.end_with_parent(signal.SIGKILL)  # the kernel forgot that with the old user
+    if os.getppid() != parent:
+        os._exit(1)
+    return READ_ANY
+
+
+def _drop_capabilities(kept: int = 0) -> None:
+    """Drops all capabilities but `kept`, which started programs keep too. With CAP_PERFMON root could read other
+    processes' environment in spite of Landlock (Linux 6.18)."""
+    sets = struct.pack("=6I", kept, kept, kept, 0, 0, 0)  # effective, permitted, inheritable; the upper halves
+    _require(_libc().capset(struct.pack("=Ii", 0x20080522, 0), sets))  # version 3, this process
+    if kept:
+        _require(_libc().prctl(AMBIENT, 2, kept.bit_length() - 1, 0, 0))
 
 
 def _filter_calls(policy: CallPolicy) -> None:

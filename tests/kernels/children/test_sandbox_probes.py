@@ -137,6 +137,25 @@ def test_nothing_answers_that_is_not_its_own(place: Place, role: str, landlock: 
     assert refused == {}
 
 
+READS = {
+    *("read", "read by a link", "read by a program", "list", "home", "temporary files of others", "service data"),
+    *("secrets of a container", "terminals", "terminals of others"),
+}
+"""Probes of files that change nothing: a child of root with a user of its own keeps the right to read."""
+
+
+def test_root_s_child_without_a_gpu_has_a_user_of_its_own(place: Place) -> None:
+    """Without Landlock that user alone keeps the files and processes of root."""
+    if place.command or os.geteuid() != 0:
+        pytest.skip("an ordinary user cannot make another one")
+    answered = find_answered(attempt(place, "without GPU", landlock=False))
+    assert answered == {("files", name) for name in READS}
+    owner = os.stat(place.given["scratch"] + "/own").st_uid
+    assert owner > sandbox.FIRST_USER
+    attempt(Place({**place.given, "scratch": place.given["theirs"]}, place.command), "without GPU")
+    assert os.stat(place.given["theirs"] + "/own").st_uid not in (0, owner), "each child has another"
+
+
 def test_without_a_sandbox_the_probes_are_answered(place: Place) -> None:
     """Otherwise the test above would hold for probes that never work. Whether the machine's own calls answer depends on
     the machine, and a product that root installed is not an ordinary user's to write."""
