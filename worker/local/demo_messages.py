@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from html import escape
 from http import HTTPStatus
@@ -47,10 +47,12 @@ def open_mailbox() -> Iterator[Mailbox]:
 
     class MailboxHandler(SmallHandler):
         def do_POST(self) -> None:
-            length = min(int(self.headers.get("Content-Length") or 0), LONGEST_BYTES)
-            taken = json.loads(self.rfile.read(length) or b"{}")
-            mailbox.messages.append(Message(str(taken.get("subject", "")), str(taken.get("body", ""))))
-            self.answer(HTTPStatus.OK, "application/json", b"{}")
+            with suppress(ValueError, TypeError, RecursionError):
+                length = min(int(self.headers.get("Content-Length", "")), LONGEST_BYTES)
+                taken = dict(json.loads(self.rfile.read(length) if length > 0 else ""))
+                mailbox.messages.append(Message(str(taken.get("subject", "")), str(taken.get("body", ""))))
+                return self.answer(HTTPStatus.OK, "application/json", b"{}")
+            return self.send_error(HTTPStatus.BAD_REQUEST)
 
         def do_GET(self) -> None:
             self.answer(HTTPStatus.OK, "text/html; charset=utf-8", mailbox.draw().encode())

@@ -18,7 +18,7 @@ from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.page_reads import queue
 from tilewatch.db.server.embedded import Embedded, Servers, find_holder, write_private
-from tilewatch.db.session import DatabaseUnreachable, find_trouble, session
+from tilewatch.db.session import DATABASE_IS_AWAY, DatabaseUnreachable, find_trouble, session
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
@@ -243,12 +243,18 @@ def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callabl
 
     own = _name(CHECKOUT) if _watches_checkout(settings) else None
     reports = ((report, None) for report in sorted(RECORDINGS.glob("toolchains/*.json")))
-    for file, name in (*list_recordings(own), *reports):
+    files = [*list_recordings(own), *reports]
+    while files:
         watch()
-        screen.print_line(import_recorded(servers.database_url, file, name))
-    with session(servers.database_url) as opened:
-        queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
-    dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
+        try:
+            screen.print_line(import_recorded(servers.database_url, *files[0]))
+            del files[0]
+        except DATABASE_IS_AWAY:  # `watch` starts it again
+            time.sleep(LOOK_EVERY_S)
+    with contextlib.suppress(*DATABASE_IS_AWAY, dispatch.BrokerUnreachable):  # beat sends what is unsent in a minute
+        with session(servers.database_url) as opened:
+            queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
+        dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
 
 
 def list_recordings(own: str | None) -> list[tuple[Path, str | None]]:
@@ -267,8 +273,9 @@ def _name(repository: Path) -> str | None:
 
 
 def _all_reported(servers: Servers, workers: int) -> bool:
-    with session(servers.database_url) as opened:
+    with contextlib.suppress(*DATABASE_IS_AWAY), session(servers.database_url) as opened:
         return sum(row.kind == "gpu" and row.alive for row in queue.list_workers(opened)) >= workers
+    return False
 
 
 def wait(ready: Callable[[], bool], watch: Callable[[], object], limit_s: float, sentence: str) -> None:

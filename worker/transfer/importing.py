@@ -19,7 +19,7 @@ from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import RECORDED_HOST_END
-from tilewatch.db.session import filling_session
+from tilewatch.db.session import DATABASE_IS_AWAY, filling_session
 from tilewatch.db.worker_reads import export, judging
 from tilewatch.given_files import open_given
 from tilewatch.kernels.recording import recording_file
@@ -60,7 +60,7 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
     except KeyError as error:
         raise BadRecording(f"{path} cannot be imported: a row names or lacks {error}") from None
     except (DBAPIError, StatementError) as error:
-        if isinstance(error, DBAPIError) and error.connection_invalidated:
+        if isinstance(error, DATABASE_IS_AWAY):
             raise
         raise BadRecording(f"{path} cannot be imported: {str(error.orig).splitlines()[0]}") from None
     except (TypeError, ValueError, AttributeError) as error:

@@ -2,10 +2,12 @@
 
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import select
 
+from tests.worker.fixtures.odd_requests import ask, post
 from tilewatch.db.models import Alarm, Commit, Regression, RegressionSeries
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
@@ -46,3 +48,13 @@ def test_words_of_a_message_are_drawn_as_they_are() -> None:
         mailbox.messages.append(Message("<b>bold</b>", "a & b"))
         assert "&lt;b&gt;bold&lt;/b&gt;" in mailbox.draw()
         assert "a &amp; b" in mailbox.draw()
+
+
+@pytest.mark.parametrize("body", ["", "[", "[1]", "7", '"text"', "[" * 100_000])
+def test_what_is_no_message_is_refused(body: str) -> None:
+    lengths = [len(body)] if body else [-1, "x"]
+    with open_mailbox() as mailbox:
+        for length in lengths:
+            sent = post("/", f"Content-Length: {length}".encode(), body=body.encode())
+            (status,) = ask(urlsplit(mailbox.url).port or 0, sent)
+            assert (status, mailbox.messages) == (400, [])

@@ -19,11 +19,13 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, update
 
+from tests.conftest import Admin
 from tests.worker.fixtures import tiny_repository
 from tilewatch import processes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
 from tilewatch.db.page_reads.submissions import SubmissionRow
+from tilewatch.db.server.embedded import Servers
 from tilewatch.db.server.free_ports import find_free_port, find_free_ports
 from tilewatch.db.session import session
 from tilewatch.kernels.device import GPU_MODELS, Gpu
@@ -447,6 +449,26 @@ def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_
         " its driver 570.12 is older than 580",
         " cuTile compiles for sm_80 and later",
     ]
+
+
+def test_recordings_wait_for_a_postgres_that_is_away(
+    database_url: str, broker_url: str, admin: Admin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was killed during the import ended `up`."""
+    shutil.copy(SMALL_RECORDING, tmp_path / "own.jsonl.gz")
+    monkeypatch.setattr(up, "RECORDINGS", tmp_path)
+    monkeypatch.setattr(up, "LOOK_EVERY_S", 0.0)
+    printed: list[str] = []
+    monkeypatch.setattr(screen.Screen, "print_line", lambda _, line: printed.append(line))
+    name, answers = make_url(database_url).database, iter(["false", "false", "true"])
+
+    def watch() -> None:
+        admin.execute(f'alter database "{name}" allow_connections {next(answers)}'.encode())
+
+    up._import(Settings(home=tmp_path), Servers(database_url, broker_url), screen.Screen(), watch)
+    assert next(answers, None) is None
+    (line,) = printed
+    assert line.startswith("imported 6 runs")
 
 
 def test_the_dashboard_is_not_given_the_broker(tmp_path: Path) -> None:
