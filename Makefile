@@ -8,12 +8,17 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up install dev test test-quick test-changed test-debian lint figures figures-gpu chaos test-torch test-gpu test-release mutants smoke-compose lock clean
+.PHONY: help free-port up install dev test test-quick test-changed test-debian lint figures figures-gpu chaos test-torch test-gpu test-release mutants smoke-compose lock clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
-up: install ## Install what is missing, then run everything on this machine until Ctrl-C
+free-port: ## Say whether the dashboard's port is in use, before the first install
+	@[ -e $(BIN)/tilewatch ] || $(PYTHON) -c 'import os, socket; \
+	  socket.create_server(("127.0.0.1", int(os.environ.get("TILEWATCH_PORT") or 8501)))' 2>/dev/null || \
+	  { echo "port $${TILEWATCH_PORT:-8501} cannot be used for the dashboard; set TILEWATCH_PORT to another"; exit 1; }
+
+up: free-port install ## Install what is missing, then run everything on this machine until Ctrl-C
 	@exec $(BIN)/tilewatch up
 
 install: ## Install the product into .venv (with the GPU packages where there is an NVIDIA GPU)

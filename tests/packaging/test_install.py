@@ -2,6 +2,8 @@
 
 import hashlib
 import importlib.util
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,8 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "requirements" / "install.py"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "requirements" / "install.py"
 
 
 @pytest.fixture
@@ -90,6 +93,19 @@ def test_a_failed_installation_is_one_sentence_and_is_tried_again(
     for _ in range(2):
         with pytest.raises(install.Stop, match="installing the product failed: ERROR: no such package"):
             install.install("base.txt", "the product")
+
+
+def test_a_port_that_is_in_use_is_named_before_the_installation() -> None:
+    plan = subprocess.run(["make", "--dry-run", "up"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert plan.index("create_server") < plan.index("install.py product") < plan.index("tilewatch up\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = ["make", "--silent", "free-port", f"BIN={ROOT / 'nowhere'}"]
+        environment = {**os.environ, "TILEWATCH_PORT": str(port)}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.stdout == f"port {port} cannot be used for the dashboard; set TILEWATCH_PORT to another\n"
+        assert done.returncode != 0
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
 def test_it_wants_to_know_what_to_install() -> None:
