@@ -20,10 +20,10 @@ from pathlib import Path
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
-from benchmarks.compare_worlds import NOISES, Ended, compare
+from benchmarks.compare_worlds import NOISES, Ended, compare, find_next_look
 from tilewatch import processes
 from tilewatch.kernels import device
-from tilewatch.kernels.comparing.verdict import Design, find_next_look, judge
+from tilewatch.kernels.comparing.verdict import Design, judge
 from tilewatch.kernels.library import FOLDER
 
 RECORDED = Path(__file__).parent / "gpu" / "launches_h200.json"

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tilewatch.kernels.comparing.verdict import Design, Verdict, find_next_look, judge
+from tilewatch.kernels.comparing.verdict import Design, Verdict, judge
 
 QUIET = 0.0015
 """Standard deviation of the change in one launch of a quiet kernel: 0.05 to 0.15 % on an H200, 2026-11 (the replays of
@@ -13,6 +13,12 @@ recordings/story)."""
 
 MODE_GAP, MODE_SHARE = 0.03, 0.3
 """A process in three runs 3 % slower, because of where its memory lies (docs/reference/judging.md)."""
+
+
+def find_next_look(launches: int, design: Design) -> int:
+    """Returns the launch count of the next look, or `launches` itself if the budget is spent."""
+    return next((look for look in design.looks if look > launches), launches)
+
 
 Noise = Callable[[random.Random], float]
 """Returns what one launch adds to the logarithm of one side's time."""

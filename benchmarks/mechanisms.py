@@ -15,12 +15,13 @@ from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.planted_mechanisms import PLANTED, PlantedMechanism
 from tilewatch.kernels.comparing.code_sentences import diff_cubins
-from tilewatch.kernels.comparing.mechanism import read_moved, read_winner_facts
+from tilewatch.kernels.comparing.mechanism import read_winner_facts
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.results import Compiled
 from tilewatch.mechanisms.find import KINDS, Mechanism, find_mechanisms, write_mechanisms
+from tilewatch.mechanisms.pairs import Moved
 
 
 def main() -> None:
@@ -47,7 +48,11 @@ def _score(scratch: Path, jobs: int) -> Iterator[Figure]:
             found = find_mechanisms(
                 read_winner_facts(planted.config, base.facts),
                 read_winner_facts({**planted.config, **planted.changed}, head.facts),
-                read_moved(diff.launches),
+                tuple(
+                    Moved(row.kind, row.loop_depth > 0, row.base, row.head)
+                    for each in diff.launches
+                    for row in each.rows
+                ),
                 is_slower=True,
                 problem=planted.problem,
                 arch=planted.arch,

@@ -17,11 +17,6 @@ IN_SANDBOX = {
     "kernels/compiling/compiler_input.py:make_input.stop",
     "kernels/compiling/cubin.py:read_static_facts",
     "kernels/catalog/loading.py:_read",
-    "kernels/catalog/short_lists.py:read_short_lists",
-    "kernels/problems/definitions.py:_read_definition",
-    "kernels/problems/definitions.py:read_workloads",
-    "kernels/problems/reading.py:_read_file",
-    "kernels/watching/definitions.py:_list_entries",
     "kernels/watching/project.py:_hash_tree",
 }
 """Files of a commit, read by the child process that runs it."""
@@ -51,6 +46,7 @@ OURS = {
     "kernels/measuring/other_processes.py:_describe_process",
     "kernels/recording/recording_file.py:write",
     "kernels/children/sandbox.py:_allow",
+    "kernels/children/sandbox.py:_leave_root",
     "kernels/toolchains/install.py:_hold_lock",
     "kernels/toolchains/toolchain.py:_read",
     "kernels/comparing/toolchains/reproduce.py:_describe_sass",

@@ -115,10 +115,5 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
     )
 
 
-def find_next_look(launches: int, design: Design) -> int:
-    """Returns the launch count of the next look, or `launches` itself if the budget is spent."""
-    return next((look for look in design.looks if look > launches), launches)
-
-
 def _convert_to_shares(logarithms: Range) -> Range:
     return Range(math.expm1(logarithms.low), math.inf if math.isinf(logarithms.high) else math.expm1(logarithms.high))
