@@ -5,13 +5,14 @@ them. Nights are not known here.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, is_time
 
 PRIOR_LAUNCHES = 6
@@ -55,6 +56,9 @@ class Estimate:
     @property
     def deviations(self) -> float:
         return self.size / self.error
+
+    def is_change(self, policy: Policy) -> bool:
+        return abs(self.deviations) >= policy.believed_deviations and abs(self.size) >= policy.min_change
 
 
 @dataclass
@@ -104,6 +108,11 @@ class ReplayEvidence:
             precisions[between] += estimate.error**-2
             launches[between] += estimate.launches
         return weighed, precisions, launches
+
+
+def compute_log_ratios(base_us: Iterable[float], head_us: Iterable[float]) -> list[float]:
+    """Returns log(head_us / base_us) of each launch."""
+    return [math.log(head / base) for base, head in zip(base_us, head_us, strict=False)]
 
 
 def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estimate:

@@ -16,6 +16,7 @@ from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.judging import RegressionRange, Scope
 from tilewatch.text import count_text, short_sha
 from tilewatch.worker.context import Context
+from tilewatch.worker.detection.replay_evidence import compute_log_ratios
 from tilewatch.worker.git import watched
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
@@ -76,7 +77,7 @@ def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
 
 def has_changed(launches: Launches, size: float) -> bool:
     """Returns whether these launches show more than half of a change of `size` (0.05 is 5 % slower)."""
-    moved = median(replay_answers.compute_log_ratios(list(zip(launches.base_us, launches.head_us, strict=True))))
+    moved = median(compute_log_ratios(launches.base_us, launches.head_us))
     return moved / log1p(size) > 0.5
 
 

@@ -15,8 +15,7 @@ from tilewatch.db.worker_reads.judging import NightBefore, Point, Scope
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
-from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.detection.replay_evidence import Estimate, compute_log_ratios, estimate_pair
 from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
@@ -45,12 +44,7 @@ class PairAnswer:
     identical: bool
 
     def is_change(self, policy: Policy) -> bool:
-        size = self.size
-        return (
-            size is not None
-            and abs(size.deviations) >= policy.believed_deviations
-            and abs(size.size) >= policy.min_change
-        )
+        return self.size is not None and self.size.is_change(policy)
 
 
 def find_suspicions(
@@ -84,8 +78,8 @@ def read_answer(session: Session, key: str) -> PairAnswer | None:
         return PairAnswer(None, False) if judging.was_given_up(session, key) else None
     if fact.good_code is not None and fact.good_code == fact.bad_code:
         return PairAnswer(None, True)
-    pairs = list(zip(fact.good_us, fact.bad_us, strict=True))
-    return PairAnswer(estimate_pair(replay_answers.compute_log_ratios(pairs), 0.0) if pairs else None, False)
+    ratios = compute_log_ratios(fact.good_us, fact.bad_us)
+    return PairAnswer(estimate_pair(ratios, 0.0) if ratios else None, False)
 
 
 def write_sentence(suspicion: CompilerSuspicion, answer: PairAnswer) -> str:

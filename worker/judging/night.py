@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact
-from tilewatch.worker.detection.replay_evidence import estimate_pair
+from tilewatch.worker.detection.replay_evidence import compute_log_ratios, estimate_pair
 from tilewatch.worker.detection.verdict import SeriesVerdict, VerdictName
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
@@ -91,7 +91,7 @@ def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: flo
     if all(base_us == head_us for base_us, head_us in launches):
         reason = f"identical machine code, so no change of the commit's: {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
-    size = estimate_pair(replay_answers.compute_log_ratios(launches), 0.0)  # no prior: these launches alone
+    size = estimate_pair(compute_log_ratios(*zip(*launches, strict=True)), 0.0)  # no prior: these launches alone
     low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
     interval = f"{len(launches)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
     if low <= 0.0 <= high or max(-low, high) < min_change:

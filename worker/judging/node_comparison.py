@@ -11,8 +11,7 @@ from math import expm1, hypot
 from tilewatch.db.worker_reads.gpus import NodeGpu
 from tilewatch.db.worker_reads.judging import NightBefore, Point, ReplayFact
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import Estimate, estimate_pair
-from tilewatch.worker.judging import replay_answers
+from tilewatch.worker.detection.replay_evidence import Estimate, compute_log_ratios, estimate_pair
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 WELL_GPUS_DIFFER = 0.01
@@ -89,13 +88,10 @@ class NodeAnswer:
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
     """Returns what the replays on two nodes show. The old cubin is compared between the nodes, as the new one may suit
     one of them less. Launches on two GPUs are independent, so they are paired in any order."""
-    node = replay_answers.compute_log_ratios(list(zip(there.good_us, here.good_us, strict=False)))
+    node = compute_log_ratios(there.good_us, here.good_us)
     if same_code:
         return NodeAnswer(estimate_pair(node, 0.0), None)
-    code = [
-        estimate_pair(replay_answers.compute_log_ratios(list(zip(each.good_us, each.bad_us, strict=True))), 0.0)
-        for each in (there, here)
-    ]
+    code = [estimate_pair(compute_log_ratios(each.good_us, each.bad_us), 0.0) for each in (there, here)]
     return NodeAnswer(estimate_pair(node, 0.0), (code[0], code[1]))
 
 

@@ -3,7 +3,6 @@ piece of code answer for every commit that has it, and two commits with the same
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
 
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.worker_reads.judging import ReplayFact
@@ -103,11 +102,6 @@ def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
         for end in (pair.base, pair.head)
     )
     return base, head
-
-
-def compute_log_ratios(launches: Sequence[tuple[float, float]]) -> list[float]:
-    """Returns log(head_us / base_us) of each launch."""
-    return [log(head_us / base_us) for base_us, head_us in launches]
 
 
 def _is_about(fact: ReplayFact, pair: Pair) -> bool:
