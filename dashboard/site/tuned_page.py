@@ -5,8 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.configs import config_text
-from tilewatch.dashboard.panels.series.sweep_winner import describe_certificate
+from tilewatch.configs import config_text, describe_certificate
 from tilewatch.dashboard.site import blocks
 from tilewatch.dashboard.site.site_content import SitePage, name_page, name_series_page
 from tilewatch.dashboard.text import time_text

@@ -4,9 +4,13 @@ import ast
 import hashlib
 import json
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from tilewatch.errors import ExpectedError
+
+STRONG = 0.05
+"""Largest chance of a config that is better by 1 % with which a certificate does not count as weak."""
 
 
 class BadConfigText(ExpectedError):
@@ -44,6 +48,19 @@ def parse_config(text: str) -> dict[str, Any]:
             raise BadConfigText(f"'{part}' is not a name and a value; expected a config such as num_ctas=1,tile_m=64")
         config[name.strip()] = _parse_value(value.strip())
     return config
+
+
+def describe_certificate(certificate: Mapping[str, Any]) -> str:
+    """Describes what is known about the configs of the space that were not tried (docs/use/spaces.md)."""
+    space, tried, looked = certificate["space"], certificate["tried"], certificate["full_look"]
+    if certificate["untried"] == 0:
+        return f"All {space:,} configs of the space were tried with this code and driver, the last of them on {looked}."
+    chances = [f"{ceil(100 * certificate[name])} %" for name in ("chance_1", "chance_3")]
+    weak = ", which is weak" if certificate["chance_1"] > STRONG else ""
+    return (
+        f"Of {space:,} configs {tried:,} were tried with this code and driver: another one is better by 1 % with a "
+        f"chance of at most {chances[0]}, by 3 % of at most {chances[1]}{weak}."
+    )
 
 
 def _parse_value(text: str) -> Any:

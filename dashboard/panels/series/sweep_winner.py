@@ -1,13 +1,13 @@
 """Shows the winner of a sweep beside its baseline, the config that ships, and the next best config."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from tilewatch.configs import config_text
+from tilewatch.configs import config_text, describe_certificate
 from tilewatch.dashboard.charts import search_space
 from tilewatch.dashboard.frames import checklist
 from tilewatch.dashboard.text import ratio_to, time_text
@@ -16,10 +16,6 @@ from tilewatch.text import change_text, count_text, plain, plain_code
 
 ANSWER_PX = 120
 """Width of the longest answer, "does not apply", which was cut in a narrow window."""
-
-
-STRONG = 0.05
-"""Largest chance of a config that is better by 1 % with which a certificate does not count as weak."""
 
 A_FEW = 8
 """Most configs per space that a recorded history tries at one commit (the recordings of this repository: 6)."""
@@ -109,19 +105,6 @@ def list_reasons(
     if certificate := winner["detail"].get("certificate"):
         sentences.append(describe_certificate(certificate))
     return sentences
-
-
-def describe_certificate(certificate: Mapping[str, Any]) -> str:
-    """Describes what is known about the configs of the space that were not tried (docs/use/spaces.md)."""
-    space, tried, looked = certificate["space"], certificate["tried"], certificate["full_look"]
-    if certificate["untried"] == 0:
-        return f"All {space:,} configs of the space were tried with this code and driver, the last of them on {looked}."
-    chances = [f"{ceil(100 * certificate[name])} %" for name in ("chance_1", "chance_3")]
-    weak = ", which is weak" if certificate["chance_1"] > STRONG else ""
-    return (
-        f"Of {space:,} configs {tried:,} were tried with this code and driver: another one is better by 1 % with a "
-        f"chance of at most {chances[0]}, by 3 % of at most {chances[1]}{weak}."
-    )
 
 
 def _percent(slower: float) -> str:
