@@ -555,6 +555,40 @@ class Message(Base):
     check_id: Mapped[int | None] = mapped_column(ForeignKey("checks.id", ondelete="cascade"), index=True)
 
 
+class PullRequest(Base):
+    """A pull request on a forge that replaces slow entries of a tuned table: those of one kernel and GPU model.
+
+    `entries` lists a problem, the config that the repository ships, and the one that replaces it. `table_sha256` is the
+    hash of the file that they were read from. `number` and `url` are the forge's, null until it has opened the pull
+    request. One that is "closing" is withdrawn in the next pass.
+    """
+
+    __tablename__ = "pull_requests"
+    __table_args__ = (
+        one_of("state", "open", "closing", "withdrawn", "merged", "declined"),
+        CheckConstraint("(state in ('open', 'closing')) = (closed_at is null)", name="closed_has_time"),
+        Index(
+            "uq_pull_requests_open",
+            "repository",
+            "kernel",
+            "gpu_model",
+            unique=True,
+            postgresql_where=text("closed_at is null"),
+        ),
+    )
+    id: Mapped[key]
+    repository: Mapped[words]
+    kernel: Mapped[words]
+    gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    entries: Mapped[list[list[Any]]] = mapped_column(JSONB)
+    table_sha256: Mapped[words]
+    number: Mapped[int | None]
+    url: Mapped[str | None] = mapped_column(Text)
+    state: Mapped[words] = mapped_column(server_default="open")
+    opened_at: Mapped[born]
+    closed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+
+
 class Check(Base):
     """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times are in `check_operators`;
     no series or verdict of a night reads them.
