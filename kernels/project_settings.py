@@ -17,12 +17,14 @@ class BadProject(ExpectedError, ValueError):
 @dataclass(frozen=True)
 class ProjectSettings:
     """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files, `branch` the
-    branch that is followed; None if the table does not say. `path` are the folders from which the repository's packages
-    are imported. All folders are relative to the repository."""
+    branch that is followed, `tuned` the file with the tuned tables that the repository ships; None if the table does
+    not say. `path` are the folders from which the repository's packages are imported. All folders and files are
+    relative to the repository."""
 
     watch: str | None = None
     path: tuple[str, ...] = ()
     branch: str | None = None
+    tuned: str | None = None
 
 
 def read(folder: Path) -> ProjectSettings | None:
@@ -57,7 +59,10 @@ def parse(text: str, where: str) -> ProjectSettings | None:
         raise BadProject(f'{where}: `watch` of [tool.tilewatch] is a folder of the repository, as "watch"')
     if branch is not None and not isinstance(branch, str):
         raise BadProject(f'{where}: `branch` of [tool.tilewatch] is the name of a branch, as "main"')
-    return ProjectSettings(watch, tuple(path), branch)
+    tuned = table.get("tuned")
+    if tuned is not None and not _is_folder(tuned):
+        raise BadProject(f'{where}: `tuned` of [tool.tilewatch] is a file of the repository, as "src/tuned.json"')
+    return ProjectSettings(watch, tuple(path), branch, tuned)
 
 
 def _is_folder(value: Any) -> bool:

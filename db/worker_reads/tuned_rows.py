@@ -4,11 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, true
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, func, or_, select, true
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
-from tilewatch.db.models import Commit, Config, Measurement, Run, Sweep, Trial
+from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
 from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, select_row, series_keys
 
 
@@ -81,6 +82,56 @@ def list_newest_winners(
         )
     )
     return read_rows(session, query, NewestWinner)
+
+
+@dataclass(frozen=True)
+class ConfigReplay:
+    """The newest replay of the config `base` beside `head`, which is the winner of a run or tied with it, in the very
+    machine code of that run. Both sides have equal code if there are no times."""
+
+    run_id: int
+    base: Mapping[str, Any]
+    head: Mapping[str, Any]
+    base_us: Sequence[float]
+    head_us: Sequence[float]
+    sha: str
+    compiler: str
+
+
+def list_config_replays(session: Session, run_ids: Collection[int]) -> list[ConfigReplay]:
+    """Lists the newest replay of each config beside one of the fastest of these runs. Failed replays are left out."""
+    base, head = aliased(Config), aliased(Config)
+    of_series = [getattr(Replay, name) == getattr(Sweep, name) for name in ("kernel", "problem", "gpu_model")]
+    query = (
+        select_row(
+            ConfigReplay,
+            [Replay, Commit],
+            run_id=Run.id,
+            base=base.params,
+            head=head.params,
+            base_us=Replay.good_us,
+            head_us=Replay.bad_us,
+            compiler=Replay.bad_toolchain,
+        )
+        .ext(distinct_on(Run.id, Replay.good_config_id))
+        .select_from(Run)
+        .join(Sweep, Sweep.id == Run.sweep_id)
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .join(Replay, and_(*of_series, Replay.axis == "config", Replay.origin == Run.origin))
+        .join(Commit, and_(Commit.id == Replay.bad_commit_id, Commit.repository == Sweep.repository))
+        .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Replay.bad_config_id))
+        .join(Compilation, Compilation.id == Trial.compilation_id)
+        .join(base, base.id == Replay.good_config_id)
+        .join(head, head.id == Replay.bad_config_id)
+        .where(
+            Run.id == func.any(list(run_ids)),
+            Compilation.content_key == Replay.bad_content_key,
+            or_(Replay.bad_config_id == Measurement.config_id, Replay.bad_config_id == func.any(Run.tie)),
+            or_(Replay.failure.is_(None), Replay.good_code_sha256 == Replay.bad_code_sha256),
+        )
+        .order_by(Run.id, Replay.good_config_id, Replay.id.desc())
+    )
+    return read_rows(session, query, ConfigReplay)
 
 
 def read_configs(session: Session, config_ids: Collection[int]) -> dict[int, Mapping[str, Any]]:

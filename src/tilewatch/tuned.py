@@ -172,18 +172,26 @@ def _choose_table(
 def read_tables(path: str | Path) -> list[dict[str, Any]]:
     """Reads all tables of a file that `tilewatch tuned export` wrote. Raises WrongTable."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise WrongTable(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise WrongTable(f"{path} is not from `tilewatch tuned export`: {error}") from None
+    return list(parse_file(path, text)["tables"])
+
+
+def parse_file(path: str | Path, text: str) -> dict[str, Any]:
+    """Returns the whole content of a file that `tilewatch tuned export` wrote, from its text. Raises WrongTable."""
+    try:
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WrongTable(f"{path} is not from `tilewatch tuned export`: {error}") from None
     version = content.get("format") if isinstance(content, dict) else None
     if version != FORMAT:
         raise WrongTable(f"{path} has format {version}, and this tuned.py reads format {FORMAT}")
-    tables = content.get("tables")
-    if not isinstance(tables, list):
+    if not isinstance(content.get("tables"), list):
         raise WrongTable(f"{path} is not from `tilewatch tuned export`: it has no list of tables")
-    return tables
+    return dict(content)
 
 
 def split_problem(text: str) -> tuple[Part, ...]:

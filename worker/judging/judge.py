@@ -26,6 +26,7 @@ from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, SeriesQuestion, first_night, series_of
+from tilewatch.worker.judging.shipped_configs import ask_about_shipped
 from tilewatch.worker.queue.lease import Lease
 
 RECORDED = "recorded"
@@ -97,6 +98,8 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
             _try_to_settle(tonight, judge, series, point, causes.get(series))
         of_lists = [(each.beaten, each.beaten_answer) for each in causes.values() if each.beaten is not None]
         open_list_alarms(tonight.session, scope, tonight.policy, of_lists)
+        clone = watched.find_history(tonight.session, context, scope.repository)
+        queued = [] if clone is None or scope.origin != "measured" else ask_about_shipped(tonight, clone)
     _add_verdicts_without_time(tonight, points)
     fact_writes.write_verdicts(tonight.session, tonight.verdicts)
     _judges[name] = judge

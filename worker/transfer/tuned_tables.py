@@ -12,6 +12,7 @@ from tilewatch.db.worker_reads import tuned_rows
 from tilewatch.db.worker_reads.tuned_rows import NewestWinner
 from tilewatch.errors import ExpectedError
 
+Params = Mapping[str, Any]
 Times = Mapping[tuple[int, int], float]
 """Median microseconds by sweep and config."""
 
@@ -45,7 +46,7 @@ def write_tables(
 
 
 def make_tables(
-    winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Mapping[str, Any]], link: Callable[[int], str]
+    winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Params], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
     """Makes one table for each kernel and GPU model. Problems that were last measured before the kernel's source
     changed are left out. At one commit the source may differ by problem, as it is what tracing the problem imported.
@@ -67,22 +68,31 @@ def make_tables(
                 "commit": newest.sha,
                 "source_sha256": newest.source_sha256,
                 "toolchain": newest.toolchain,
-                "rows": [
-                    {
-                        "problem": winner.problem,
-                        "config": winner.config,
-                        "time_us": round(winner.time_us, 3),
-                        "ties": [configs[tied] for tied in winner.tie if tied != winner.config_id],
-                        "carried_regret": _round(find_carried_regret(winner, rows, times)),
-                        "evidence": link(winner.run_id),
-                        **({} if winner.toolchain == newest.toolchain else {"toolchain": winner.toolchain}),
-                        **({} if winner.certificate is None else {"certificate": winner.certificate}),
-                    }
-                    for winner in rows
-                ],
+                "rows": [make_row(winner, rows, times, configs, link, newest.toolchain) for winner in rows],
             }
         )
     return tables
+
+
+def make_row(
+    winner: NewestWinner,
+    rows: Iterable[NewestWinner],
+    times: Times,
+    configs: Mapping[int, Params],
+    link: Callable[[int], str],
+    toolchain: object,
+) -> dict[str, Any]:
+    """Makes the row of a problem in a table that was measured with this toolchain. `rows` are the table's winners."""
+    return {
+        "problem": winner.problem,
+        "config": winner.config,
+        "time_us": round(winner.time_us, 3),
+        "ties": [configs[tied] for tied in winner.tie if tied != winner.config_id],
+        "carried_regret": _round(find_carried_regret(winner, rows, times)),
+        "evidence": link(winner.run_id),
+        **({} if winner.toolchain == toolchain else {"toolchain": winner.toolchain}),
+        **({} if winner.certificate is None else {"certificate": winner.certificate}),
+    }
 
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:

@@ -1,0 +1,59 @@
+"""Queues replays of configs that a repository ships in a tuned table and that were slower than the best tonight.
+
+No verdict waits for the answers: pull requests that mend the table do (worker/notify/mend_tables.py). A pair of configs
+is replayed once for each machine code.
+"""
+
+import logging
+from pathlib import Path
+
+from tilewatch.configs import config_sha256
+from tilewatch.db import fact_writes
+from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
+from tilewatch.db.worker_reads import winners
+from tilewatch.db.worker_reads.winners import Winner
+from tilewatch.errors import ExpectedError
+from tilewatch.worker.judging.compiler_cause import LAUNCHES
+from tilewatch.worker.judging.night_context import OpenNight
+from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, ReplayJob
+from tilewatch.worker.transfer import stale_tables
+from tilewatch.worker.transfer.stale_tables import ShippedEntry
+
+logger = logging.getLogger(__name__)
+
+
+def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
+    """Queues a replay beside the winner for each shipped config that may be slower. Returns the jobs to send."""
+    session, scope = night.session, night.scope
+    try:
+        tables = stale_tables.read_tables(clone, scope.sha)
+    except ExpectedError as error:
+        logger.warning("the tuned table of %s cannot be read: %s", scope.repository, error)
+        return []
+    states = [] if tables is None else stale_tables.compare(session, scope.repository, tables, night.policy)[1]
+    suspected = {
+        each.winner.run_id: (kernel, each)
+        for (kernel, gpu_model), unknown in ((state.key, state.unknown) for state in states)
+        for each in unknown
+        if (gpu_model, each.winner.sha) == (scope.gpu_model, scope.sha)
+    }
+    won = winners.read_winners_of_runs(session, list(suspected))
+    questions = [_make_question(night, *suspected[run_id], best) for run_id, best in won.items()]
+    together = tuple(sorted(each.key for each in questions))
+    queued: list[UnsentJob] = []
+    for each in questions:
+        job = ReplayJob(each, scope.repository, night.library, night.run_id, scope.submission_id, together)
+        queued += follow_up.ask(session, job, Priority.CONFIRM)
+    return queued
+
+
+def _make_question(night: OpenNight, kernel: str, entry: ShippedEntry, best: Winner) -> BuildQuestion:
+    """Returns the question whether the winner is faster than the shipped config, which the prepare step compiles."""
+    scope = night.scope
+    config_id = fact_writes.add_configs(night.session, [entry.base])[config_sha256(entry.base)]
+    base = BuildSide(scope.commit_id, scope.sha, config_id, entry.base, measured=True, code=None)
+    is_stored = night.store.outcome(best.content_key) is not None
+    head = BuildSide.of_winner(best, scope.commit_id, scope.sha, compiled=is_stored)
+    ends = f"{best.content_key}:shipped:{config_id}"
+    return BuildQuestion.of(scope, (kernel, entry.problem), ends, (base, head), axis="config", launches=LAUNCHES)

@@ -1,0 +1,143 @@
+"""Compares the tuned tables that a repository ships, in the file that its pyproject.toml names, with its newest runs.
+
+Replays decide which shipped configs are slower, and not nights: a night's few samples call a config tied on one day and
+slower on the next. The file is the repository's, so a wrong entry in it is left out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from tilewatch import tuned
+from tilewatch.configs import config_key, config_sha256
+from tilewatch.db import fact_writes
+from tilewatch.db.worker_reads import tuned_rows
+from tilewatch.db.worker_reads.tuned_rows import ConfigReplay, NewestWinner
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.replay_evidence import Estimate, compute_log_ratios, estimate_pair
+from tilewatch.worker.git import commits
+from tilewatch.worker.transfer.tuned_tables import Params, Times
+
+MOST_BYTES = 1 << 24
+"""Largest file of tuned tables that is read."""
+
+MOST_LOSS = 0.01
+"""Loss of a shipped config in a sweep's few samples from which it is replayed beside the best."""
+
+Key = tuple[str, str]
+"""Kernel and GPU model of a table."""
+
+
+@dataclass(frozen=True)
+class ShippedTables:
+    """The content of the file `path` of a commit."""
+
+    path: str
+    text: str
+    content: Mapping[str, Any]
+
+    def list_rows(self) -> Iterator[tuple[dict[str, Any], Key, dict[str, Any]]]:
+        """Yields each row with its table and its key. Rows without a config of whole numbers are left out."""
+        for table in self.content["tables"]:
+            rows = table.get("rows") if isinstance(table, dict) else None
+            for row in rows if isinstance(rows, list) else ():
+                config = row.get("config") if isinstance(row, dict) else None
+                if isinstance(config, dict) and all(isinstance(value, int) for value in config.values()):
+                    yield table, (str(table.get("kernel")), str(table.get("gpu_model"))), row
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """The newest runs of the kernels of tables, and the replays of configs beside their winners."""
+
+    winners: Sequence[NewestWinner]
+    times: Times
+    configs: Mapping[int, Params]
+    replays: Sequence[ConfigReplay]
+
+
+@dataclass(frozen=True)
+class ShippedEntry:
+    """A shipped config beside the winner of the newest run of its problem. `size` is the time of the config that
+    `replay` timed beside it over its own, as a logarithm; both are None before a replay."""
+
+    problem: str
+    base: Params
+    winner: NewestWinner
+    replay: ConfigReplay | None = None
+    size: Estimate | None = None
+
+    @property
+    def head(self) -> Params:
+        return self.winner.config if self.replay is None else self.replay.head
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A shipped table beside the newest runs. A replay confirmed that `stale` entries are slower than the best, surely
+    by more than the policy's smallest change; for `unknown` ones it is still to come. `uncovered` are the problems that
+    nights measure and the table lacks."""
+
+    key: Key
+    rows: int
+    stale: tuple[ShippedEntry, ...]
+    unknown: tuple[ShippedEntry, ...]
+    uncovered: tuple[str, ...]
+
+
+def read_tables(repository: Path, revision: str) -> ShippedTables | None:
+    """Returns the tables that a commit ships; None if its pyproject.toml names no file, or the commit has none. Raises
+    BadProject, RepositoryError and WrongTable."""
+    settings = commits.read_settings(repository, revision)
+    path = None if settings is None else settings.tuned
+    text = None if path is None else commits.read_file(repository, revision, path, MOST_BYTES)
+    return None if path is None or text is None else ShippedTables(path, text, tuned.parse_file(path, text))
+
+
+def compare(
+    session: Session, repository: str, tables: ShippedTables, policy: Policy
+) -> tuple[Sweeps, list[TableState]]:
+    """Compares tables with the newest runs of a repository. Tables of a kernel without runs are left out."""
+    shipped: dict[Key, dict[str, Params]] = {}
+    for _, key, row in tables.list_rows():
+        shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]
+    newest = tuned_rows.list_newest_winners(session, repository=repository)
+    won = [each for each in newest if (each.kernel, each.gpu_model) in shipped]
+    pairs = [(shipped[each.kernel, each.gpu_model].get(each.problem, {}), each) for each in won]
+    pairs = [(config, each) for config, each in pairs if config.keys() == each.config.keys()]
+    ids = fact_writes.add_configs(session, [config for config, _ in pairs])
+    config_ids = {*ids.values(), *(each.config_id for each in won)}
+    sweeps = Sweeps(
+        won,
+        tuned_rows.read_trial_times(session, [each.sweep_id for each in won], config_ids),
+        tuned_rows.read_configs(session, {tied for each in won for tied in each.tie}),
+        tuned_rows.list_config_replays(session, [each.run_id for each in won]),
+    )
+    replays = {(each.run_id, config_key(each.base)): each for each in sweeps.replays}
+    stale, unknown = defaultdict[Key, list[ShippedEntry]](list), defaultdict[Key, list[ShippedEntry]](list)
+    for config, each in pairs:
+        key, replay = (each.kernel, each.gpu_model), replays.get((each.run_id, config_key(config)))
+        if replay is None and _is_suspected(ids[config_sha256(config)], each, sweeps.times):
+            unknown[key].append(ShippedEntry(each.problem, config, each))
+        elif replay is not None and replay.base_us:
+            size = estimate_pair(compute_log_ratios(replay.base_us, replay.head_us), 0.0)
+            if size.is_change(policy) and size.size + 1.96 * size.error < -policy.min_change:
+                stale[key].append(ShippedEntry(each.problem, config, each, replay, size))
+    measured = {key: {each.problem for each in won if (each.kernel, each.gpu_model) == key} for key in shipped}
+    return sweeps, [
+        TableState(key, len(rows), tuple(stale[key]), tuple(unknown[key]), tuple(sorted(measured[key] - rows.keys())))
+        for key, rows in shipped.items()
+        if measured[key]
+    ]
+
+
+def _is_suspected(config_id: int, winner: NewestWinner, times: Times) -> bool:
+    """Returns whether a run leaves open that a config is slower than its winner: it is not tied with it, and it was
+    slower by MOST_LOSS or was not timed."""
+    shipped_us, best_us = (times.get((winner.sweep_id, each)) for each in (config_id, winner.config_id))
+    is_slower = shipped_us is None or best_us is None or shipped_us >= (1 + MOST_LOSS) * best_us
+    return is_slower and config_id not in (winner.config_id, *winner.tie)
