@@ -77,6 +77,7 @@ def _configuration() -> dict[str, Any]:
             "reconcile": {"task": "worker.reconcile", "schedule": RECONCILE_S},
             "tell": {"task": dispatch.NOTIFY_TASK, "schedule": TELL_S, "options": on_notify_queue},
             "watch": {"task": "worker.watch", "schedule": WATCH_S, "options": on_notify_queue},
+            "mend tables": {"task": "worker.mend_tables", "schedule": WATCH_S, "options": on_notify_queue},
             "compare code": {
                 "task": "worker.compare_code",
                 "schedule": CODE_S,
@@ -181,6 +182,17 @@ def run_watch() -> None:
         names = watched.list_names(out.database_url, settings)
         changes = update_alarms(out, names, settings, settings.regret_limit, dt.datetime.now(dt.UTC))
         log.info("updated alarms", opened=[alarm.key for alarm in changes.to_open], closed=list(changes.to_close))
+
+
+@celery.task(name="worker.mend_tables")  # type: ignore[untyped-decorator]  # Celery has no types
+@ticks.skip_repeated
+def run_mend_tables() -> None:
+    from tilewatch.worker.notify.mend_tables import mend_all
+
+    try:
+        mend_all(Settings.load())
+    except errors.ExpectedError as error:
+        log.error("no tuned table can be mended", reason=str(error))
 
 
 @celery.task(name="worker.compare_code")  # type: ignore[untyped-decorator]  # Celery has no types

@@ -14,8 +14,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,11 +47,14 @@ class FetchFailed(RepositoryError):
 
 @dataclass(frozen=True)
 class Clone:
-    """The clone of a repository in this home. It may not be made yet."""
+    """The clone of a repository in this home. It may not be made yet. `options` and `variables` are for each git that
+    uses the network."""
 
     name: str
     url: str
     folder: Path
+    options: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
@@ -87,13 +90,13 @@ def fetch(clone: Clone) -> None:
 def follow(clone: Clone, branch: str) -> None:
     """Makes a branch the clone's HEAD. Raises FetchFailed if the remote has no such branch, which may come back, or if
     a fetch did not update it, which git does not report."""
-    remote = _ask_remote(clone, branch)
+    remote = ask_remote(clone, branch)
     if remote.branch_sha is None:
         raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
     ref = f"refs/heads/{branch}"
     if _read_ref(clone, ref) != remote.branch_sha:
         fetch(clone)  # somebody pushed since the last fetch
-        remote = _ask_remote(clone, branch)
+        remote = ask_remote(clone, branch)
     if (here := _read_ref(clone, ref)) != remote.branch_sha:
         there, own = (short_sha(sha or "nothing") for sha in (remote.branch_sha, here))
         raise FetchFailed(f"{clone.name} has {branch} at {there}, and git fetch leaves the clone's at {own}")
@@ -101,17 +104,17 @@ def follow(clone: Clone, branch: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Remote:
+class Remote:
     """The state of a remote: the commit of a branch, None if there is no such branch, and the default branch."""
 
     branch_sha: str | None
     default_branch: str | None
 
 
-def _ask_remote(clone: Clone, branch: str) -> _Remote:
+def ask_remote(clone: Clone, branch: str) -> Remote:
     """Asks the remote for a branch and its default branch. Raises FetchFailed."""
     ref = f"refs/heads/{branch}"
-    listed = _run(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
+    listed = run_remote(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
     sha = default = None
     for line in listed.splitlines():
         left, _, right = line.partition("\t")
@@ -119,10 +122,10 @@ def _ask_remote(clone: Clone, branch: str) -> _Remote:
             default = left.removeprefix("ref: refs/heads/")
         elif right == ref:
             sha = left
-    return _Remote(sha, default)
+    return Remote(sha, default)
 
 
-def _describe_default(clone: Clone, branch: str, remote: _Remote) -> str:
+def _describe_default(clone: Clone, branch: str, remote: Remote) -> str:
     if remote.default_branch in (None, branch):
         return ""
     again = shlex.join(
@@ -190,7 +193,7 @@ def delete(clone: Clone) -> None:
 def _fetch(clone: Clone) -> None:
     if clone.folder.is_dir():
         folder = ("-C", str(clone.folder))
-        log = _run(clone, *folder, "fetch", "--prune", "--no-write-fetch-head", "--", clone.url, *EVERYTHING)
+        log = run_remote(clone, *folder, "fetch", "--prune", "--no-write-fetch-head", "--", clone.url, *EVERYTHING)
         if re.search("shallow (update|roots)", log):
             raise FetchFailed(_describe_shallow(clone))
         _index(clone.folder)
@@ -202,7 +205,7 @@ def _fetch(clone: Clone) -> None:
         made = Path(scratch) / "clone.git"
         options = ("--bare", "--reject-shallow", "--template=", "--config", "gc.pruneExpire=never")
         try:
-            _run(clone, "clone", *options, "--", clone.url, str(made))
+            run_remote(clone, "clone", *options, "--", clone.url, str(made))
         except FetchFailed as error:
             if "is shallow" in str(error):
                 raise FetchFailed(_describe_shallow(clone)) from None
@@ -223,7 +226,7 @@ def _index(folder: Path) -> None:
 
 def _fetch_one(clone: Clone, revision: str) -> None:
     try:
-        _run(clone, "-C", str(clone.folder), "fetch", "--no-tags", "--", clone.url, revision)
+        run_remote(clone, "-C", str(clone.folder), "fetch", "--no-tags", "--", clone.url, revision)
     except FetchFailed as error:
         raise RepositoryError(f"{clone.name} has no commit '{revision}' ({error})") from None
 
@@ -245,24 +248,24 @@ def _locked(clone: Clone) -> Iterator[None]:
         yield
 
 
-def _run(clone: Clone, *arguments: str) -> str:
+def run_remote(clone: Clone, *arguments: str, does: str = "fetched") -> str:
     """Runs git over the network, without a terminal, and returns its output. Raises FetchFailed with git's reason."""
     environment = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **AS_STORED}
+    environment |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **AS_STORED, **clone.variables}
     with tempfile.TemporaryFile() as log:
-        command = ("git", *SAFE, *SLOWEST, *arguments)
+        command = ("git", *SAFE, *SLOWEST, *clone.options, *arguments)
         process = processes.start(command, environment=environment, log=log, folder=clone.folder.parent)
         try:
             ended = process.wait(FETCH_LIMIT_S) == 0
         except subprocess.TimeoutExpired:
-            raise FetchFailed(f"{clone.name} cannot be fetched: no end after {FETCH_LIMIT_S:.0f} s") from None
+            raise FetchFailed(f"{clone.name} cannot be {does}: no end after {FETCH_LIMIT_S:.0f} s") from None
         finally:  # also after an interrupt, so that this git does not run beside the next one
             if process.poll() is None:
                 processes.kill([process])
         log.seek(0)
         output = "\n".join(map(without_controls, log.read().decode(errors="replace").splitlines()))
     if not ended:
-        raise FetchFailed(f"{clone.name} cannot be fetched: {_reason(output)}")
+        raise FetchFailed(f"{clone.name} cannot be {does}: {_reason(output)}")
     return output
 
 

@@ -89,14 +89,25 @@ class Digest(_Strict):
     to: tuple[str, ...] = Field(min_length=1)
 
 
+class PullRequestPlace(_Strict):
+    """The project on a forge in which pull requests replace slow entries of a repository's tuned table. `api` is by
+    default that of the forge's makers."""
+
+    forge: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)+$")
+    kind: Literal["github", "gitlab"] = "github"
+    api: str | None = Field(default=None, pattern=r"^https?://")
+
+
 class NotifySettings(_Strict):
-    """The content of notify.toml. Without a file, every message goes to the log."""
+    """The content of notify.toml. Without a file, every message goes to the log. `pull_requests` are by the names of
+    watched repositories."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)
     routes: tuple[Route, ...] = ()
     quiet: Quiet | None = None
     digest: Digest | None = None
+    pull_requests: dict[str, PullRequestPlace] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _known_channels(self) -> Self:

@@ -1,17 +1,20 @@
-"""`tilewatch tuned export` out of a real database, and the file as host code reads it."""
+"""`tilewatch tuned` with a real database: the file as host code reads it, and what a pull request would change."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from tests.db.fixtures import one_commit
 from tests.worker.cli.conftest import Tilewatch
+from tests.worker.fixtures.tiny_repository import git
+from tests.worker.fixtures.tuned_nights import watch_tuned_repository
 from tilewatch import tuned
 from tilewatch.db import fact_writes
-from tilewatch.db.models import Measurement, Run, Sweep, Trial
+from tilewatch.db.models import Measurement, PullRequest, Run, Sweep, Trial
 from tilewatch.db.repository_names import name_of_branch
 from tilewatch.db.session import session
 from tilewatch.worker.settings import Settings
@@ -137,3 +140,21 @@ def test_one_repository_is_exported_and_no_branch_unless_it_is_named(
     for chosen in (("--kernel", "norm"), ("--gpu", "h200")):
         arguments = (str(file), "--repository", "kernels", *chosen)
         assert "no GPU has measured" in tilewatch("tuned", "export", *arguments, fails=True)
+
+
+def test_a_dry_run_shows_title_text_and_diff_and_does_nothing(
+    settings: Settings, tmp_path: Path, tilewatch: Tilewatch
+) -> None:
+    times = {("gemm", "64"): {64: 100.0, 128: 104.0}}
+    with watch_tuned_repository(settings, tmp_path / "forge", times) as nights:
+        assert "0 pull requests to change" in tilewatch("tuned", "pr", "--dry-run")
+        nights.change(("gemm", "64"), 64, 1.10)
+        nights.do_night()
+        printed = tilewatch("tuned", "pr", "--dry-run")
+        assert (nights.forge.receiver.asked, git(nights.forge.origin, "branch").split()) == ([], ["*", "main"])
+        with session(nights.url) as opened:
+            assert opened.scalars(select(PullRequest)).all() == []
+        assert "TILEWATCH_FORGE_TOKEN is not set" in tilewatch("tuned", "pr", fails=True)
+    assert "open: Replace 1 slow config of gemm on NVIDIA H200" in printed
+    assert "### How it was measured" in printed
+    assert re.search(r'^- +"tile": 64\n\+ +"tile": 128$', printed, re.MULTILINE)
