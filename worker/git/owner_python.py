@@ -4,6 +4,7 @@ The database says that a repository needs one. Each node has its own, in a file 
 command writes: neither a commit nor the database names a program that runs.
 """
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -50,6 +51,8 @@ def use(clone: Clone, library: Path, own_python: bool) -> None:
 
 def require(python: Path) -> None:
     """Raises BadPython unless this Python records with the cuda-tile of Tilewatch."""
+    if not os.access(python, os.X_OK):  # a server of children that runs by it may be left
+        raise BadPython(f"{python} is no program that can be started")
     with tempfile.TemporaryDirectory(prefix="tilewatch-python-") as folder:
         interpreters.use(Path(folder), python)
         try:

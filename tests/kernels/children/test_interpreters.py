@@ -76,6 +76,7 @@ def test_an_environment_without_a_compiler_gives_the_code_of_tilewatchs_own(
 
 SPY = """
 import json, os, sys
+import tilewatch.tuned  # which nothing has imported before the sandbox
 def attempt(act):
     try:
         return f"answered: {act()!r}"[:60]
@@ -84,6 +85,7 @@ def attempt(act):
 raise RuntimeError("found " + json.dumps({
     "prefix": sys.prefix,
     "own": attempt(lambda: len(os.listdir(sys.prefix))),
+    "compiler": attempt(lambda: open(TILEIRAS, "rb").read(4)),
     "secret": attempt(lambda: open(SECRET).read()),
     "other environment": attempt(lambda: os.listdir(OTHER)),
     "parent's environment": attempt(lambda: open(f"/proc/{os.getppid()}/environ").read()),
@@ -101,18 +103,21 @@ def test_a_library_reads_its_environment_and_no_secret(
     monkeypatch.setenv("FORGE_TOKEN", "secret")
     secret, other = tmp_path / "secret", environments[1].parents[1]
     secret.write_text("secret")
-    spy = SPY.replace("SECRET", repr(str(secret))).replace("OTHER", repr(str(other)))
-    (library / "operators.py").write_text(spy)
+    tileiras = f"{interpreters.find_lent_packages()}/nvidia/cu13/bin/tileiras"
+    paths = {"SECRET": secret, "OTHER": other, "TILEIRAS": tileiras}
+    stated = "".join(f"{name} = {str(path)!r}\n" for name, path in paths.items())
+    (library / "operators.py").write_text(stated + SPY)
     interpreters.use(library, environments[0])
     with pytest.raises(LibraryError) as raised:
         catalog.read(library, arch="sm_90")
     text = str(raised.value)
     found = json.loads(text[text.index("{") : text.index("}") + 1])
-    own = {name: found.pop(name) for name in ("own", "prefix", "path")}
+    own = {name: found.pop(name) for name in ("own", "prefix", "path", "compiler")}
     refused = dict.fromkeys(("secret", "other environment", "parent's environment"), "PermissionError")
     assert found == {**refused, "token": "False", "modules": ""}
     assert own["prefix"] == str(environments[0].parents[1])
     assert own["own"].startswith("answered")
+    assert "ELF" in own["compiler"]
     assert not any(folder in own["path"] for folder in (sys.prefix, str(ROOT)))
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.kernels.fixtures import needs_package
+from tests.kernels.fixtures.owner_environment import find_packages, make_environment
 from tests.worker.fixtures import tiny_repository
 from tilewatch.worker.cli.main import cli
 
@@ -169,3 +171,11 @@ def test_an_operator_without_problems_and_a_file_without_operators_are_findings(
     code, lines = validate(tmp_path / "empty.py")
     assert code == 1
     assert "double has no problem" in lines[0]
+
+
+def test_host_code_is_validated_by_the_python_that_has_its_package(tmp_path: Path) -> None:
+    file = needs_package.write_repository(tmp_path / "repository") / "watch" / "operators.py"
+    assert validate(file)[0] == 1
+    python = make_environment(tmp_path / "environment")
+    needs_package.write_package(find_packages(tmp_path / "environment"))
+    assert validate(file, "--python", python) == (0, ["1 operator compiled for sm_90, 0 findings"])

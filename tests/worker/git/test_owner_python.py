@@ -12,11 +12,13 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import do_all_jobs
 from tilewatch.db.models import Config, Job, Sweep, Trial
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads import repositories
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import owner_python, watched
 from tilewatch.worker.git.owner_python import BadPython
 from tilewatch.worker.git.watched import WatchedRepository
+from tilewatch.worker.local import doctor
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_nightly
 
@@ -40,6 +42,13 @@ def add(settings: Settings, folder: Path, python: Path | None) -> WatchedReposit
         tiny_repository.git(folder, "commit", "--quiet", "--message", f"Double rows in {folder.name}")
     with session(settings.connection().database_url) as opened:
         return watched.add(opened, settings, str(folder), name=None, branch=None, python=python)
+
+
+def find_state(node: Settings) -> bool | None:
+    """Returns whether the doctor finds that the node's Python records the only repository."""
+    with session(node.connection().database_url) as opened:
+        (row,) = repositories.list_repositories(opened)
+    return doctor._owner_python(node, row).ok
 
 
 def test_each_repository_is_compiled_with_the_package_of_its_python(
@@ -70,9 +79,13 @@ def test_a_node_without_the_python_fails_its_job_with_what_to_do_and_its_operato
     assert f"first is recorded by a Python of its owner's, which this node lacks: {advice}" in failure
     with pytest.raises(PackageMissing, match="which this node lacks"):
         submit_nightly(node, repository="first", commit="HEAD")
+    assert find_state(node) is None
     added = add(node, tmp_path / "first", pythons["first"])
     assert added.clone is not None
     assert owner_python.find(added.clone) == pythons["first"]
+    assert find_state(node) is True
+    pythons["first"].unlink()
+    assert find_state(node) is False
 
 
 def test_a_python_that_cannot_record_is_refused_before_anything_is_stored(settings: Settings, tmp_path: Path) -> None:
