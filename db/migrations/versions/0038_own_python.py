@@ -1,12 +1,12 @@
 """Adds whether a Python of its owner's records a repository.
 
-Revision 0037, after 0036.
+Revision 0038, after 0037.
 """
 
 from alembic import op
 
-revision = "0037"
-down_revision = "0036"
+revision = "0038"
+down_revision = "0037"
 branch_labels = None
 depends_on = None
 
