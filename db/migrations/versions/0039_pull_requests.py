@@ -1,12 +1,12 @@
 """Adds the pull requests that replace slow entries of tuned tables.
 
-Revision 0038, after 0037.
+Revision 0039, after 0038.
 """
 
 from alembic import op
 
-revision = "0038"
-down_revision = "0037"
+revision = "0039"
+down_revision = "0038"
 branch_labels = None
 depends_on = None
 
