@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from tilewatch.dashboard.frames.plan import write_plan
 from tilewatch.dashboard.text import day, moment
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.db.page_reads.alarms import describe_kind
@@ -148,7 +149,7 @@ def _undecided(rows: Sequence[Mapping[Any, Any]]) -> Item:
         title=f"{count_text(len(rows), 'series')} on {first['gpu_name']} {'is' if len(rows) == 1 else 'are'} undecided",
         facts=(
             f"{named}{more}, at {short_sha(first['sha'])} {first['subject']}",
-            f"{first['reason']}. A replay with more launches decides: measure again.",
+            f"{first['reason']}; {write_plan(str(first['reason']), is_recorded=False)}",
             str(first["repository"]),
         ),
         at=max(row["measured_at"] for row in rows),

@@ -2,16 +2,24 @@
 
 import re
 
+from tilewatch.text import count_text
+
 _NIGHTS = re.compile(r"(\d+) of the (\d+) earlier nights needed")
-"""Matches the words of worker/detection/series_verdict.py."""
+PLANS = {
+    "parts are undecided": "the verdicts of its parts decide",
+    "a replay is asked for": "the replay in the queue decides",
+    "it is asked again": "the next night's replay decides",
+}
+"""Words in the reasons of worker/detection and worker/judging, with what decides those verdicts."""
 
 
 def write_plan(reason: str, *, is_recorded: bool) -> str:
     """Writes what will decide a verdict, to follow the word "undecided"."""
     if is_recorded:
-        return "a recording brings no further nights; a later recording or a run here decides"
-    found = _NIGHTS.search(reason)
-    if found is None:
+        return "a later recording or a run here decides"
+    if plan := next((plan for words, plan in PLANS.items() if words in reason), None):
+        return plan
+    if (found := _NIGHTS.search(reason)) is None:
         return "a replay with more launches decides; measure it again"
-    missing = int(found[2]) - int(found[1])
-    return f"{missing} more {'night' if missing == 1 else 'nights'} on this machine decide, or a replay"
+    missing = max(int(found[2]) - int(found[1]), 1)
+    return f"{count_text(missing, 'more night')} on this machine {'decides' if missing == 1 else 'decide'}, or a replay"

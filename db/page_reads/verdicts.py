@@ -54,8 +54,8 @@ class DetectableChange:
     policy: str
 
 
-WAITS_FOR_NIGHTS = "%earlier nights needed%"
-"""Pattern of the reason of an undecided verdict that needs more nights (worker/detection/series_verdict.py)."""
+NEEDS_NOBODY = ("%earlier nights needed%", "%a replay is asked for%", "%it is asked again%")
+"""Patterns of the reasons of undecided verdicts that coming nights or replays decide (worker/judging)."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class UndecidedRow:
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
     """Lists the series of all repositories whose newest run was judged since a time and is undecided. Recorded runs are
-    left out, because they are not judged again. So are planted examples, and runs that only need more nights."""
+    left out, because they are not judged again. So are planted examples, and runs that a coming replay or night decides.
+    """
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
         select(later_run.id)
@@ -97,7 +98,7 @@ def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .where(
             Verdict.verdict == "undecided",
-            Verdict.reason.not_like(WAITS_FOR_NIGHTS),
+            *map(Verdict.reason.not_like, NEEDS_NOBODY),
             Verdict.judged_at >= since,
             Run.origin != "recorded",
             Sweep.repository.not_in(EXAMPLES),

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.dashboard.frames.plan import write_plan
-from tilewatch.worker.detection import series_verdict
+from tilewatch.dashboard.frames.plan import PLANS, write_plan
+from tilewatch.worker.detection import series_verdict, total
+from tilewatch.worker.judging import night, questions
 
 NIGHTS = "3 of the 5 earlier nights needed on this machine and toolchain"
 
@@ -14,13 +15,12 @@ NIGHTS = "3 of the 5 earlier nights needed on this machine and toolchain"
     ("reason", "is_recorded", "plan"),
     [
         (NIGHTS, False, "2 more nights on this machine decide, or a replay"),
-        (
-            f"no replay could be held: {NIGHTS.replace('3', '4')}",
-            False,
-            "1 more night on this machine decide, or",
-        ),
+        (f"no replay could be held: {NIGHTS.replace('3', '4')}", False, "1 more night on this machine decides, or"),
         ("not sure enough: 8 launches", False, "a replay with more launches decides"),
-        (NIGHTS, True, "a recording brings no further nights"),
+        (f"{NIGHTS}; a replay is asked for", False, "the replay in the queue decides"),
+        (f"tonight's replay launches are spent; it is asked again: {NIGHTS}", False, "the next night's replay"),
+        ("1 of its 2 parts are undecided, 50% of its time", False, "the verdicts of its parts decide"),
+        (NIGHTS, True, "a later recording or a run here decides"),
     ],
 )
 def test_a_plan_says_what_decides(reason: str, is_recorded: bool, plan: str) -> None:
@@ -28,5 +28,6 @@ def test_a_plan_says_what_decides(reason: str, is_recorded: bool, plan: str) -> 
 
 
 def test_the_judge_still_writes_the_words_that_are_read() -> None:
-    source = Path(series_verdict.__file__).read_text(encoding="utf-8")
+    source = "".join(Path(each.__file__).read_text("utf-8") for each in (series_verdict, total, night, questions))
     assert "of the {policy.min_history} earlier nights needed" in source
+    assert [words for words in PLANS if words not in source] == []
