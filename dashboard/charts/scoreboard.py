@@ -106,7 +106,7 @@ def _level(ratio: float, y: float) -> str:
     dash = "" if ratio == 1.0 else ' stroke-dasharray="2 4"'
     return (
         f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colours.LINE}"{dash}/>'
-        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{ratio:.2f}</text>'
+        f'<text x="{LEFT - 12}" y="{y + 4:.1f}" text-anchor="end">{ratio:.2f}</text>'
     )
 
 

@@ -119,7 +119,7 @@ def test_a_line_never_turns_back_where_a_commit_is_older_than_its_parent() -> No
 @pytest.mark.parametrize("ratios", [[0.8, 0.9], [0.98, 1.05], [1.1, 1.17], [1.0, 1.0], [0.999, 1.2]])
 def test_both_labels_of_the_line_can_be_read(ratios: list[float]) -> None:
     html = draw_scores([score(series("a", ratios, [1, 0]))])
-    low, high = sorted(float(y) for y in re.findall(r'<text x="34" y="([0-9.]+)"', html))
+    low, high = sorted(float(y) for y in re.findall(r'<text x="28" y="([0-9.]+)"', html))
     assert high - low >= 16, "letters are 12 px high"
 
 
