@@ -165,6 +165,6 @@ def _layout(x: str, y: str) -> dict[str, Any]:
         "height": 320,
         "margin": {"t": 10, "b": 10, "l": 10, "r": 10},
         "xaxis": {"title": x, "zeroline": False},
-        "yaxis": {"title": y, "zeroline": False},
+        "yaxis": {"title": y, "zeroline": False, "separatethousands": True},
         "legend": {"orientation": "h", "y": -0.25, "x": 0},
     }

@@ -161,7 +161,8 @@ def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
         return "This run has no telemetry."
     throttled = sorted({reason for reading in readings for reason in reading.get("throttled") or ()})
     held = f"Throttled: {', '.join(throttled)}." if throttled else "The GPU was not throttled in any reading."
-    return f"SM clock {min(clocks):,.0f} to {max(clocks):,.0f} MHz. {held} {describe_others(readings)}".rstrip()
+    ends = dict.fromkeys(f"{each:,.0f}" for each in (min(clocks), max(clocks)))
+    return f"SM clock {' to '.join(ends)} MHz. {held} {describe_others(readings)}".rstrip()
 
 
 def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:

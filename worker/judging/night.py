@@ -74,7 +74,7 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
     if first is not None and (first.launches or same_as is None):
         return _not_confirmed(numbers, first, judge.policy.min_change)
     if same_as is not None:
-        reason = f"identical machine code to {same_as}, so no change of the commit's; {numbers.reason}"
+        reason = f"same code as {same_as}, so no change of the commit's; {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, None)
     if numbers.verdict == "unchanged" and judge.is_spent() and _stands_out(numbers):
         reason = f"looks like a change, but tonight's replay launches are spent; it is asked again: {numbers.reason}"

@@ -21,7 +21,7 @@ from tilewatch.worker.judging.compiler_cause import CompilerSuspicion
 from tilewatch.worker.judging.explain import Explanation
 from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
 
-UNEXPLAINED = Explanation("unknown", "replays of old and new code differ, and no earlier run is left to compare", ())
+UNEXPLAINED = Explanation("unknown", "replays of old and new code differ; the good commit has no run to compare", ())
 
 
 def open_for_commit(

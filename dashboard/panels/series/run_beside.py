@@ -70,14 +70,15 @@ def show_repeat(found: Evidence) -> None:
 
 def list_causes(found: Evidence) -> Iterator[str]:
     """Yields why the time changed: the mechanism, the replays, and the differences in the code."""
-    if (change := explanation.find_change(found)) is not None:
+    is_changed = found.run.verdict != "unchanged"
+    if is_changed and (change := explanation.find_change(found)) is not None:
         yield f"Mechanism of the change: {write_mechanisms(change)}."
     if found.suspicion is not None:
         yield f"{found.suspicion.state}: {found.suspicion.reason}"
     yield from map(evidence.replay_sentence, found.replays)
     if found.diff_to_before is not None:
         yield found.diff_to_before.sentence or "Nothing differs in the winners' code."
-    elif found.winner is not None and found.winner_before is not None:
+    elif is_changed and found.winner is not None and found.winner_before is not None:
         yield f"Code of the winners: {why_missing(found.winner_before, found.winner, found.run.origin)}"
 
 

@@ -83,7 +83,7 @@ def test_real_changes_are_confirmed_with_their_cause_and_changes_of_words_raise_
         assert all("replays of old and new code differ by" in reason for _, reason in verdicts[subject])
     for subject in STORY[3:]:
         assert [verdict for verdict, _ in verdicts[subject]] == ["unchanged"] * len(tiny_repository.PROBLEMS)
-        assert all(reason.startswith("identical machine code to") for _, reason in verdicts[subject])
+        assert all(reason.startswith("same code as") for _, reason in verdicts[subject])
     with session(context.database_url) as opened:
         raised = opened.execute(
             select(Commit.subject, Regression, func.count(RegressionSeries.id))
@@ -349,7 +349,7 @@ def test_a_branch_opens_no_regression_and_is_not_of_the_main_line(watched: Setti
     for number in (0, 1):
         assert [verdict for verdict, _ in verdicts[f"Slower {number}"]] == ["undecided"] * len(tiny_repository.PROBLEMS)
     assert all(
-        reason.startswith(f"identical machine code to {short_sha(shas[git_history.BASE])}")
+        reason.startswith(f"same code as {short_sha(shas[git_history.BASE])}")
         for _, reason in verdicts[git_history.WORDS]
     )
     with session(context.database_url) as opened:
