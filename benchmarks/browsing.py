@@ -104,7 +104,7 @@ def _switches(page: Page, repeats: int) -> list[float]:
         page.goto("/series")
         _drawn(page)
         took.append(_until_other_plot(page, page.get_by_role("link", name="Compare").first.click))
-        page.get_by_text("Sorted differences").wait_for()
+        page.get_by_text("on both sides, in").wait_for()
     return took
 
 

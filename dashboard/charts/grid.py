@@ -26,7 +26,7 @@ BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "grid.js
 DEEPGEMM = "deepgemm"
 MOST_ROWS = 16
 """A table with more rows starts folded, except the first operator and those that became slower."""
-SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 420, 30
+SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 520, 30
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 64, 14, 2
 LEAST_RANGE = 0.06
 """Least height of a spark, as a share of its middle value. Otherwise noise of 1 % would look like a step."""
@@ -86,12 +86,6 @@ def index_sparks(recent: pd.DataFrame) -> Sparks:
     """Returns the sparks of rows of RecentRatiosRow."""
     keys = zip(recent["kernel"], recent["problem"], recent["gpu_model"], recent["origin"], strict=True)
     return dict(zip(keys, recent["ratios"], strict=True))
-
-
-def change_table(pairs: pd.DataFrame, address: Address | None = None) -> str:
-    """Draws the changes by series and GPU model: a row in one colour suggests the algorithm, one cell the architecture.
-    A change without a claim gets the colour of no change."""
-    return _table(pairs, CHANGE, address, NO_SPARKS)
 
 
 def _table(series: pd.DataFrame, scale: Scale, address: Address | None, sparks: Sparks) -> str:
@@ -157,7 +151,7 @@ def _write_kernel(
     is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
     folded = "" if is_open else " hidden"
     lines = "".join(
-        f'<tr{folded}><th scope="row">{escape(problem if several else f"{operator.kernel} {problem}")}</th>'
+        f'<tr{folded}><th scope="row">{_write_name(problem if several else f"{operator.kernel} {problem}")}</th>'
         + "".join(_cell(rows.get(model), scale, address, sparks) for model in models)
         + "</tr>"
         for problem, rows in operator.problems.items()
@@ -165,12 +159,17 @@ def _write_kernel(
     if not several:
         return f"<tbody>{lines}</tbody>"
     over = "".join(_range([rows.get(model) for rows in operator.problems.values()], scale) for model in models)
-    name = f'<button type="button" aria-expanded="{str(is_open).lower()}">{escape(operator.kernel)}</button>'
+    name = f'<button type="button" aria-expanded="{str(is_open).lower()}">{_write_name(operator.kernel)}</button>'
     count = f"<small>{len(operator.problems)} problems</small>"
     return (
         f'<tbody data-operator="{escape(operator.kernel)}">'
         f'<tr class="operator"><th scope="rowgroup">{name} {count}</th>{over}</tr>{lines}</tbody>'
     )
+
+
+def _write_name(name: str) -> str:
+    """Writes a name that may break after each underscore, so that a phone breaks no word."""
+    return escape(name).replace("_", "_<wbr>")
 
 
 def _range(rows: Sequence[Row | None], scale: Scale) -> str:
@@ -274,18 +273,8 @@ def _scale_of_ratios(key: str, title: str, middle: float, span: float, **more: A
 
 
 RATIO = _scale_of_ratios("ratio", "ratio to the main baseline", 1.0, 0.5)
-LIBRARIES = _scale_of_ratios("libraries", "ratio to the library that a cell names", 1.0, 1.0)
+LIBRARIES = _scale_of_ratios("libraries", "ratio to DeepGEMM, or to the library that a cell names", 1.0, 1.0)
 MEMORY = _scale_of_ratios("memory", "share of a copy's speed", 0.75, 0.25, stops=colours.FAR_TO_NEAR)
-CHANGE = Scale(
-    "change",
-    "change",
-    differences.CHANGE_OF_TIME,
-    0.0,
-    0.1,
-    lambda speed: f"{-100 * speed:+.0f} %" if speed else "0 %",
-    differences.write_cell,
-    lambda row: -float(row["change"]) if row["finding"] in differences.CLAIMS else 0.0,
-)
 SCALES = {
     scores.LIKE_DEEPGEMM: RATIO,
     scores.LIBRARIES: LIBRARIES,

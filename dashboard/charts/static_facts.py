@@ -5,7 +5,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tilewatch.configs import config_text
-from tilewatch.dashboard.charts import colours
+from tilewatch.dashboard.charts import colours, trend_layout
 from tilewatch.dashboard.text import first_line
 from tilewatch.text import plain_html, short_sha
 
@@ -40,10 +40,11 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
     for place in range(1, len(compilers)):
         if compilers[place] != compilers[place - 1]:
             figure.add_vline(x=place - 0.5, line={"width": 1.5, "dash": "dash", "color": colours.LINE})
+    title = f"{trend_layout.name_days(counts)}<br>(dashed: another compiler)"
     figure.update_layout(
         height=440,
         margin={"t": 10, "b": 10, "l": 10, "r": 10},
-        xaxis={"title": "commit, in commit order<br>(dashed: another compiler)", "type": "category", "nticks": 15},
+        xaxis=trend_layout.label_commits(counts, commits) | {"title": title, "type": "category"},
         yaxis={"title": "% of the configs", "rangemode": "tozero"},
         # At the foot, where the figure reserves space, because long commit names turn.
         legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0},

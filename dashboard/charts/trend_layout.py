@@ -30,14 +30,12 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
     commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
     names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
-        "title": {"text": _name_days(commits), "font": {"size": AXIS_TITLE_PX}, "standoff": 4},
+        "title": {"text": name_days(commits), "font": {"size": AXIS_TITLE_PX}, "standoff": 4},
         "type": "category",
-        "tickangle": SLANT_DEGREES,
-        "tickfont": {"size": 11},
         "categoryorder": "array",
         "categoryarray": names,
         "range": [-0.5, max(len(names), 1) - 0.5],
-        **_label_commits(commits, names),
+        **label_commits(commits, names),
     }
     placed = [(mark, _between(commits, mark, along)) for mark in marks]
     seen = [(mark, x, i) for i, (mark, x) in enumerate(placed) if x is not None]
@@ -66,18 +64,20 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
     }
 
 
-def _label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Labels the newest commit and some others, evenly spread, with day and subject."""
+def label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """Returns the labels of an axis: day and subject of the newest commit and of some others, evenly spread."""
     step = max(1, -(-len(names) // MOST_LABELS))
     shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
     days, subjects = (commits[name].iloc[shown] for name in ("committed_at", "subject"))
     labels = [
         f"{at:%m-%d} {plain_html(shorten(subject, MOST_LETTERS))}" for at, subject in zip(days, subjects, strict=True)
     ]
-    return {"tickmode": "array", "tickvals": [names[at] for at in shown], "ticktext": labels}
+    look = {"tickangle": SLANT_DEGREES, "tickfont": {"size": 11}}
+    return {**look, "tickmode": "array", "tickvals": [names[at] for at in shown], "ticktext": labels}
 
 
-def _name_days(commits: pd.DataFrame) -> str:
+def name_days(commits: pd.DataFrame) -> str:
+    """Returns the title of an axis of commits: the days of the first and the last."""
     if commits.empty:
         return "commits in their order"
     first, last = day(commits["committed_at"].min()), day(commits["committed_at"].max())

@@ -79,12 +79,6 @@ def keep_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     return rows[[key in wanted for key in zip(*(rows[name] for name in SERIES), strict=True)]]
 
 
-def keep_problems(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of the kernels and problems that appear in `of`, on every GPU model."""
-    wanted = set(zip(of["kernel"], of["problem"], strict=True)) if len(of) else set()
-    return rows[[key in wanted for key in zip(rows["kernel"], rows["problem"], strict=True)]]
-
-
 def night_state(night: pd.Series, last: dt.date, now: dt.datetime, times: NightlyTimes) -> str:
     """Returns the state of a GPU model's newest nightly: done, running, late, missing or failed. Late and missing are
     defined as for the alarms. `last` is the newest night of all GPU models."""

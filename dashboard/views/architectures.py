@@ -80,18 +80,19 @@ def _changes(url: str, counts: pd.DataFrame) -> None:
     if len(counts) < 2:
         st.caption("Only one commit is compiled: there is nothing to compare it with.")
         return
-    newest_first = counts.iloc[::-1].assign(commit=counts["sha"].iloc[::-1].map(short_sha))
+    newest_first = counts.iloc[::-1]
     left, right = st.columns(2)
     with right:
-        after = filters.pick_or_newest(newest_first, "After", "commit", "after").iloc[0]
+        after = filters.pick_or_newest(newest_first, "After", "after").iloc[0]
     earlier = newest_first[newest_first.index < after.name]
     if earlier.empty:
         st.caption("This is the oldest compiled commit; pick a later one.")
         return
     with left:
-        before = filters.pick_or_newest(earlier, "Before", "commit", "before", filters.THE_ONE_BEFORE).iloc[0]
+        before = filters.pick_or_newest(earlier, "Before", "before", filters.THE_ONE_BEFORE).iloc[0]
     changed = reads.cubin_changes(url, int(before["sweep_id"]), int(after["sweep_id"]))
-    st.caption(f"{before['commit']} {plain(before['subject'])} → {after['commit']} {plain(after['subject'])}")
+    sides = (f"{short_sha(side['sha'])} {plain(side['subject'])}" for side in (before, after))
+    st.caption(" → ".join(sides))
     if before["compiler"] != after["compiler"]:
         st.caption(f"The compiler changed too: {plain(before['compiler'])} → {plain(after['compiler'])}")
     if changed.empty:

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.charts import changes_by_shape, grid, sorted_changes
+from tilewatch.dashboard.charts import changes_by_shape, sorted_changes
 from tilewatch.dashboard.frames import changes, differences, reads
 from tilewatch.dashboard.text import ratio_to, time_text
 from tilewatch.dashboard.widgets import address, filters, page_head, plots, repository, tables
@@ -34,20 +34,22 @@ def page(url: str) -> None:
     if st.query_params.get("compare") == TOOLCHAINS:  # links of earlier versions contain this
         asked = {name: st.query_params[name] for name in st.query_params if name != "compare"}
         address.open_page("views/toolchains.py", asked)
-    kind = filters.choose("Compare", [COMMITS, GPUS], "compare")
-    _compare_series(url, kind)
+    _compare_series(url)
     with st.container(horizontal=True):
         st.page_link("views/architectures.py", label="What the compiler made: static facts by architecture")
 
 
-def _compare_series(url: str, kind: str) -> None:
-    name = repository.pick_repository(url)
-    commits = reads.commits(url, name)
-    if commits.empty:
+def _compare_series(url: str) -> None:
+    pairs = None
+    with st.container(key="filters"):  # page.css gives sentences in it a line
+        kind = filters.choose("Compare", [COMMITS, GPUS], "compare")
+        name = repository.pick_repository(url)
+        if not (commits := reads.commits(url, name)).empty:
+            pairs = _commits(url, name, commits) if kind == COMMITS else _gpu_models(url, name)
+    if pairs is None:
         st.info("Nothing is measured yet. Submit a nightly, or import a recording.")
         st.code("tilewatch submit nightly\ntilewatch import FILE")
         return
-    pairs = _commits(url, name, commits) if kind == COMMITS else _gpu_models(url, name)
     compared = pairs.dropna(subset="change")
     if compared.empty:
         st.info("The two sides have no series in common. Pick other sides above.")
@@ -55,16 +57,6 @@ def _compare_series(url: str, kind: str) -> None:
     label, minus, always = WORDS[kind]
     counts = differences.count_findings(compared, always)
     st.markdown(f"#### {counts}, of {len(compared):,} series on both sides, in {plain(name)}")
-    if kind == COMMITS:
-        st.caption(
-            "Faster and slower are what the judge confirmed between A and B. Undecided: the judge had too few nights "
-            "or replays. Not confirmed: the judge found no change. Identical code: the machine code is the same, or "
-            "the source and the compiler, so a difference is the GPU's, the driver's or noise. Within noise: noise "
-            "explains it."
-        )
-    if kind == COMMITS and compared["gpu_model"].nunique() > 1:
-        _where(url, changes.one_row_per_series(compared))
-    st.subheader("Sorted differences", anchor=False)
     figure = sorted_changes.draw_sorted_changes(compared, label, minus)
     plots.show(figure, "differences", f"The largest values of {label}, with their intervals")
     st.caption(
@@ -77,6 +69,15 @@ def _compare_series(url: str, kind: str) -> None:
             else "What is within noise is an open circle."
         )
     )
+    if kind == COMMITS:
+        st.caption(
+            "Faster and slower are what the judge confirmed between A and B. Undecided: the judge had too few nights "
+            "or replays. Not confirmed: the judge found no change. Identical code: the machine code is the same, or "
+            "the source and the compiler, so a difference is the GPU's, the driver's or noise. Within noise: noise "
+            "explains it."
+        )
+    if kind == COMMITS and compared["gpu_model"].nunique() > 1:
+        _where(changes.one_row_per_series(compared))
     _shapes(compared, label, "what is confirmed of it" if kind == COMMITS else "what noise does not explain of it")
     tables.show_in_expander(
         f"{count_text(len(compared), 'difference')} as a table, slowest first",
@@ -86,7 +87,7 @@ def _compare_series(url: str, kind: str) -> None:
     )
 
 
-def _where(url: str, compared: pd.DataFrame) -> None:
+def _where(compared: pd.DataFrame) -> None:
     """Shows each kernel and problem over the GPU models. A change on all and a change on one have different causes."""
     st.subheader("Everywhere, or on one architecture?", anchor=False)
     moved = changes_by_shape.list_moved(compared)
@@ -94,8 +95,6 @@ def _where(url: str, compared: pd.DataFrame) -> None:
         st.caption("On no GPU model is a series different, other than by noise or with identical code.")
         return
     tables.show(moved, key="where")
-    shown = changes.keep_problems(compared, moved)
-    plots.show_grid(grid.change_table(shown, repository.series_links(url)), "map")
     st.caption("The problems that differ on some GPU model; ≈ where that is noise or the code is identical.")
 
 
@@ -113,14 +112,12 @@ def _shapes(compared: pd.DataFrame, label: str, coloured: str) -> None:
 
 
 def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
-    left, right = st.columns(2)
-    names = commits["sha"].map(short_sha)
-    with right:
-        b = filters.pick_or_newest(commits.assign(name=names), "B", "name", "b").iloc[0]
+    left = st.container()
+    b = filters.pick_or_newest(commits, "B", "b").iloc[0]
     with left:
-        picked = filters.pick("A", [filters.THE_ONE_BEFORE, *names], "a")
-    wanted = commits["position"] < b["position"] if picked == filters.THE_ONE_BEFORE else names == picked
-    earlier = commits[wanted]
+        picked = filters.pick_commit(commits, "A", "a", filters.THE_ONE_BEFORE)
+    is_before = commits["position"] < b["position"]
+    earlier = commits[is_before if picked == filters.THE_ONE_BEFORE else commits["sha"].map(short_sha) == picked]
     if earlier.empty:
         st.caption(f"{short_sha(b['sha'])} is the oldest measured commit; pick a later B.")
         st.stop()
@@ -131,21 +128,15 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
             break
     st.caption(f"A: {short_sha(a['sha'])} {plain(a['subject'])}. B: {short_sha(b['sha'])} {plain(b['subject'])}.")
     pairs = differences.add_findings(pairs, reads.judged_changes(url, repository, reads.EVER))
-    return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + pairs["origin"].map(_record))
-
-
-def _record(origin: str) -> str:
-    return "" if origin == "measured" else f" ({origin})"
+    origins = pairs["origin"].map(lambda origin: "" if origin == "measured" else f" ({origin})")
+    return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + origins)
 
 
 def _gpu_models(url: str, repository: str) -> pd.DataFrame:
     newest = changes.one_row_per_series(reads.snapshot(url, repository, reads.this_hour()))
     names = sorted(set(newest["gpu_model"]))
-    left, right = st.columns(2)
-    with left:
-        a = filters.pick("A", names, "gpu_a")
-    with right:
-        b = filters.pick("B", [*names[1:], names[0]], "gpu_b")
+    a = filters.pick("A", names, "gpu_a")
+    b = filters.pick("B", [*names[1:], names[0]], "gpu_b")
     pairs = changes.pair_snapshots(
         newest[newest["gpu_model"] == a], newest[newest["gpu_model"] == b], ("kernel", "problem")
     )

@@ -80,7 +80,7 @@ def _series(url: str, name: str, now: dt.datetime) -> None:
         "The main baseline's time / ours: over 1.00 is faster than the baseline. "
         f"▲ ▼: faster or slower since {words}, △ ▽: not judged yet, undecided or not confirmed. "
         f"Lines: the ratio at the last {scores.RECENT_COMMITS} commits. Operators that became slower come first, then "
-        "the lowest ratio." + (f" {others:,} series have no baseline: see below." if others else "")
+        "the lowest ratio." + (f" {others:,} series without a baseline: see below." if others else "")
     )
     if pairs.empty:
         st.success(f"No series was judged a regression since {words}.")
@@ -112,9 +112,8 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datet
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
         return at, picked
     commits = reads.commits(url, name)
-    names = commits["sha"].map(short_sha)
-    sha = filters.pick("The commit", list(names), "from")
-    commit = commits[names == sha].iloc[0]
+    sha = filters.pick_commit(commits, "The commit", "from")
+    commit = commits[commits["sha"].map(short_sha) == sha].iloc[0]
     return commit["committed_at"], sha
 
 

@@ -1,7 +1,7 @@
 """Draws choices that are kept in the URL: each widget's key is its query parameter. Knows no query and no chart."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
@@ -32,9 +32,10 @@ def pick(
     instead_of: Sequence[str] = (),
     width: int | Literal["stretch"] = "stretch",
     help: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> str:
-    """Shows a select box and returns the choice, by default the first option. If the address names no option, shows an
-    empty box and raises UnknownChoice."""
+    """Shows a select box and returns the choice, by default the first option. `names` are shown for the options. If the
+    address names no option, shows an empty box and raises UnknownChoice."""
     given = _lengthen(st.query_params.get_all(key), options)
     unknown = _find_unknown(key, given, options)
     with st.container(key=f"choice-{key}", width=width):  # of the height that the choice will have
@@ -45,7 +46,8 @@ def pick(
         on_change = address.restore(
             key, lambda now: address.one_of(options, default)(_lengthen(now, options)), instead_of=instead_of
         )
-        return str(st.selectbox(label, options, key=key, on_change=on_change, help=help))
+        name = names.__getitem__ if names else str
+        return str(st.selectbox(label, options, 0, name, key=key, on_change=on_change, help=help))
 
 
 def name_unknown(label: str, value: str) -> UnknownChoice:
@@ -74,11 +76,17 @@ def main_first(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (MAIN.index(name) if name in MAIN else len(MAIN), name))
 
 
-def pick_or_newest(rows: pd.DataFrame, label: str, column: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
-    """Returns the rows, newest first, with the picked value of a column, by default the newest row's value. `newest` is
-    the name of that default."""
-    picked = pick(label, [newest, *dict.fromkeys(rows[column])], key)
-    return rows[rows[column] == (rows.iloc[0][column] if picked == newest else picked)]
+def pick_commit(rows: pd.DataFrame, label: str, key: str, *first: str) -> str:
+    """Returns the short hash of the picked commit, or the picked one of `first`. The list has the commits' subjects."""
+    names = dict(zip(first, first, strict=True))
+    names |= {short_sha(row.sha): f"{short_sha(row.sha)} {row.subject}" for row in rows.itertuples()}
+    return pick(label, list(names), key, names=names)
+
+
+def pick_or_newest(rows: pd.DataFrame, label: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
+    """Returns the rows, newest first, of the picked commit, by default the newest, which is called `newest`."""
+    shas, picked = rows["sha"].map(short_sha), pick_commit(rows, label, key, newest)
+    return rows[shas == (shas.iloc[0] if picked == newest else picked)]
 
 
 def choose(label: str, options: Sequence[str], key: str) -> str:

@@ -1,6 +1,7 @@
 """Reads the static facts of cubins over the commits, also for GPU models without a worker, and what differs between two
 sweeps. Configs with the same code key share one compilation, and so cannot differ."""
 
+import datetime as dt
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -32,6 +33,7 @@ class StaticRow:
     sweep_id: int
     sha: str
     subject: str
+    committed_at: dt.datetime
     position: int
     compiler: str
     settled: int
@@ -136,8 +138,9 @@ def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
     """Lists the counts of the newest sweep at each of the newest commits, the oldest commit first."""
+    names = [each.name for each in fields(StaticRow)]
     newest = (
-        select(Sweep.id.label("sweep_id"), Commit.id, Commit.sha, Commit.subject, Commit.position)
+        select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:5]))
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .ext(distinct_on(*commit_order.latest_columns()))
@@ -145,15 +148,13 @@ def list_static_facts(
         .limit(commits)
         .subquery()
     )
-
     query = (
-        select(newest.c.sweep_id, newest.c.sha, newest.c.subject, newest.c.position, trial_facts.of_sweep())
+        select(*(newest.c[name] for name in names[:5]), trial_facts.of_sweep())
         .join(Sweep, Sweep.id == newest.c.sweep_id)
         .order_by(*commit_order.oldest_first(newest))
     )
-    names = [each.name for each in fields(StaticRow)[4:]]
     return [
-        StaticRow(*of_sweep, **{name: facts[name] for name in names})
+        StaticRow(*of_sweep, **{name: facts[name] for name in names[5:]})
         for *of_sweep, facts in session.execute(query)
         if facts["settled"]
     ]

@@ -77,8 +77,7 @@ class UndecidedRow:
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
     """Lists the series of all repositories whose newest run was judged since a time and is undecided. Recorded runs are
-    left out, because they are not judged again. So are planted examples, and runs that a coming replay or night decides.
-    """
+    left out, because they are not judged again. So are planted examples, and runs that a coming night decides."""
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
         select(later_run.id)

@@ -16,21 +16,23 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
     if earlier.empty:
         earlier = sweeps[sweeps["position"] < after["position"]]
     if earlier.empty:
-        st.info("This is the oldest commit of this search space; pick a later one on the slider.")
+        st.info("This is the oldest commit of this search space; pick a later sweep.")
         return
     commits = earlier.drop_duplicates("sha")
-    commits = commits.assign(commit=commits["sha"].map(short_sha))
-    before = filters.pick_or_newest(commits, "Compared with", "commit", "before", filters.THE_ONE_BEFORE).iloc[0]
+    before = filters.pick_or_newest(commits, "Compared with", "before", filters.THE_ONE_BEFORE).iloc[0]
     st.caption(
         f"{short_sha(before['sha'])} {plain(before['subject'])} → {short_sha(after['sha'])} {plain(after['subject'])}"
     )
     trials_before = sweep_charts.prepare(reads.trials(url, before["id"]), before["axes"])
     trials_after = sweep_charts.prepare(reads.trials(url, after["id"]), after["axes"])
     both = search_space.pair_trials(trials_before, trials_after)
-    if changed := search_space.describe_space_changes(both):
+    measured = pd.concat([reads.measurements(url, sweep["id"]) for sweep in (before, after)])
+    if is_slim := any("whole_sweep" in detail for detail in measured["detail"]):  # tools/slim_recording.py left it out
+        st.info("A recording has the winner of its sweep alone, so the search spaces are not compared.")
+    elif changed := search_space.describe_space_changes(both):
         st.warning(plain(changed))
     winners = _winners(url, before, after)
-    _drift(winners, trials_before, trials_after)
+    _drift(winners, trials_before, trials_after, "not in the recording" if is_slim else "not in the space")
     st.subheader("Times of all configs", anchor=False)
     st.markdown(search_space.describe_shift(both))
     if both["change"].notna().any():
@@ -52,7 +54,7 @@ def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:
     return winners
 
 
-def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataFrame) -> None:
+def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataFrame, absent: str) -> None:
     st.subheader("The winner", anchor=False)
     if len(winners) < 2:
         st.caption("Only sweeps with a winner can be compared here; one of these has none.")
@@ -67,19 +69,19 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
             {
                 "won at": sha,
                 "config": sweep_charts.config_of_trial(trial.iloc[0].to_dict()),
-                "rank before": _rank(before, config_id),
-                "rank after": _rank(after, config_id),
+                "rank before": _rank(before, config_id, absent),
+                "rank after": _rank(after, config_id, absent),
             }
         )
     tables.show(pd.DataFrame(rows), key="drift")
 
 
-def _rank(trials: pd.DataFrame, config_id: int) -> str:
+def _rank(trials: pd.DataFrame, config_id: int, absent: str) -> str:
     """Writes a config's rank and its distance from the fastest, such as "3 of 48, +1.2 %"."""
     rank = search_space.rank(trials, config_id)
     own = trials[trials["config_id"] == config_id]
     if rank is None:
-        return str(own.iloc[0]["outcome"]) if len(own) else "not in the space"
+        return str(own.iloc[0]["outcome"]) if len(own) else absent
     slower = float(own.iloc[0]["median_us"] / trials["median_us"].min() - 1)
     return f"{rank[0]} of {rank[1]}, {change_text(slower)}"
 

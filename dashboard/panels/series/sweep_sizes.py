@@ -22,7 +22,7 @@ THIS_SWEEP = "This sweep"
 def show(url: str, sweep: pd.Series) -> None:
     rows = reads.sizes(url, sweep["repository"], sweep["kernel"], sweep["gpu_model"], sweep["sha"])
     if rows.empty:
-        st.info("No problem of this kernel is measured at this commit. Pick another one on the slider.")
+        st.info("No problem of this kernel is measured at this commit. Pick another sweep.")
         return
     rated = sizes.rate_sizes(rows)
     unit = rated["unit"].iloc[0]

@@ -1,5 +1,6 @@
 """Cubins over commits and between two, from made frames."""
 
+import datetime as dt
 from typing import Any
 
 import pandas as pd
@@ -9,6 +10,7 @@ from tilewatch.dashboard.charts import static_facts
 COUNTED = {
     "sha": "a" * 40,
     "subject": "Load <B> through TMA",
+    "committed_at": dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC),
     "compiler": "tileiras 13.4",
     "settled": 10,
     "compiled": 9,

@@ -106,7 +106,7 @@ def test_the_overview_is_saved_as_the_kind_of_picture_that_was_picked_and_its_op
         page.get_by_role("button", name="Save as SVG").click()
     drawn = Path(saved.value.path()).read_text()
     assert drawn.startswith("<svg")
-    for words in ("0.83 ▼+9.3%", "320x32576x7168", "ratio to the library that a cell names"):
+    for words in ("0.83 ▼+9.3%", "320x32576x7168", "ratio to DeepGEMM, or to the library that a cell names"):
         assert f">{words}</text>" in drawn
     link = page.get_by_role("link", name="0.83 ▼+9.3%")
     link.wait_for()
