@@ -45,10 +45,10 @@ def show(url: str) -> None:
     if not shown:
         st.caption("No kernel and problem has this verdict here.")
         return
-    _table(shown, found.report.toolchains[1:])
     if any(row.frozen is not None for row in shown):
         plots.show(toolchains.changes(shown), "changes", f"Change of the time of each operator, {found.report.title}")
         st.caption(toolchains.LEGEND)
+    _table(shown, found.report.toolchains[1:])
     _ladders([row for row in found.ladders if row.gpu_model == shown[0].gpu_model])
     _launches(found, shown)
     _keep(found)

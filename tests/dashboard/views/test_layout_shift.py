@@ -51,14 +51,3 @@ def test_nothing_on_the_first_screen_moves_after_it_was_shown(
         page.wait_for_function("Object.keys(seen).length")
         moved[name] = page.evaluate(MOVED)
     assert {name: what for name, what in moved.items() if what} == {}
-
-
-@pytest.mark.parametrize("window", [DESK, PHONE])
-def test_the_chart_of_a_series_is_on_the_first_screen(page: Any, window: tuple[int, int]) -> None:
-    page.set_viewport_size({"width": window[0], "height": window[1]})
-    page.goto("/series")
-    await_drawn(page)
-    chart = page.locator(".js-plotly-plot .plot-container .bglayer, .js-plotly-plot .cartesianlayer").first
-    chart.wait_for(state="attached")
-    box = page.locator(".js-plotly-plot .cartesianlayer").first.bounding_box()
-    assert box["y"] + box["height"] < window[1]
