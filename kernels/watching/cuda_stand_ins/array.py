@@ -106,6 +106,9 @@ class ndarray:
     def tolist(self) -> Any:
         return self.read("tolist").tolist()
 
+    def __format__(self, form: str) -> str:
+        return format(self.item() if form else repr(self), form)
+
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise TypeError("an array of the GPU becomes NumPy's by `.get()` alone")
 

@@ -1,5 +1,5 @@
-"""Lets imports find the stand-ins: of PyTorch if it is not installed; of CuPy and its like always, because without a
-driver the installed package makes no array."""
+"""Lets imports find the stand-ins: of PyTorch and Triton if they are not installed; of CuPy and its like always,
+because without a driver the installed package makes no array."""
 
 import importlib
 import importlib.abc
@@ -19,7 +19,7 @@ CONTENT: dict[str, Mapping[str, Any]] = {}
 FALLBACKS: dict[str, Callable[[str, str], Any]] = {}
 """Functions that find what is not in CONTENT, by package: module and name in, None out if there is no such name."""
 
-PACKAGES = ("torch", "cupy", "cupyx", "numba", "cuda.core", "cuda.bindings")
+PACKAGES = ("torch", "triton", "cupy", "cupyx", "numba", "cuda.core", "cuda.bindings")
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if package is None:
             return None
         # The other modules of Numba work without a GPU.
-        if (package == "torch" or fullname == "numba") and any(
+        if (package in ("torch", "triton") or fullname == "numba") and any(
             each.find_spec(package, None) for each in sys.meta_path if each is not self
         ):
             return None
-        if package != "torch" and "cupy" not in CONTENT:  # NumPy's functions are wrapped only where they are wanted
-            for name in ("cupy", "numba", "cuda_python"):
+        if package != "torch" and "triton" not in CONTENT:  # NumPy's functions are wrapped only where they are wanted
+            for name in ("cupy", "numba", "cuda_python", "triton"):
                 importlib.import_module(f"{__package__}.{name}")
         if package != "torch" and fullname not in CONTENT:
             return None
@@ -105,6 +105,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         vars(module).update(CONTENT.get(module.__name__, {}))
+        if module.__name__ == "triton":
+            importlib.import_module(f"{__package__}.triton").hide_from_torch()
 
 
 def _find_package(module: str) -> str | None:
