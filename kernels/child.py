@@ -69,7 +69,7 @@ def import_role(role: str) -> Handler:
         from tilewatch.kernels.watching import no_gpu
 
         no_gpu.install()
-    if role in ("catalog", "validate", "trace", "library"):
+    if role in ("catalog", "validate", "propose", "trace", "library"):
         from tilewatch.kernels.watching import tracer
 
         tracer.replace_launch_and_search()
@@ -77,6 +77,8 @@ def import_role(role: str) -> Handler:
         from tilewatch.kernels.catalog.catalog_child import answer
     elif role == "validate":
         from tilewatch.kernels.validating.findings import answer
+    elif role == "propose":
+        from tilewatch.kernels.proposing.recorded_calls import answer
     elif role == "trace":
         from tilewatch.kernels.compiling.trace_child import answer
     elif role == "compile":

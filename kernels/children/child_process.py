@@ -55,7 +55,7 @@ FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
 # With these Git reads root's checkouts for another user.
 TRUSTS_CHECKOUTS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 
-WITHOUT_GPU = ("catalog", "validate", "trace", "compile")
+WITHOUT_GPU = ("catalog", "validate", "propose", "trace", "compile")
 """Roles of children that use no GPU."""
 
 PROGRAM = ("-m", "tilewatch.kernels.child")

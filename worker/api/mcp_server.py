@@ -4,6 +4,7 @@ The client starts this server with a token in TILEWATCH_API_TOKEN. Without a tok
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
@@ -15,6 +16,7 @@ from tilewatch import errors, find_release
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.operations import OPERATIONS, Operation, call
 from tilewatch.worker.api.refusals import UnknownArgument, describe_mistakes
+from tilewatch.worker.git.proposals import propose_at
 from tilewatch.worker.settings import Settings
 
 ABOUT = """Tilewatch measures GPU kernels over commits and judges whether one became slower.
@@ -52,7 +54,19 @@ def make_server(settings: Settings) -> MCPServer[Any]:
             description=operation.description,
             annotations=ToolAnnotations(read_only_hint=operation.method == "GET"),
         )
+    server.add_tool(propose_watch_file, annotations=ToolAnnotations(read_only_hint=True))
     return server
+
+
+def propose_watch_file(folder: str) -> str:
+    """Returns a proposed watch file for the last commit of a Git repository in a folder of this machine: operators from
+    the calls in its tests, benchmarks and scripts, and the kernels that it does not reach, with the reason.
+
+    Takes minutes. Nothing is written to the folder. Its code runs in Tilewatch's sandbox, without a GPU."""
+    try:
+        return str(propose_at(Path(folder).expanduser(), "HEAD"))
+    except errors.ExpectedError as refusal:
+        raise ToolError(str(refusal)) from None
 
 
 def _tool(operation: Operation, settings: Settings, credentials: Credentials) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tilewatch.text import count_text, without_controls
 from tilewatch.worker.cli import options
 
 OWN = "Tilewatch's Python"
@@ -40,19 +41,40 @@ def add(
 ) -> None:
     """Clone a repository and watch it: each night it is fetched and its library is swept.
 
+    If it has no watch file, one is proposed from the calls in its tests, benchmarks and scripts.
+
     Examples:
 
         tilewatch watch add https://github.com/NVIDIA/TileGym
 
         tilewatch watch add git@github.com:us/kernels.git --branch release --name kernels
     """
-    from tilewatch.worker.git import watched
+    from tilewatch.worker.git import proposals, watched
 
     settings = options.settings()
     with options.open_session() as opened:
         added = watched.add(opened, settings, address, name=name, branch=branch, python=python and python.absolute())
     print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}")
+    if not proposals.has_operators(added.folder, added.branch, settings.library):
+        _propose(added.folder, added.branch, settings.home / "proposals" / f"{added.folder.stem}.py")
     print(f"the next night sweeps it; `tilewatch submit nightly --repository {shlex.quote(added.name)}` sweeps it now")
+
+
+def _propose(clone: Path, branch: str, file: Path) -> None:
+    """Writes a proposed watch file, and says what it watches and where it lies."""
+    from tilewatch.kernels.library_errors import LibraryError
+    from tilewatch.worker.git import proposals
+
+    try:
+        found = proposals.propose_at(clone, branch, lambda step: typer.echo(without_controls(step), err=True))
+    except LibraryError as error:
+        print(f"it has no watch file, and none is proposed: {without_controls(str(error))}")
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(str(found))
+    reached = len(found.kernels) - len(found.left_out)
+    print(f"it has no watch file; {file} is a proposal for {reached} of its {count_text(len(found.kernels), 'kernel')}")
+    print("the last lines of the file say which kernels are not watched and why, and what goes into pyproject.toml")
 
 
 @watch.command("list")
@@ -84,7 +106,6 @@ def remove(name: Annotated[str, typer.Argument(help="A name that `tilewatch watc
     """Stop watching a repository: its open jobs are cancelled and no more are made. Its history stays on all pages."""
     from tilewatch.db.lifecycle import repositories
     from tilewatch.db.worker_reads.repositories import find_repository
-    from tilewatch.text import count_text
     from tilewatch.worker.git import clones, owner_python
 
     with options.open_session() as opened:

@@ -123,7 +123,7 @@ def remove_unused(cache: Path, now: float) -> None:
     for left in (*cache.glob(f"{_REMOVING}*"), *cache.glob(f"{_MAKING}*")):
         with contextlib.suppress(FileNotFoundError):
             if left.name.startswith(_REMOVING) or now - left.stat().st_mtime > IN_USE_S:
-                _delete(left)
+                delete(left)
     kept = []
     for folder in cache.iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -139,10 +139,11 @@ def remove_unused(cache: Path, now: float) -> None:
             folder.rename(going)
         except OSError:  # another process is removing it
             continue
-        _delete(going)
+        delete(going)
 
 
-def _delete(folder: Path) -> None:
+def delete(folder: Path) -> None:
+    """Removes a checkout, whose folders are read-only."""
     for parent, _, _ in os.walk(folder):
         with contextlib.suppress(FileNotFoundError):
             Path(parent).chmod(0o700)

@@ -68,7 +68,7 @@ def test_an_agent_finds_the_tools_and_reads_from_the_series_to_the_evidence(read
 
     async def talk(client: "Client") -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {operation.name for operation in OPERATIONS}
+        assert set(tools) == {operation.name for operation in OPERATIONS} | {"propose_watch_file"}
         assert set(tools["list_points"].input_schema["properties"]) == {*SERIES, "static_facts", "limit"}
         assert "opened" not in str([tool.input_schema for tool in tools.values()])
         series = (await client.call_tool("list_series", {})).structured_content
@@ -108,6 +108,19 @@ def test_an_agent_learns_in_a_sentence_what_is_wrong(reader: Settings) -> None:
             assert said in sentence(refused)
             assert "\n" not in sentence(refused)
             assert "pydantic" not in sentence(refused)
+
+    converse(talk, reader)
+
+
+def test_an_agent_asks_for_a_proposed_watch_file(reader: Settings, tmp_path: Path) -> None:
+    """Here of a repository whose only kernel nothing calls."""
+    made = tiny_repository.make(tmp_path / "made")
+
+    async def talk(client: "Client") -> None:
+        proposed = await client.call_tool("propose_watch_file", {"folder": str(made)})
+        assert "library/double.py: double_tiles: no test, benchmark or script" in sentence(proposed)
+        refused = await client.call_tool("propose_watch_file", {"folder": str(tmp_path / "nowhere")})
+        assert refused.is_error
 
     converse(talk, reader)
 

@@ -7,6 +7,26 @@ import pytest
 from tests.worker.cli.conftest import Tilewatch
 from tests.worker.fixtures import tiny_repository
 
+SCRIPT = """
+import cuda.tile as ct
+import torch
+
+@ct.kernel
+def unused(x): ...
+
+@ct.kernel
+def double(x, y):
+    ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (64,)) * 2)
+
+def scale(x):
+    y = torch.empty_like(x)
+    ct.launch(torch.cuda.current_stream(), (x.shape[0] // 64,), double, (x, y))
+    return y
+
+if __name__ == "__main__":
+    scale(torch.randn(256, device="cuda"))
+"""
+
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
@@ -47,6 +67,23 @@ def test_the_repository_of_the_settings_is_listed_with_its_folder(
     assert first.startswith("watched")
     assert "by its owner, not by Tilewatch" in first
     assert second.startswith("other")
+
+
+def test_a_repository_without_a_watch_file_gets_a_proposal(tilewatch: Tilewatch, tmp_path: Path) -> None:
+    folder = tmp_path / "remote" / "kernels"
+    folder.mkdir(parents=True)
+    tiny_repository.git(folder, "init", "--quiet", "--initial-branch", "main")
+    folder.joinpath("scaling.py").write_text(SCRIPT)
+    tiny_repository.git(folder, "add", ".")
+    tiny_repository.git(folder, "commit", "--quiet", "--message", "Scale")
+    added = tilewatch("watch", "add", str(folder))
+    assert " is a proposal for 1 of its 2 kernels" in added
+    (file,) = tmp_path.rglob("proposals/kernels-*.py")
+    assert str(file) in added
+    text = file.read_text()
+    assert "return case(run=lambda: scaling_module.scale(x))" in text
+    assert "# scaling.py: unused: no test, benchmark or script that runs without a GPU calls it" in text
+    assert text.endswith('# [tool.tilewatch]\n# watch = "watch"\n# path = ["."]\n')
 
 
 def test_an_address_with_a_token_is_refused_without_repeating_it(tilewatch: Tilewatch) -> None:

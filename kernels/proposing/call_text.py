@@ -1,0 +1,175 @@
+"""Writes values as the Python source that makes them again in a watch file."""
+
+import enum
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewatch.kernels.watching.cuda_stand_ins.modules import Idle
+from tilewatch.kernels.watching.device_array import DeviceArray, describe_array, is_array
+
+MOST_LISTED = 32
+"""Most whole numbers that are written one by one, such as lengths and offsets."""
+
+PLAIN = (bool, int, float, str, type(None))
+NUMPY_TYPES = {"bfloat16": "uint16"}
+
+
+class NotWritable(Exception):
+    """A value that no short source makes again; the message says which."""
+
+
+@dataclass
+class CallText:
+    """The lines that make the arguments of one call, the sizes in them, and the modules that they need."""
+
+    lines: list[str] = field(default_factory=list)
+    sizes: dict[int, str] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
+    names: dict[int, str] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)
+
+    def write(self, value: Any, name: str) -> str:
+        """Returns an expression for a value. An array becomes a line of its own, with this name."""
+        if type(value) in PLAIN:
+            return _write_plain(value)
+        if isinstance(value, np.generic):
+            return _write_plain(value.item())
+        if isinstance(value, np.ndarray) or is_array(value):
+            return self._write_array(value, name)
+        if type(value) in (list, tuple):
+            items = ", ".join(self.write(each, f"{name}_{place}") for place, each in enumerate(value))
+            return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
+        if type(value) is dict and all(isinstance(each, str) for each in value):
+            return "{" + ", ".join(f"{key!r}: {self.write(each, key)}" for key, each in value.items()) + "}"
+        return self._write_object(value, name)
+
+    def write_size(self, size: int) -> str:
+        """Returns the name of a size of the problem. A size of 1 belongs to the layout and stays a number."""
+        if size == 1:
+            return "1"
+        return f"p.{self.sizes.setdefault(size, f'n{len(self.sizes) + 1}')}"
+
+    def _write_object(self, value: Any, name: str) -> str:
+        kind = type(value)
+        kind_name = kind.__name__.lower() if "torch" in kind.__module__ else ""
+        if kind_name in ("dtype", "device"):
+            self.imports.add("torch")
+            return str(value) if kind_name == "dtype" else 'torch.device("cuda")'
+        if kind_name == "size":
+            return self.write(tuple(value), name)
+        if isinstance(value, Idle):
+            return self._write_stream(value)
+        if isinstance(value, type) and issubclass(value, np.generic):
+            self.imports.add("numpy")
+            return f"numpy.{value.__name__}"
+        if isinstance(value, enum.Enum) and "." not in kind.__qualname__ and kind.__module__ != "__main__":
+            self.imports.add(kind.__module__)
+            return f"{kind.__module__}.{kind.__name__}.{value.name}"
+        raise NotWritable(f"its argument {name} is of the type {kind.__name__}")
+
+    def _write_stream(self, stream: Any) -> str:
+        library = "torch" if hasattr(stream, "cuda_stream") else "cupy"
+        self.imports.add(library)
+        return "torch.cuda.current_stream()" if library == "torch" else "cupy.cuda.get_current_stream()"
+
+    def _write_array(self, value: Any, name: str) -> str:
+        if id(value) in self.names:
+            return self.names[id(value)]
+        written = self._make_torch(value) if hasattr(value, "element_size") else self._make_other(value)
+        name = name if name.isidentifier() and name not in ("p", "case", "watch") else f"array_{len(self.names)}"
+        while name in self.names.values():
+            name += "_"
+        self.names[id(value)] = name
+        self.kept.append(value)
+        self.lines.append(f"{name} = {written}")
+        return name
+
+    def _make_torch(self, tensor: Any) -> str:
+        if not tensor.is_cuda:
+            raise NotWritable("it takes a tensor on the CPU")
+        made = self.write_tensor(describe_array(tensor), _list_values(tensor))
+        return f"{made}.requires_grad_()" if getattr(tensor, "requires_grad", False) and tensor.is_leaf else made
+
+    def write_tensor(self, array: DeviceArray, values: Any = None) -> str:
+        """Returns an expression for a tensor of PyTorch. Whole numbers without values become 0: they may be indices."""
+        self.imports.add("torch")
+        dtype = f"torch.{array.dtype}"
+        if values is not None and values.size and values.size <= MOST_LISTED and array.dtype != "bool":
+            return f'torch.tensor({values.tolist()}, dtype={dtype}, device="cuda")'
+        shape = list(array.shape)
+        if 0 in shape or not shape:
+            return f'torch.zeros({tuple(shape)}, dtype={dtype}, device="cuda")'
+        order = sorted(range(len(shape)), key=lambda place: (-array.strides[place], place))
+        dense = [shape[each] for each in order]
+        steps = [math.prod(dense[place + 1 :]) for place in range(len(dense))]
+        is_dense = all(array.strides[each] == step or shape[each] == 1 for each, step in zip(order, steps, strict=True))
+        if not is_dense:
+            extent = 1 + sum((size - 1) * abs(step) for size, step in zip(shape, array.strides, strict=True))
+            sizes = ", ".join(map(self.write_size, shape))
+            return f"{_fill([str(extent)], array.dtype, values)}.as_strided(({sizes},), {array.strides})"
+        filled = _fill([self.write_size(each) for each in dense], array.dtype, values)
+        if order == sorted(order):
+            return filled
+        return f"{filled}.permute({', '.join(str(order.index(each)) for each in range(len(shape)))})"
+
+    def _make_other(self, value: Any) -> str:
+        library = "numpy" if isinstance(value, np.ndarray) else "cupy"
+        if library == "cupy" and type(value).__name__ != "ndarray":
+            raise NotWritable(f"it takes arrays of its own class {type(value).__name__}")
+        self.imports.add(library)
+        shape = "".join(f"{self.write_size(each)}, " for each in value.shape)
+        dtype = np.dtype(value.dtype)
+        if dtype.kind not in "fiub":
+            raise NotWritable(f"it takes an array of the type {dtype}")
+        kind = f"{library}.{NUMPY_TYPES.get(dtype.name, dtype.name)}" if dtype.kind != "b" else "bool"
+        if dtype.kind == "f":
+            return f"{library}.random.standard_normal(({shape})).astype({kind})"
+        if library == "numpy" and value.size:
+            low, high = int(value.min()), int(value.max())
+            return f"numpy.random.randint({low}, {high + 1}, ({shape})).astype({kind})"
+        return f"{library}.zeros(({shape}), {kind})"
+
+
+def _list_values(tensor: Any) -> Any:
+    """Returns the whole numbers of a tensor that has values; None for others."""
+    if not hasattr(tensor, "give_to_kernel") or tensor.is_meta:
+        return None
+    import torch
+
+    with torch._C.DisableTorchFunction():
+        return torch.Tensor.numpy(tensor.detach().as_subclass(torch.Tensor).contiguous())
+
+
+def _fill(sizes: list[str], dtype: str, values: Any) -> str:
+    shape = ", ".join(sizes)
+    if dtype.startswith(("float", "bfloat", "complex")) and "e8m0" not in dtype and "float4" not in dtype:
+        return f"p.randn({shape}, dtype=torch.{dtype})"
+    if "float8_e8m0" in dtype:
+        return f"p.ones({shape}, dtype=torch.{dtype})"
+    if values is not None and values.size:
+        return f"p.randint({int(values.min())}, {int(values.max()) + 1}, ({shape},), dtype=torch.{dtype})"
+    return f"p.zeros({shape}, dtype=torch.{dtype})"
+
+
+def _write_plain(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def list_given(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a call that differ from the function's defaults."""
+    try:
+        defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    except (TypeError, ValueError):
+        return dict(given)
+    return {
+        name: value
+        for name, value in given.items()
+        if not (type(value) in PLAIN and type(defaults.get(name)) is type(value) and defaults[name] == value)
+    }

@@ -1,0 +1,202 @@
+"""Makes drivers run to their end without a GPU: missing packages, pytest, and values that tensors do not have.
+
+Only the calls that a driver makes are wanted. What it compares afterwards is made up, so a comparison never ends it."""
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tilewatch.kernels.watching.cuda_stand_ins import cuda_python
+from tilewatch.kernels.watching.cuda_stand_ins.array import ndarray
+from tilewatch.kernels.watching.cuda_stand_ins.modules import PACKAGES, constant, is_in_use
+
+VALUES = [
+    "item",
+    "__bool__",
+    "__float__",
+    "__int__",
+    "__index__",
+    "__format__",
+    "tolist",
+    "cpu",
+    "numpy",
+    "allclose",
+    "equal",
+]
+"""Functions of PyTorch that need the values of a tensor."""
+
+COPIES = "MemcpyDtoH MemcpyDtoHAsync Memcpy2D Memcpy2DAsync"
+"""Functions of the driver that copy values to the host."""
+
+MARKS = "tilewatch_marks"
+
+
+class Skipped(Exception):
+    """The driver skips a test."""
+
+
+def make_pytest() -> ModuleType:
+    """Returns a module for `pytest`, whose marks are kept and whose other functions do nothing."""
+    module = ModuleType("pytest")
+    vars(module).update(
+        mark=_Marks(),
+        fixture=_decorate_fixture,
+        param=lambda *values, **_: values if len(values) > 1 else values[0],
+        skip=_skip,
+        fail=_skip,
+        exit=_skip,
+        main=lambda *_, **__: 0,
+        importorskip=lambda name, **_: importlib.import_module(name),
+        raises=lambda *_, **__: contextlib.suppress(Exception),
+        approx=lambda value, **_: value,
+        Item=object,
+        Config=object,
+    )
+    return module
+
+
+class _Marks:
+    def __getattr__(self, name: str) -> Any:
+        def mark(*given: Any, **_: Any) -> Any:
+            if len(given) == 1 and callable(given[0]):
+                return given[0]
+            return lambda function: _keep_mark(function, name, given)
+
+        return mark
+
+
+def _keep_mark(function: Any, name: str, given: Any) -> Any:
+    with contextlib.suppress(AttributeError):
+        setattr(function, MARKS, [*getattr(function, MARKS, ()), (name, given)])
+    return function
+
+
+def _decorate_fixture(*given: Any, **named: Any) -> Any:
+    def decorate(function: Any) -> Any:
+        function.tilewatch_fixture = list(named.get("params", ()))
+        return function
+
+    return decorate(given[0]) if given and callable(given[0]) else decorate
+
+
+def _skip(*_: Any, **__: Any) -> None:
+    raise Skipped
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds packages that are not installed, as modules with every name."""
+
+    def __init__(self, packages: Sequence[str]) -> None:
+        self._packages = packages
+
+    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        is_wanted = fullname.partition(".")[0] in self._packages
+        return importlib.util.spec_from_loader(fullname, self, is_package=True) if is_wanted else None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
+        return mock.MagicMock(name=spec.name, __path__=[], __spec__=spec, __name__=spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def packages_replaced(required: Sequence[str]) -> Iterator[None]:
+    """Replaces pytest, and the required packages that are not installed, while open."""
+    before, finder = sys.modules.get("pytest"), _Finder([each for each in required if each not in PACKAGES])
+    sys.modules["pytest"] = make_pytest()
+    sys.meta_path.append(finder)  # the last: what is installed is found first
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [each for each in sys.modules if each.partition(".")[0] in ("pytest", *required)]:
+            if isinstance(sys.modules[name], mock.MagicMock) or name == "pytest":
+                del sys.modules[name]
+        if before is not None:
+            sys.modules["pytest"] = before
+
+
+@contextlib.contextmanager
+def values_made_up() -> Iterator[None]:
+    """Gives every tensor a value of 1 where code asks for one, and lets every comparison succeed."""
+
+    def read(array: ndarray, _: str) -> Any:
+        return np.broadcast_to(np.ones((), array.dtype), array.shape)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(ndarray, "read", read))
+        stack.enter_context(mock.patch.dict(cuda_python.ANSWERS, {COPIES: ()}))
+        for name in ("allclose", "array_equal") if "cupy" in sys.modules else ():
+            stack.enter_context(mock.patch.object(sys.modules["cupy"], name, constant(True)))
+        if not is_in_use("torch"):
+            _make_up_torch(stack)
+        yield
+
+
+def _make_up_torch(stack: contextlib.ExitStack) -> None:
+    import torch
+
+    class MadeUp(torch.overrides.TorchFunctionMode):  # type: ignore[misc]  # PyTorch is no dependency
+        def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = getattr(function, "__name__", "")
+            to_cpu = name == "to" and any(str(each) == "cpu" for each in (*args[1:], *(kwargs or {}).values()))
+            without = [each for each in args if isinstance(each, torch.Tensor) and each.is_meta]
+            if without and (name in VALUES or to_cpu):
+                return _make_up("cpu" if to_cpu else name, without[0], *args[1:])
+            return function(*args, **(kwargs or {}))
+
+    answers = {"max_memory_allocated": 1, "mem_get_info": (1 << 36, 1 << 37)}
+    for name in ("reset_peak_memory_stats", "empty_cache", "manual_seed", "manual_seed_all", *answers):
+        stack.enter_context(mock.patch.object(torch.cuda, name, constant(answers.get(name))))
+    stack.enter_context(mock.patch.object(torch.testing, "assert_close", constant(None)))
+    stack.enter_context(MadeUp())
+
+
+def _make_up(name: str, tensor: Any, *given: Any) -> Any:
+    import torch
+
+    if name == "__format__":
+        return format(1.0, *given)
+
+    if name in ("__bool__", "allclose", "equal", "__format__"):
+        return True
+    with torch._C.DisableTorchFunction():
+        if name in ("item", "__float__", "__int__", "__index__"):
+            return 1.0 if name != "__index__" and tensor.is_floating_point() else 1
+        values = torch.ones(tensor.shape, dtype=tensor.dtype)
+        return {"tolist": torch.Tensor.tolist, "numpy": torch.Tensor.numpy}.get(name, lambda each: each)(values)
+
+
+def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[dict[str, Any]]:
+    """Returns the arguments of a test: the first, the last and the middle combination that its marks name, and its
+    fixtures."""
+    named: dict[str, list[dict[str, Any]]] = {}
+    for name, given in getattr(function, MARKS, ()):
+        if name == "parametrize" and len(given) > 1:
+            names, values = given[0], list(given[1])
+            keys = [each.strip() for each in names.split(",")] if isinstance(names, str) else list(names)
+            named[str(keys)] = [dict(zip(keys, each if len(keys) > 1 else (each,), strict=False)) for each in values]
+    longest = max(map(len, named.values()), default=1)
+    places = dict.fromkeys((0, longest // 2, longest - 1))
+    found = []
+    for place in places:
+        chosen: dict[str, Any] = {}
+        for rows in named.values():
+            chosen |= rows[min(place, len(rows) - 1)] if rows else {}
+        found.append(chosen)
+    return [{**each, **_call_fixtures(function, each, find_fixture)} for each in found]
+
+
+def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[[str], Any]) -> dict[str, Any]:
+    code = function.__code__
+    wanted = code.co_varnames[: code.co_argcount]
+    return {each: find_fixture(each) for each in wanted if each not in given and find_fixture(each) is not None}

@@ -1,0 +1,231 @@
+"""Proposes a watch file for a checkout: records calls in a confined child, writes them, and tries what was written."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilewatch.given_files import MOST_TOML_BYTES, read_given_text
+from tilewatch.kernels import project_settings
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.proposing.proposed_file import ProposedOperator, RecordedCall, name_entries, write_file
+from tilewatch.kernels.proposing.repository_sources import KernelName
+from tilewatch.kernels.validating.mistake import Mistake
+from tilewatch.kernels.validating.mistakes import LONGEST_WALL, validate_library
+
+DRIVER_S = 120.0
+"""Seconds that a driver may take on an idle machine, before its child is ended."""
+
+FILE, FOLDERS = "proposed.py", ("watch", "tilewatch_watch", "tilewatch_operators")
+NOT_CALLED = "no test, benchmark or script that runs without a GPU calls it"
+
+MOST_LOOKS = 4
+"""Drivers that are run in search of host code, for a kernel whose launch is recorded."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposed watch file, the table that goes into pyproject.toml, and how many of the kernels it reaches."""
+
+    text: str
+    settings: str
+    entries: tuple[ProposedOperator, ...]
+    kernels: tuple[KernelName, ...]
+    left_out: Mapping[KernelName, str]
+
+    def __str__(self) -> str:
+        return f"{self.text}\n# Add to pyproject.toml:\n" + "".join(f"# {each}\n" for each in self.settings.split("\n"))
+
+
+@dataclass
+class _Recorded:
+    """Calls by kernel, in the order in which they are tried, and why a kernel has none."""
+
+    calls: dict[KernelName, list[RecordedCall]] = field(default_factory=dict)
+    reasons: dict[KernelName, str] = field(default_factory=dict)
+    looked: Counter[KernelName] = field(default_factory=Counter)
+
+    def wants_more(self, kernel: KernelName) -> bool:
+        """Returns whether another driver may bring a call of host code, for a kernel that is only launched so far."""
+        calls = self.calls.get(kernel, ())
+        return not calls or (all(each.is_launch for each in calls) and self.looked[kernel] < MOST_LOOKS)
+
+
+def propose(root: Path, arch: str, store_url: str, on_step: Say = lambda _: None) -> Proposal:
+    """Returns a proposal for the checkout in a folder of its own, into which this function writes. Calls `on_step` with
+    what is done next. Raises LibraryError."""
+    listed = _Drivers(root, arch).list()
+    kernels = tuple(KernelName(*each) for each in listed["kernels"])
+    if not kernels:
+        raise LibraryError("no Python file of the repository has a function under @ct.kernel")
+    folder = next(each for each in map(root.joinpath, FOLDERS) if not os.path.lexists(each))
+    folder.mkdir()
+    settings = f'[tool.tilewatch]\nwatch = "{folder.name}"\npath = [{", ".join(map(_quote, listed["path"]))}]'
+    _write_settings(root, settings)
+    recorded = _record(_Drivers(root, arch), listed, on_step)
+    entries = _choose(folder, arch, store_url, recorded, on_step)
+    reached = {kernel for each in entries for kernel in each.kernels}
+    left_out = {each: recorded.reasons.get(each, NOT_CALLED) for each in kernels if each not in reached}
+    return Proposal(write_file(entries, left_out), settings, entries, kernels, left_out)
+
+
+def _quote(text: str) -> str:
+    return f'"{text}"'
+
+
+def _write_settings(root: Path, settings: str) -> None:
+    """Adds the table to the checkout's pyproject.toml, which is replaced if it is no plain file."""
+    file = root / project_settings.FILE
+    text = "" if file.is_symlink() or not file.is_file() else read_given_text(file, MOST_TOML_BYTES)
+    file.unlink(missing_ok=True)
+    file.write_text(f"{text}\n{settings}\n")
+
+
+class _Drivers:
+    """The confined child that runs drivers; a new one replaces one that died."""
+
+    def __init__(self, root: Path, arch: str) -> None:
+        self._root, self._arch = root, arch
+        self._child: ChildProcess | None = None
+
+    def list(self) -> dict[str, Any]:
+        """Returns the kernels, drivers and import folders of the repository. Raises LibraryError."""
+        answer = self._ask({"ask": "list"})
+        self.close()
+        if "failure" in answer:
+            raise LibraryError(f"the repository cannot be read: {answer['failure']}")
+        return answer
+
+    def record(self, file: str, path: Sequence[str]) -> dict[str, Any]:
+        """Returns the calls of a driver; only a failure if it ended its process."""
+        return self._ask({"ask": "record", "file": file, "path": path})
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._child is None:
+            self._child = ChildProcess("propose", readable=[str(self._root)])
+        asked = {**request, "root": str(self._root), "arch": self._arch}
+        try:
+            return self._child.ask(asked, deadline_s=LONGEST_WALL * DRIVER_S)
+        except (ChildDied, ChildHung) as error:
+            self.close()
+            return {"failure": str(error)}
+
+
+def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Recorded:
+    """Runs drivers until each kernel has a call of host code, or no driver is left."""
+    recorded = _Recorded()
+    wanted = {KernelName(*each) for each in listed["kernels"]}
+    try:
+        for driver in listed["drivers"]:
+            leads_to = {KernelName(*each) for each in driver["kernels"]} & wanted
+            missing = [each for each in leads_to if recorded.wants_more(each)]
+            if not missing:
+                continue
+            on_step(f"{driver['file']}: recording its calls")
+            _add(recorded, drivers.record(driver["file"], listed["path"]), driver["file"], missing)
+    finally:
+        drivers.close()
+    return recorded
+
+
+def _add(recorded: _Recorded, answer: Mapping[str, Any], file: str, missing: Iterable[KernelName]) -> None:
+    for each in answer.get("calls", ()):
+        sizes = tuple(each["sizes"].items())
+        call = RecordedCall(
+            each["module"],
+            each["function"],
+            tuple(each["lines"]),
+            each["run"],
+            sizes,
+            tuple(each["imports"]),
+            bool(each.get("is_launch")),
+        )
+        known = recorded.calls.setdefault(KernelName(*each["kernel"]), [])
+        if call not in known:
+            known.append(call)
+        known.sort(key=lambda one: one.is_launch)
+    stopped = [answer["failure"]] if "failure" in answer else answer["stopped"]
+    for kernel in missing:
+        recorded.looked[kernel] += kernel in recorded.calls
+        if kernel not in recorded.calls and stopped:
+            recorded.reasons.setdefault(kernel, f"{file} stops: {stopped[0]}")
+        why = answer.get("reasons", {}).get(f"{kernel.file}: {kernel.name}")
+        if kernel not in recorded.calls and why:
+            recorded.reasons[kernel] = why
+
+
+def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_step: Say) -> tuple[ProposedOperator, ...]:
+    """Returns the operators that pass. A kernel whose call fails gets its next call, as long as it has one."""
+    left = {kernel: list(calls) for kernel, calls in recorded.calls.items()}
+    passed: dict[RecordedCall, list[KernelName]] = {}
+    while left:
+        picked: dict[RecordedCall, list[KernelName]] = {}
+        for kernel, calls in left.items():
+            picked.setdefault(calls[0], []).append(kernel)
+        tried = name_entries(picked)
+        failed = _try(folder, tried, arch, store_url, on_step)
+        passed |= {each.call: list(each.kernels) for each in tried if each.name not in failed}
+        for each in tried:
+            for kernel in each.kernels:
+                if each.name in failed:
+                    recorded.reasons[kernel] = failed[each.name]
+                    left[kernel].pop(0)
+                if each.name not in failed or not left[kernel]:
+                    del left[kernel]
+    entries = name_entries(passed)
+    if not recorded.reasons.keys() & recorded.calls.keys():
+        return entries
+    while failed := _try(folder, entries, arch, store_url, on_step) if entries else {}:
+        for each in entries:
+            recorded.reasons.update(dict.fromkeys(each.kernels, failed.get(each.name, "")))
+        entries = tuple(each for each in entries if each.name not in failed)
+    return entries
+
+
+def _try(folder: Path, entries: Sequence[ProposedOperator], arch: str, store_url: str, on_step: Say) -> dict[str, str]:
+    """Returns the reason of each operator that fails `tilewatch validate`."""
+    failed: dict[str, str] = {}
+    while trying := [each for each in entries if each.name not in failed]:
+        text = write_file(trying, {})
+        folder.joinpath(FILE).write_text(text)
+        try:
+            findings = validate_library(folder, [FILE], [arch], store_url, on_step=on_step).findings
+        except LibraryError as error:
+            return failed | dict.fromkeys((each.name for each in trying), str(error))
+        found = _blame(findings, trying, text)
+        failed |= found
+        if not found or not _loads_not(findings):
+            break
+    return failed
+
+
+def _loads_not(findings: Iterable[Mistake]) -> bool:
+    return any("does not load" in each.sentence for each in findings)
+
+
+def _blame(findings: Iterable[Mistake], entries: Sequence[ProposedOperator], text: str) -> dict[str, str]:
+    """Returns the first finding of each operator: in its lines, or in the line that imports its module. A finding in
+    another line fails all."""
+    lines = text.split("\n")
+    ends = [place for place, line in enumerate(lines, 1) if line.startswith("@watch")] + [len(lines)]
+    found: dict[str, str] = {}
+    for finding in findings:
+        line = lines[finding.line - 1] if finding.line and finding.line <= len(lines) else ""
+        blamed = [
+            each
+            for place, each in enumerate(entries)
+            if ends[place] <= (finding.line or 0) < ends[place + 1] or f'import_module("{each.call.module}")' in line
+        ]
+        for each in blamed or entries:
+            found.setdefault(each.name, finding.sentence)
+    return found

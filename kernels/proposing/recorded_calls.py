@@ -1,0 +1,341 @@
+"""Child role `propose`: lists a repository's kernels, and runs its drivers to record the calls that launch them."""
+
+import contextlib
+import inspect
+import os
+import signal
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewatch.given_files import BadFile, read_given
+from tilewatch.kernels.proposing import driver_stand_ins
+from tilewatch.kernels.proposing.call_text import CallText, NotWritable, list_given
+from tilewatch.kernels.proposing.repository_sources import (
+    DRIVER_NAMES,
+    RepositorySources,
+    read_sources,
+)
+from tilewatch.kernels.watching.device_array import describe_array, is_array
+from tilewatch.kernels.watching.no_gpu import PretendGpu, as_gpu
+from tilewatch.kernels.watching.project import CANONICAL, Project, activate, compile_file
+from tilewatch.kernels.watching.timed_launches import events_traced
+from tilewatch.kernels.watching.tracer import TracedLaunch, open_trace
+
+MOST_BYTES = 1 << 21
+"""Largest Python file that is read."""
+
+MOST_LAUNCHES = 400
+"""Launches after which a driver is stopped: a benchmark repeats itself for many sizes."""
+
+
+MOST_CPU_S, MOST_DRIVER_CPU_S = 20, 40
+"""CPU seconds after which a step of a driver is stopped, and after which no other step of it begins."""
+
+
+class Enough(BaseException):
+    """The driver has launched enough."""
+
+
+@dataclass
+class _Entered:
+    """A running function of the repository, with its arguments as it was entered."""
+
+    frame: types.FrameType
+    given: Mapping[str, Any]
+
+
+@dataclass
+class _DriverCalls:
+    """Keeps one call for each kernel and host function that launches it."""
+
+    modules: Mapping[str, str]
+    driver: str
+    entered: list[_Entered] = field(default_factory=list)
+    calls: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    launches: int = 0
+
+    def look(self, frame: types.FrameType, event: str, _: Any) -> None:
+        """Takes note of a function that is entered or left, as sys.setprofile says."""
+        if not frame.f_code.co_filename.startswith(f"{CANONICAL}/"):
+            return
+        if event == "call":
+            self.entered.append(_Entered(frame, _list_arguments(frame)))
+        elif event == "return":
+            while self.entered and self.entered.pop().frame is not frame:
+                pass
+
+    def keep(self, launch: TracedLaunch) -> None:
+        """Records the outermost call that a watch file can make and that leads to this launch, else the launch."""
+        function = launch.kernel._pyfunc
+        kernel = (_find_file(function.__code__), function.__name__)
+        for each in self._list_candidates():
+            if self._try(kernel, lambda each=each: self._write_call(each)):
+                break
+        self._try(kernel, lambda: self._write_launch(launch))
+        self.launches += 1
+        if self.launches > MOST_LAUNCHES:
+            raise Enough
+
+    def _list_candidates(self) -> list[_Entered]:
+        """Lists the functions that may be the host code: outermost first, and those of the driver last."""
+        taking = [each for each in self.entered if any(map(_has_array, each.given.values()))]
+        own = [each for each in taking if _find_file(each.frame.f_code) == self.driver]
+        return [*(each for each in taking if each not in own), *own]
+
+    def _try(self, kernel: tuple[str, str], write: Any) -> bool:
+        try:
+            call = write()
+        except NotWritable as error:
+            self.reasons[f"{kernel[0]}: {kernel[1]}"] = str(error)
+            return False
+        key = (*kernel, call["module"], call["function"])
+        self.calls.setdefault(key, {**call, "kernel": kernel})
+        return True
+
+    def _write_call(self, entered: _Entered) -> dict[str, Any]:
+        code = entered.frame.f_code
+        file = _find_file(code)
+        module = self.modules.get(file)
+        found = _find_function(entered.frame)
+        if module is None or found is None:
+            raise NotWritable(f"{code.co_name} cannot be imported")
+        function, called, first = found
+        text = CallText()
+        given = list_given(function, dict(list(entered.given.items())[first:]))
+        named = _write_arguments(text, list(entered.given)[first:], given)
+        return _describe(text, module, called, f"{called}({named})")
+
+    def _write_launch(self, launch: TracedLaunch) -> dict[str, Any]:
+        function = launch.kernel._pyfunc
+        module = self.modules.get(_find_file(function.__code__))
+        if module is None or "<locals>" in function.__qualname__:
+            raise NotWritable(f"the kernel {function.__name__} is defined inside a function")
+        text = CallText(imports={"cuda.tile", "torch"})
+        names = list(inspect.signature(function).parameters)
+        args = "".join(
+            f"{_write_argument(text, value, name)}, " for name, value in zip(names, launch.args, strict=False)
+        )
+        run = f"cuda.tile.launch(torch.cuda.current_stream(), {launch.grid}, {{}}{function.__name__}, ({args}))"
+        return {**_describe(text, module, function.__name__, run), "is_launch": True}
+
+
+def _write_arguments(text: CallText, names: Sequence[str], given: Mapping[str, Any]) -> str:
+    """Returns the arguments of a call: by position as long as none is left out, then by name."""
+    written = []
+    for place, (name, value) in enumerate(given.items()):
+        source = text.write(value, name.lstrip("*"))
+        by_name = list(given)[: place + 1] != list(names)[: place + 1]
+        if name.startswith("*") and by_name:
+            raise NotWritable("it takes arguments after those that are left out")
+        written.append(f"*{source}" if name.startswith("*") else f"{name}={source}" if by_name else source)
+    return ", ".join(written)
+
+
+def _write_argument(text: CallText, value: Any, name: str) -> str:
+    """Returns an expression for what a kernel is given: every array as a tensor of PyTorch, whatever its class."""
+    if type(value) in (list, tuple):
+        return f"({''.join(_write_argument(text, each, f'{name}_{place}') + ', ' for place, each in enumerate(value))})"
+    if not is_array(value):
+        return text.write(value, name)
+    if id(value) not in text.names:
+        text.lines.append(f"{name} = {text.write_tensor(describe_array(value))}")
+        text.names[id(value)] = name
+        text.kept.append(value)
+    return text.names[id(value)]
+
+
+def _describe(text: CallText, module: str, function: str, run: str) -> dict[str, Any]:
+    return {
+        "module": module,
+        "function": function,
+        "lines": text.lines,
+        "run": run,
+        "sizes": {name: size for size, name in text.sizes.items()},
+        "imports": sorted(text.imports),
+    }
+
+
+def _find_file(code: types.CodeType) -> str:
+    return os.path.normpath(code.co_filename.removeprefix(f"{CANONICAL}/"))  # a script may import from "../.."
+
+
+def _list_arguments(frame: types.FrameType) -> dict[str, Any]:
+    code, values = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    given = {name: values[name] for name in code.co_varnames[:count] if name in values}
+    if code.co_flags & inspect.CO_VARARGS:
+        given |= {f"*{code.co_varnames[count]}": values.get(code.co_varnames[count], ())}
+        count += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        given |= values.get(code.co_varnames[count], {})
+    return {name: value for name, value in given.items() if not name.startswith("*") or value}
+
+
+def _has_array(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return any(map(_has_array, value))
+    return isinstance(value, np.ndarray) or (not isinstance(value, type) and is_array(value))
+
+
+def _find_function(frame: types.FrameType) -> tuple[Any, str, int] | None:
+    """Returns a running function as its module names it, with the number of arguments that are not given to it: a
+    function of the module, or the `forward` of an autograd function. None for others."""
+    parts = frame.f_code.co_qualname.split(".")
+    owner: Any = frame.f_globals.get(parts[0])
+    if len(parts) == 1 and owner is not None and _is_code_of(owner, frame.f_code):
+        return owner, parts[0], 0
+    if len(parts) == 2 and parts[1] == "forward" and hasattr(owner, "apply") and hasattr(owner, "backward"):
+        return owner.forward, f"{parts[0]}.apply", 1
+    return None
+
+
+def _is_code_of(function: Any, code: types.CodeType) -> bool:
+    with contextlib.suppress(Exception):
+        return getattr(inspect.unwrap(function), "__code__", None) is code
+    return False
+
+
+def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the kernels and drivers of a repository, or the calls of one driver, with what stopped it."""
+    root = Path(request["root"])
+    texts = {str(each.relative_to(root)): each for each in sorted(root.rglob("*.py"))}
+    sources = read_sources(dict(_read(texts)))
+    if request["ask"] == "list":
+        return _write_sources(sources)
+    return _record(request, root, sources)
+
+
+def _read(texts: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    for file, path in texts.items():
+        with contextlib.suppress(BadFile):
+            yield file, read_given(path, MOST_BYTES)
+
+
+def _write_sources(sources: RepositorySources) -> dict[str, Any]:
+    return {
+        "kernels": [[each.file, each.name] for each in sources.kernels],
+        "path": sources.path,
+        "drivers": [
+            {"file": each.file, "kernels": sorted([one.file, one.name] for one in each.kernels)}
+            for each in sources.drivers
+        ],
+    }
+
+
+def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) -> dict[str, Any]:
+    file, arch = request["file"], request["arch"]
+    project = Project(root, tuple((root / each).resolve() for each in request["path"]), arch)
+    content = read_given(root / file, MOST_BYTES)
+    activate(project)
+    recorder = _DriverCalls(sources.modules, file)
+    stopped: list[str] = []
+    signal.signal(signal.SIGVTALRM, _stop)
+    arguments, sys.argv = sys.argv, [str(root / file)]
+    sys.path[:0] = [str((root / file).parent), str(root)]
+    os.chdir(tempfile.gettempdir())  # what it writes goes into the child's own folder
+    try:
+        with (
+            as_gpu(project),
+            driver_stand_ins.packages_replaced(tuple(sources.required)),
+            PretendGpu(arch).in_use(),
+            events_traced(()),
+            open_trace(recorder.keep),
+            driver_stand_ins.values_made_up(),
+        ):
+            stopped += _run_driver(recorder, project, root / file, content)
+    finally:
+        sys.setprofile(None)
+        sys.argv = arguments
+    return {"calls": list(recorder.calls.values()), "reasons": recorder.reasons, "stopped": stopped}
+
+
+def _run_driver(recorder: _DriverCalls, project: Project, path: Path, content: bytes) -> list[str]:
+    """Runs a file as a script, then its tests and its functions without arguments. Returns why some of them stopped."""
+    module = types.ModuleType("__main__")
+    module.__file__ = str(path)
+    module.__package__ = ".".join(path.relative_to(project.root).parts[:-1])  # for its relative imports
+    main, sys.modules["__main__"] = sys.modules["__main__"], module
+    try:
+        code = compile_file(project, str(path), content)
+        steps = [("", lambda: exec(code, vars(module)))]  # noqa: S102 - running other people's code is the task here
+        stopped = list(_run_each(recorder, steps))
+        return [*stopped, *_run_each(recorder, _list_steps(vars(module)))]
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _run_each(recorder: _DriverCalls, steps: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    until_s = time.process_time() + MOST_DRIVER_CPU_S
+    for name, step in steps:
+        if time.process_time() > until_s:
+            yield f"{name} and what follows it: the file took more than {MOST_DRIVER_CPU_S} CPU seconds"
+            return
+        recorder.entered.clear()
+        recorder.launches = 0
+        signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_S)
+        sys.setprofile(recorder.look)
+        try:
+            step()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - other people's code may raise anything, and end the process
+            if not isinstance(error, driver_stand_ins.Skipped | Enough):
+                yield f"{name}: {type(error).__name__}: {error}".removeprefix(": ")[:300]
+        finally:
+            sys.setprofile(None)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def _stop(*_: object) -> None:
+    raise Enough
+
+
+def _list_steps(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Lists the tests of a module and its functions that can be called without arguments, with their arguments."""
+
+    def find_fixture(name: str) -> Any:
+        made = names.get(name)
+        if made is None or not hasattr(made, "tilewatch_fixture"):
+            return None
+        found = made()
+        return next(found) if inspect.isgenerator(found) else found
+
+    steps: list[tuple[str, Any, Any]] = []
+    for name, value in list(names.items()):
+        if inspect.isclass(value) and name.startswith("Test") and value.__module__ == "__main__":
+            tests = [each for each in dir(value) if each.startswith("test")]
+            steps += [(f"{name}.{each}", value, getattr(value, each)) for each in tests]
+        elif inspect.isfunction(value) and any(word in name.lower() for word in DRIVER_NAMES):
+            steps.append((name, None, value))
+    return [
+        (name, lambda owner=owner, function=function, given=given: _call(owner, function, given))
+        for name, owner, function in steps
+        if hasattr(function, "__code__")
+        for given in driver_stand_ins.list_arguments(function, find_fixture)
+        if _is_complete(function, given, owner is not None)
+    ]
+
+
+def _is_complete(function: Any, given: Mapping[str, Any], is_method: bool) -> bool:
+    needed = [each for each in inspect.signature(function).parameters.values() if each.kind < each.VAR_POSITIONAL]
+    return all(each.name in given or each.default is not each.empty for each in needed[is_method:])
+
+
+def _call(owner: Any, function: Any, given: Mapping[str, Any]) -> None:
+    if owner is None:
+        function(**given)
+        return
+    instance = owner()
+    for name in ("setUp", "setup_method"):
+        if hasattr(instance, name):
+            getattr(instance, name)()
+    function(instance, **given)

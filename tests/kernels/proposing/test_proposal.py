@@ -1,0 +1,152 @@
+"""A watch file is proposed for a repository without one: what it watches passes `tilewatch validate` as it is."""
+
+from pathlib import Path
+
+import pytest
+
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.proposing.proposal import Proposal, propose
+from tilewatch.kernels.validating.mistakes import validate_library
+
+OPS = """
+import cuda.tile as ct
+import torch
+
+
+@ct.kernel
+def scale_kernel(x, y, factor, tile: ct.Constant[int]):
+    place = (ct.bid(0),)
+    ct.store(y, place, ct.load(x, place, (tile,)) * factor)
+
+
+@ct.kernel
+def broken_kernel(x, tile: ct.Constant[int]):
+    ct.store(x, (0,), ct.load(x, (0,), (tile,)))
+
+
+@ct.kernel
+def closure_kernel(x, y, tile: ct.Constant[int]):
+    place = (ct.bid(0),)
+    ct.store(y, place, ct.load(x, place, (tile,)))
+
+
+@ct.kernel
+def lonely_kernel(x):
+    ct.store(x, (0,), ct.zeros((16,), ct.float32))
+
+
+def scale(x, factor=2.0, *, tile=64):
+    y = torch.empty_like(x)
+    ct.launch(torch.cuda.current_stream(), (x.shape[0] // tile, 1, 1), scale_kernel, (x, y, factor, tile))
+    return y
+
+
+def break_it(x):
+    ct.launch(torch.cuda.current_stream(), (1,), broken_kernel, (x, 48))
+
+
+def make_nested():
+    @ct.kernel
+    def nested_kernel(x):
+        ct.store(x, (0,), ct.zeros((16,), ct.float32))
+
+    return nested_kernel
+"""
+
+TEST = """
+import pytest
+import a_package_that_nobody_has
+from ops import break_it, make_nested, scale
+import cuda.tile as ct
+import torch
+
+
+@pytest.mark.parametrize("size, factor", [(1024, 3.0), (2048, 4.0)])
+def test_scale(size, factor):
+    x = torch.randn(size, device="cuda")
+    assert (scale(x, factor) == factor * x).all()
+
+
+class TestBroken:
+    def test_break(self):
+        break_it(torch.zeros(96, device="cuda"))
+
+
+def test_nested():
+    ct.launch(torch.cuda.current_stream(), (1,), make_nested(), (torch.zeros(64, device="cuda"),))
+"""
+
+BENCHMARK = """
+import sys
+import cuda.tile as ct
+import torch
+from ops import closure_kernel
+
+
+def main():
+    x, y = torch.randn(4096, 64, device="cuda")[:, 0], torch.empty(4096, device="cuda")
+    run = lambda: ct.launch(torch.cuda.current_stream(), (32, 1, 1), closure_kernel, (x, y, 128))
+    for _ in range(10):
+        run()
+    sys.exit("that was it")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("repository")
+    for name, text in {"src/ops.py": OPS, "tests/test_ops.py": TEST, "benchmarks/bench.py": BENCHMARK}.items():
+        file = root / name
+        file.parent.mkdir()
+        file.write_text(text)
+    root.joinpath("watch").symlink_to("/etc")  # a proposal is written to no folder of the commit
+    return root
+
+
+@pytest.fixture(scope="module")
+def proposal(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Proposal:
+    return propose(checkout, "sm_90", tmp_path_factory.mktemp("cubins").as_uri())
+
+
+def test_what_is_proposed_passes_as_it_is(checkout: Path, proposal: Proposal, tmp_path: Path) -> None:
+    checkout.joinpath("tilewatch_watch", "proposed.py").write_text(proposal.text)
+    validated = validate_library(checkout / "tilewatch_watch", [], ["sm_90"], tmp_path.as_uri())
+    assert (validated.findings, validated.operators) == ((), 2)
+
+
+def test_host_code_is_called_with_the_shape_and_the_arguments_of_its_test(proposal: Proposal) -> None:
+    assert '@watch(problems="1024", names="n1", unchecked="no reference is written for it yet")\ndef scale(p):\n' in (
+        proposal.text
+    )
+    assert "x = p.randn(p.n1, dtype=torch.float32)\n" in proposal.text
+    assert "run=lambda: ops_module.scale(x, 3.0))" in proposal.text
+
+
+def test_a_launch_in_a_closure_is_written_with_its_strides(proposal: Proposal) -> None:
+    assert "x = p.randn(262081, dtype=torch.float32).as_strided((p.n1,), (64,))\n" in proposal.text
+    assert "(32, 1, 1), ops_module.closure_kernel, (x, y, 128, ))" in proposal.text
+
+
+def test_each_kernel_that_is_not_reached_has_its_reason(proposal: Proposal) -> None:
+    reasons = {kernel.name: reason for kernel, reason in proposal.left_out.items()}
+    assert set(reasons) == {"broken_kernel", "lonely_kernel", "nested_kernel"}
+    assert "48" in reasons["broken_kernel"]
+    assert "does not compile" in reasons["broken_kernel"]
+    assert reasons["nested_kernel"] == "the kernel nested_kernel is defined inside a function"
+    assert reasons["lonely_kernel"] == "no test, benchmark or script that runs without a GPU calls it"
+    for kernel in proposal.left_out:
+        assert f"# {kernel.file}: {kernel.name}: " in proposal.text
+
+
+def test_the_settings_name_a_new_folder_and_where_modules_are_imported_from(proposal: Proposal) -> None:
+    assert proposal.settings == '[tool.tilewatch]\nwatch = "tilewatch_watch"\npath = ["src"]'
+
+
+def test_a_repository_without_kernels_gets_no_proposal(tmp_path: Path) -> None:
+    tmp_path.joinpath("a.py").write_text("import cuda.tile\n")
+    with pytest.raises(LibraryError, match=r"has a function under @ct\.kernel"):
+        propose(tmp_path, "sm_90", tmp_path.as_uri())
