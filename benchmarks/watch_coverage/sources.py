@@ -2,37 +2,18 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-
-@dataclass(frozen=True, order=True)
-class KernelName:
-    """A function under `@ct.kernel`; `file` is relative to the repository's top folder."""
-
-    file: str
-    name: str
+from tilewatch.kernels.proposing import repository_sources
+from tilewatch.kernels.proposing.repository_sources import KernelName, list_names, parse
 
 
 def list_kernels(root: Path, folder: str) -> list[KernelName]:
     """Lists the functions under `@ct.kernel` or `@ct.kernel(...)` in a folder of the repository."""
+    files = {str(each.relative_to(root)): each.read_bytes() for each in root.joinpath(folder).rglob("*.py")}
     return sorted(
-        {
-            KernelName(str(file.relative_to(root)), node.name)
-            for file in root.joinpath(folder).rglob("*.py")
-            for node in ast.walk(ast.parse(file.read_bytes()))
-            if isinstance(node, ast.FunctionDef) and any(_is_kernel(each) for each in node.decorator_list)
-        }
-    )
-
-
-def _is_kernel(decorator: ast.expr) -> bool:
-    named = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return (
-        isinstance(named, ast.Attribute)
-        and named.attr == "kernel"
-        and ast.unparse(named.value).endswith(("ct", "tile"))
+        {kernel for file, text in files.items() for kernel in repository_sources.list_kernels(file, parse(text))}
     )
 
 
@@ -40,18 +21,8 @@ def list_unused(root: Path, kernels: list[KernelName]) -> list[KernelName]:
     """Returns the kernels whose name no Python code of the repository uses, its tests and benchmarks included.
 
     A definition, a comment or a text does not count as a use. A name that another function also has counts as used."""
-    used = {name for file in root.rglob("*.py") for name in _used_names(ast.parse(file.read_bytes()))}
+    used = {name for file in root.rglob("*.py") for name in list_names(parse(file.read_bytes()))}
     return [each for each in kernels if each.name not in used]
-
-
-def _used_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
-        elif isinstance(node, ast.alias):
-            yield node.name
 
 
 def count_lines(folder: Path, operators: Mapping[str, int]) -> dict[str, float]:

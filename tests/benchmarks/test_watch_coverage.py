@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.watch_coverage.__main__ import Found, find_outcomes, list_figures
-from benchmarks.watch_coverage.sources import KernelName, count_lines, list_kernels, list_unused
+from benchmarks.watch_coverage.sources import count_lines, list_kernels, list_unused
+from tilewatch.kernels.proposing.repository_sources import KernelName
 
 KERNELS = """
 import cuda.tile as ct
