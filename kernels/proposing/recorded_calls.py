@@ -1,6 +1,7 @@
 """Child role `propose`: lists a repository's kernels, and runs its drivers to record the calls that launch them."""
 
 import contextlib
+import functools
 import inspect
 import os
 import signal
@@ -207,17 +208,19 @@ def _is_code_of(function: Any, code: types.CodeType) -> bool:
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the kernels and drivers of a repository, or the calls of one driver, with what stopped it."""
     root = Path(request["root"])
-    texts = {str(each.relative_to(root)): each for each in sorted(root.rglob("*.py"))}
-    sources = read_sources(dict(_read(texts)))
+    sources = _read_repository(root)
     if request["ask"] == "list":
         return _write_sources(sources)
     return _record(request, root, sources)
 
 
-def _read(texts: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
-    for file, path in texts.items():
+@functools.cache
+def _read_repository(root: Path) -> RepositorySources:
+    texts = {}
+    for path in sorted(root.rglob("*.py")):
         with contextlib.suppress(BadFile):
-            yield file, read_given(path, MOST_BYTES)
+            texts[str(path.relative_to(root))] = read_given(path, MOST_BYTES)
+    return read_sources(texts)
 
 
 def _write_sources(sources: RepositorySources) -> dict[str, Any]:
