@@ -44,13 +44,15 @@ class MadeBench:
     def __init__(self) -> None:
         self.launches = 0
         self.labels: list[str] = []
+        self.slower = 1.0
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
         for work in works:
             self.launches += 1
             self.labels.append(work.label)
             noise = 0.02 * (work.launches % 3)
-            yield work, Launched(TIMES_US[work.base.cubin.content_key], TIMES_US[work.head.cubin.content_key] + noise)
+            base_us, head_us = (TIMES_US[each.cubin.content_key] for each in (work.base, work.head))
+            yield work, Launched(self.slower * base_us, self.slower * (head_us + noise))
 
     def race(self, *_: object) -> tuple[Params, ...]:
         raise AssertionError("the fixture `sweeps` replaces what races")
@@ -167,6 +169,21 @@ def test_what_lost_is_split_among_what_the_head_has_in_other_versions(tmp_path: 
     assert any(line.startswith("  new: worse 1x1: +3.0: compiler +3.0 (") for line in write_lines(report))
     assert "| worse | 1x1 | new | +3.0 | compiler +3.0 (" in write_markdown(report)
     assert len(judge_report(report, "h200")) == 2, "a rung is no head"
+
+
+def test_a_driver_is_timed_by_the_code_of_the_base_under_each(tmp_path: Path) -> None:
+    report = make_report(make_pair("even", "same speed"))
+    drivers = {"old": "575", "new": THIS_GPU.driver}
+    report.sides = tuple(ToolchainName(name, packages={"driver": driver}) for name, driver in drivers.items())
+    for driver, slower in (("575", 1.0), (THIS_GPU.driver, 1.03)):
+        bench = MadeBench()
+        bench.slower = slower
+        half = replace(make_half(report, tmp_path, bench), gpu=replace(THIS_GPU, driver=driver))
+        half.time_frozen(lambda: False)
+        half.time_rungs(lambda: False)
+        assert ("new" in bench.labels) == (driver == THIS_GPU.driver), "a head is timed under its own driver"
+    (found,) = list_ladders(report)
+    assert (found.ladder.blamed, round(found.ladder.loss, 1)) == (("driver",), 3.0)
 
 
 def test_a_report_that_is_read_again_needs_no_launch_more(tmp_path: Path, sweeps: list[str]) -> None:

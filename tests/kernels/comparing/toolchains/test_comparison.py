@@ -1,0 +1,23 @@
+"""What the name of a side stands for: a toolchain, an environment of baselines, a driver."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures.second_toolchain import make_toolchain
+from tilewatch.kernels.comparing.toolchains.comparison import begin_report, find_side
+from tilewatch.kernels.toolchains.toolchain import UnknownToolchain
+
+
+def test_a_side_may_name_an_environment_and_a_driver(tmp_path: Path) -> None:
+    toolchains, environments = tmp_path / "toolchains", tmp_path / "environments"
+    made, other = make_toolchain(toolchains, "next"), make_toolchain(environments, "other")
+    side = find_side("next+other@580.65", toolchains, environments, may_be_missing=False)
+    assert (side.name, side.toolchain, side.environment, side.driver) == ("next+other@580.65", made, other, "580.65")
+    plain = find_side(str(toolchains / "next"), Path("/nowhere"), environments, may_be_missing=False)
+    assert (plain.name, plain.toolchain, plain.environment, plain.driver) == ("next", made, None, "")
+    base, head = begin_report([plain, side]).sides
+    assert base.packages["cuda-tile"].endswith("+next")
+    assert (base.packages.get("driver"), head.packages["driver"]) == (None, "580.65")
+    with pytest.raises(UnknownToolchain, match="no toolchain is named none"):
+        find_side("next+none", toolchains, environments, may_be_missing=True)
