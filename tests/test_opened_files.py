@@ -54,6 +54,7 @@ OURS = {
     "kernels/comparing/toolchains/time_pair.py:time_one_process",
     "db/server/free_ports.py:_draw_port",
     "tilewatch/processes.py:last_words",
+    "worker/git/owner_python.py:find",
     "tilewatch/processes.py:list_children",
     "tilewatch/processes.py:measure_resident",
     "tilewatch/processes.py:measure_usage",

@@ -35,6 +35,7 @@ ELSEWHERE = {
     "code_diffs",
     "marks",
     "messages",
+    "pull_requests",
     "regression_events",
     "regression_series",
     "regressions",
