@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from tilewatch.configs import config_text
 from tilewatch.db import migrate
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.server.embedded import Embedded, Servers
@@ -97,13 +98,13 @@ def _plant(context: Context, home: Path) -> Context:
     """Makes each config of the changed kernels as much slower or faster as TIMES says."""
     planted = dict(context.simulation.planted)
     for kernel, times in TIMES.items():
-        base, head = (_list_cubins(home, kernel, changed=changed) for changed in (False, True))
-        planted |= {key: (replaced, times) for replaced, key in zip(base, head, strict=True)}
+        base, head = (_find_cubins(home, kernel, changed=changed) for changed in (False, True))
+        planted |= {key: (base[config], times) for config, key in head.items()}
     return replace(context, simulation=replace(context.simulation, planted=planted))
 
 
-def _list_cubins(home: Path, kernel: str, *, changed: bool) -> list[str]:
-    """Compiles a kernel before or after its change, and returns the keys of its cubins."""
+def _find_cubins(home: Path, kernel: str, *, changed: bool) -> dict[str, str]:
+    """Compiles a kernel before or after its change, and returns the keys of its cubins by config."""
     folder = home / "versions" / str(changed)
     demo_repository.write_kernel(folder, kernel, "a version of the demo", changed=changed)
     compiling = ("compile", kernel, "--arch", ARCH, "--library", str(folder), "--cubins", str(folder.parent / "cubins"))
@@ -112,7 +113,8 @@ def _list_cubins(home: Path, kernel: str, *, changed: bool) -> list[str]:
     )
     if done.returncode:
         raise CannotDemonstrate(f"the tile compiler does not work here: {done.stderr.strip()[-500:]}")
-    return [each["content_key"] for each in json.loads(done.stdout)["configs"] if each["content_key"]]
+    configs = json.loads(done.stdout)["configs"]  # in the order in which they were compiled
+    return {config_text(each["config"]): each["content_key"] for each in configs if each["content_key"]}
 
 
 def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Mailbox) -> Settings:

@@ -8,22 +8,25 @@ from tests.dashboard.fixtures.drawn import await_all_drawn
 
 pytestmark = pytest.mark.browser
 
-CHART = ".js-plotly-plot .cartesianlayer"
+PLOT = ".js-plotly-plot .cartesianlayer"
+PAGES = ("series", "compare", "architectures", "regressions?regression=1", "checks?check=1")
 SEEN_PX = 50
 """Least part of a chart that is seen without scrolling."""
-PAGES = ("series", "compare", "architectures", "regressions?regression=1", "checks?check=1")
 
 
-def find_begin(page: Any, address: str) -> float:
-    """Returns where the first chart of a page begins."""
+def find_place(page: Any, address: str) -> tuple[float, float]:
+    """Returns where the first chart of a page begins and ends."""
     page.goto(f"/{address}")
-    page.locator(CHART).first.wait_for(state="attached")
+    chart = page.locator(PLOT).first
+    chart.wait_for(state="attached")
     await_all_drawn(page)
-    return float(page.locator(CHART).first.bounding_box()["y"])
+    box = chart.bounding_box()
+    return box["y"], box["y"] + box["height"]
 
 
 @pytest.mark.parametrize("window", [(1440, 900), (400, 800)])
 def test_the_chart_of_every_page_begins_on_the_first_screen(page: Any, window: tuple[int, int]) -> None:
     page.set_viewport_size({"width": window[0], "height": window[1]})
-    begins = {address: find_begin(page, address) for address in PAGES}
-    assert {address: at for address, at in begins.items() if at + SEEN_PX > window[1]} == {}
+    places = {address: find_place(page, address) for address in PAGES}
+    assert {address: begin for address, (begin, _) in places.items() if begin + SEEN_PX > window[1]} == {}
+    assert places["series"][1] < window[1], "that of a series ends there too"

@@ -35,7 +35,7 @@ def test_twenty_nights_end_with_all_that_was_planted_and_a_message_of_each(
             ("regression", demo_repository.SLOWER, "new", demo_repository.SUBJECTS[demo_repository.SLOWER_AT]),
             ("improvement", demo_repository.FASTER, "new", demo_repository.SUBJECTS[demo_repository.FASTER_AT]),
         }
-        assert "baseline_changed" in opened.scalars(select(Alarm.kind).where(Alarm.closed_at.is_(None))).all()
+        assert opened.scalars(select(Alarm.kind).where(Alarm.closed_at.is_(None))).all() == ["baseline_changed"]
     subjects = [message.subject for message in mailbox.messages]
     for words in ("simulated: scale on sim: +", "simulated: shift on sim: -", "the baseline changed: DeepGEMM"):
         assert [subject for subject in subjects if subject.startswith(words)], subjects
