@@ -64,7 +64,7 @@ for entry in celery.conf.beat_schedule.values():
     sent = dict(line.removeprefix("worker.").split() for line in done.stdout.splitlines())
     judging = dict.fromkeys(("nightly", "prune", "reconcile"), "judge")
     beside_the_token = dict.fromkeys(("tell", "watch"), "tell")  # none of them runs a commit's code
-    assert sent == {**judging, **beside_the_token, "compare_code": "compile"}, done.stderr
+    assert sent == {**judging, **beside_the_token, "mend_tables": "tell", "compare_code": "compile"}, done.stderr
 
 
 def test_a_missed_night_is_submitted_once(settings: Settings, context: Context) -> None:
