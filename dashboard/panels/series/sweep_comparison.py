@@ -50,7 +50,7 @@ def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:
     for sweep in sweeps:
         own = everything[everything["sweep_id"] == sweep["id"]]
         if len(own):
-            winners.append((short_sha(sweep["sha"]), int(own.iloc[0]["config_id"])))
+            winners.append((f"{short_sha(sweep['sha'])} {sweep['subject']}", int(own.iloc[0]["config_id"])))
     return winners
 
 

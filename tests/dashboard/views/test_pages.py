@@ -735,3 +735,13 @@ def test_a_browser_may_draw_the_chart_of_a_series_before_it_gets_the_sweep(
     assert "Sweep" not in [each.label for each in app.selectbox]
     app.run()
     assert "Sweep" in [each.label for each in app.selectbox], "only the first run of a session waits"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_list_and_no_axis_names_a_commit_by_its_hash_alone(filled_app: AppTest, page: str) -> None:
+    app = opened(filled_app, page)
+    layouts = [json.loads(each.proto.spec)["layout"] for each in app.get("plotly_chart")]  # type: ignore[attr-defined]
+    axes = [layout[axis] for layout in layouts for axis in layout if axis.startswith(("xaxis", "yaxis"))]
+    labels = [text for axis in axes for text in axis.get("ticktext") or ()]
+    options = [option for each in app.selectbox for option in each.options]
+    assert [words for words in (*labels, *options) if re.fullmatch("[0-9a-f]{10}", str(words))] == []
