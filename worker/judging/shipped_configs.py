@@ -31,12 +31,14 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
     except ExpectedError as error:
         logger.warning("the tuned table of %s cannot be read: %s", scope.repository, error)
         return []
-    states = [] if tables is None else stale_tables.compare(session, scope.repository, tables, night.policy)[1]
+    if tables is None:
+        return []
+    _, states = stale_tables.compare(session, scope.repository, tables, night.policy, gpu_model=scope.gpu_model)
     suspected = {
-        each.winner.run_id: (kernel, each)
-        for (kernel, gpu_model), unknown in ((state.key, state.unknown) for state in states)
-        for each in unknown
-        if (gpu_model, each.winner.sha) == (scope.gpu_model, scope.sha)
+        each.winner.run_id: (state.key[0], each)
+        for state in states
+        for each in state.unknown
+        if each.winner.sha == scope.sha
     }
     won = winners.read_winners_of_runs(session, list(suspected))
     questions = [_make_question(night, *suspected[run_id], best) for run_id, best in won.items()]

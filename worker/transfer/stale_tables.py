@@ -99,13 +99,14 @@ def read_tables(repository: Path, revision: str) -> ShippedTables | None:
 
 
 def compare(
-    session: Session, repository: str, tables: ShippedTables, policy: Policy
+    session: Session, repository: str, tables: ShippedTables, policy: Policy, *, gpu_model: str | None = None
 ) -> tuple[Sweeps, list[TableState]]:
-    """Compares tables with the newest runs of a repository. Tables of a kernel without runs are left out."""
+    """Compares tables with the newest runs of a repository, of one GPU model if it is given. Tables of a kernel without
+    runs are left out."""
     shipped: dict[Key, dict[str, Params]] = {}
     for _, key, row in tables.list_rows():
         shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]
-    newest = tuned_rows.list_newest_winners(session, repository=repository)
+    newest = tuned_rows.list_newest_winners(session, repository=repository, gpu_model=gpu_model)
     won = [each for each in newest if (each.kernel, each.gpu_model) in shipped]
     pairs = [(shipped[each.kernel, each.gpu_model].get(each.problem, {}), each) for each in won]
     pairs = [(config, each) for config, each in pairs if config.keys() == each.config.keys()]
