@@ -66,7 +66,8 @@ def pr(
     options.ready_database()
     if not dry_run:
         mend_all(options.settings())
-    for each in make_menders(options.settings(), switched_on=False) if dry_run else ():
+        return
+    for each in make_menders(options.settings(), switched_on=False):
         print("\n".join(_list_actions(each)))
 
 

@@ -135,8 +135,8 @@ class Mender:
         plan, failed = self.plan(), []
         for action in plan.actions:
             try:
-                if plan.tables is not None and action.state is not None:
-                    self._propose(forge, clone, plan.tip, plan.tables, action.state, action)
+                if action.state is not None:
+                    self._propose(forge, clone, plan, action)
                 elif action.stored is not None:
                     self._withdraw(forge, action.stored)
             except ForgeAway:
@@ -146,24 +146,18 @@ class Mender:
         if failed:
             raise failed[0]
 
-    def _propose(
-        self,
-        forge: PullRequestForge,
-        clone: Clone,
-        tip: str,
-        tables: ShippedTables,
-        state: TableState,
-        action: Action,
-    ) -> None:
-        stored, text = action.stored, action.text
+    def _propose(self, forge: PullRequestForge, clone: Clone, plan: MendingPlan, action: Action) -> None:
+        stored, state, text, tables = action.stored, action.state, action.text, plan.tables
+        assert state is not None
         assert text is not None, "`plan` wrote it"
+        assert tables is not None, "there is no state without tables"
         content = {"entries": _list_entries(state.stale), "table_sha256": _hash(tables)}
         if stored is None:
             of_table = {"repository": clone.name, "kernel": state.key[0], "gpu_model": state.key[1]}
             with session(self.url) as opened:
                 stored = pull_requests.add(opened, **of_table, **content)
         branch = _name_branch(stored)
-        sha = push.commit_file(clone.folder, tip, tables.path, text.content, text.message)
+        sha = push.commit_file(clone.folder, plan.tip, tables.path, text.content, text.message)
         push.push_branch(clone, branch, sha)
         found = forge.find(branch) if stored.number is None else forge.change(stored.number, text.title, text.body)
         if found is None or (stored.number is None and found.state != "open"):
