@@ -166,8 +166,7 @@ def _make_up(name: str, tensor: Any, *given: Any) -> Any:
 
     if name == "__format__":
         return format(1.0, *given)
-
-    if name in ("__bool__", "allclose", "equal", "__format__"):
+    if name in ("__bool__", "allclose", "equal"):
         return True
     with torch._C.DisableTorchFunction():
         if name in ("item", "__float__", "__int__", "__index__"):

@@ -1,5 +1,6 @@
 """Proposes a watch file for a checkout: records calls in a confined child, writes them, and tries what was written."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,17 +66,13 @@ def propose(root: Path, arch: str, store_url: str, on_step: Say = lambda _: None
         raise LibraryError("no Python file of the repository has a function under @ct.kernel")
     folder = next(each for each in map(root.joinpath, FOLDERS) if not os.path.lexists(each))
     folder.mkdir()
-    settings = f'[tool.tilewatch]\nwatch = "{folder.name}"\npath = [{", ".join(map(_quote, listed["path"]))}]'
+    settings = f'[tool.tilewatch]\nwatch = "{folder.name}"\npath = {json.dumps(listed["path"])}'
     _write_settings(root, settings)
     recorded = _record(_Drivers(root, arch), listed, on_step)
     entries = _choose(folder, arch, store_url, recorded, on_step)
     reached = {kernel for each in entries for kernel in each.kernels}
     left_out = {each: recorded.reasons.get(each, NOT_CALLED) for each in kernels if each not in reached}
     return Proposal(write_file(entries, left_out), settings, entries, kernels, left_out)
-
-
-def _quote(text: str) -> str:
-    return f'"{text}"'
 
 
 def _write_settings(root: Path, settings: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from tilewatch.kernels.watching.cuda_stand_ins.modules import CONTENT, FALLBACKS, NoStandIn, find_gpu
+from tilewatch.kernels.watching.cuda_stand_ins.modules import CONTENT, FALLBACKS, NoStandIn, constant, find_gpu
 from tilewatch.kernels.watching.timed_launches import do_bench
 
 
@@ -62,10 +62,6 @@ class _ActiveDriver:
         return SimpleNamespace(backend="cuda", arch=10 * major + minor, warp_size=32)
 
 
-def _ignore(*_: Any, **__: Any) -> None:
-    pass
-
-
 def hide_from_torch() -> None:
     """Makes PyTorch believe that Triton is not installed: its compiler would import parts that no stand-in has."""
     if importlib.util.find_spec("torch.utils._triton") is not None:
@@ -79,7 +75,7 @@ CONTENT |= {
         "__version__": "3.5.0+stand.in",
         "cdiv": lambda x, y: -(-x // y),
         "next_power_of_2": lambda n: 1 << (n - 1).bit_length(),
-        "set_allocator": _ignore,
+        "set_allocator": constant(None),
     },
     "triton.testing": {
         "do_bench": do_bench,
