@@ -25,11 +25,11 @@ const isOnScreen = (element) => element.getBoundingClientRect().top < innerHeigh
 
 const readPlaces = () => {
   const main = document.querySelector(".stMainBlockContainer");
-  const hasEnded = document.querySelector('.stApp[data-test-script-state="notRunning"], .js-plotly-plot .main-svg');
+  const hasPlotOrEnded = document.querySelector('.stApp[data-test-script-state="notRunning"], .js-plotly-plot .main-svg');
   if (!main?.querySelector("h1") || [...main.querySelectorAll(UNDRAWN)].some(isOnScreen)) return "";
   const elements = [...main.querySelectorAll(".stElementContainer")];
   const boxes = elements.filter(isOnScreen).map((each) => each.getBoundingClientRect());
-  if (!hasEnded && boxes.length === elements.length && boxes.every((box) => box.bottom < innerHeight)) return "";
+  if (!hasPlotOrEnded && boxes.length === elements.length && boxes.every((box) => box.bottom < innerHeight)) return "";
   return boxes.map((box) => `${box.x} ${box.y} ${box.height}`).join();
 };
 

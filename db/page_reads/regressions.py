@@ -98,7 +98,8 @@ class LevelRow:
 
 
 def describe_origin(row: Mapping[Any, Any]) -> str:
-    """Says in brackets where a regression is from if not from a GPU here. `row` has RegressionRow's fields."""
+    """Returns in brackets where a regression comes from that no GPU here showed; empty for others. `row` has the fields
+    of RegressionRow."""
     if is_example(row["repository"]):
         return " (planted example)"
     return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""

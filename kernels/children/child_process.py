@@ -28,8 +28,16 @@ from tilewatch.kernels.children.forked_process import ForkedProcess
 from tilewatch.text import failure_text
 
 PASSED_ON = (
-    *(sandbox.SWITCH, sandbox.REQUIRE, "PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH"),
-    *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES"),
+    sandbox.SWITCH,
+    sandbox.REQUIRE,
+    "PATH",
+    "HOME",
+    "LANG",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
 )
 """Environment variables that a child gets. It gets no others, because it may run other people's code."""
 
