@@ -100,7 +100,7 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
     first_s = readings[0]["unix_s"] if readings else 0.0
     at = [reading["unix_s"] - first_s for reading in readings]
     details = [
-        f"{reading['when']}, {reading.get('temperature_c')} C"
+        plain_html(f"{reading['when']}, {reading.get('temperature_c')} C")
         + (f", throttled: {', '.join(reading['throttled'])}" if reading.get("throttled") else "")
         for reading in readings
     ]

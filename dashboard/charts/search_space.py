@@ -13,11 +13,13 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import log_numbers
 from tilewatch.dashboard.charts.sweep import config_of_trial, parameters
 from tilewatch.dashboard.text import first_line
-from tilewatch.text import change_text, count_text, plain_html
+from tilewatch.text import change_text, count_text, plain_html, shorten
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
 """A config that differs by less counts as unchanged, because a sweep takes few samples."""
+LONGEST_NAME = 60
+"""Most characters of a winner's name in the legend."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
         figure.add_scatter(
             x=own["median_us_before"],
             y=100 * own["change"],
-            name=name,
+            name=plain_html(shorten(name, LONGEST_NAME)),
             mode="markers",
             marker={"size": 15, "symbol": symbol, "color": colours.BETTER, "line": {"width": 2}},
             hoverinfo="skip",
