@@ -1,4 +1,4 @@
-"""Calls DeepGEMM, the main baseline: FP8 with its own block scales, bfloat16, and groups of rows.
+"""Calls DeepGEMM, the main baseline: FP8 with its own block scales, bfloat16, groups of rows and of K, and heads.
 
 Its FP8 kernels take one scale per row of A and 128 of K, and one per 128x128 block of B. Hopper's kernels read them as
 float32. Kernels of B200 and B300 read powers of two, four exponents in an int32, with one scale per row of B too; if
@@ -39,12 +39,14 @@ class Scales:
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
     """Lays the scales out beforehand as DeepGEMM's kernel reads them, so that only the product is timed."""
-    deep_gemm = _import_deepgemm()
     if "logits" in call.outputs:
         return _make_mqa_logits(call)
+    if "w" in call.inputs:
+        return _make_product_per_head(call)
     if call.dtypes["a"] == "bfloat16":
-        a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
-        return BaselineLaunch(lambda: deep_gemm.bf16_gemm_nt(a, b, d), {"version": version("sgl-deep-gemm")}, kernels=1)
+        return _make_bf16(call)
+    if call.inputs["b"].ndim == 2 and "end_of_group" in call.inputs:
+        return _make_fp8_along_k(call)
     scales = _find_scales(call)
     return _make_fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1)
 
@@ -97,22 +99,65 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def _make_mqa_logits(call: Call) -> BaselineLaunch:
-    deep_gemm = _import_deepgemm()
-    if not hasattr(deep_gemm, "fp8_mqa_logits"):
-        raise BaselineMissing(f"DeepGEMM {version('sgl-deep-gemm')} has no fp8_mqa_logits, which 0.1.0 has")
+    compute = _find_function("fp8_mqa_logits", "0.1.0")
     q, k, scale_k, weights, first, last = (
         tensor(call, each) for each in ("q", "k", "scale_k", "weights", "first", "last")
     )
     computed: list[Any] = []
 
     def launch() -> None:
-        computed[:] = [deep_gemm.fp8_mqa_logits(q, (k, scale_k), weights, first, last, clean_logits=False)]
+        computed[:] = [compute(q, (k, scale_k), weights, first, last, clean_logits=False)]
 
     def settle() -> None:
         logits = tensor(call, "logits")
         logits.copy_(computed[0][:, : logits.shape[1]])
 
     return BaselineLaunch(launch, {"version": version("sgl-deep-gemm")}, settle, kernels=1)
+
+
+def _make_product_per_head(call: Call) -> BaselineLaunch:
+    deep_gemm = _import_deepgemm()
+    x, w, out = (tensor(call, name) for name in ("x", "w", "out"))
+    detail = {"version": version("sgl-deep-gemm")}
+    return BaselineLaunch(lambda: deep_gemm.einsum("bhr,hdr->bhd", x, w, out), detail, kernels=1)
+
+
+def _make_bf16(call: Call) -> BaselineLaunch:
+    a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
+    detail = {"version": version("sgl-deep-gemm")}
+    if b.dim() == 2:
+        deep_gemm = _import_deepgemm()
+        return BaselineLaunch(lambda: deep_gemm.bf16_gemm_nt(a, b, d), detail, kernels=1)
+    kind = "nt" if call.sizes.get("b_transposed", 1) else "nn"
+    multiply, groups = _find_function(f"m_grouped_bf16_gemm_{kind}_contiguous", "0.2.5"), find_group_of_row(call)
+    return BaselineLaunch(lambda: multiply(a, b, d, groups), detail, kernels=1)
+
+
+def _make_fp8_along_k(call: Call) -> BaselineLaunch:
+    """Adds the product of each group to an output of its own, as DeepGEMM only adds. Each group's part of K lies apart,
+    beforehand. Raises BaselineMissing on B200, where every call packs the scales in two more kernels."""
+    multiply = _find_function("k_grouped_fp8_gemm_nt_contiguous", "0.2.5")
+    if find_major() != HOPPER:
+        raise BaselineMissing("DeepGEMM packs the scales of groups along K in every call on B200 and B300")
+    torch = torch_module()
+    a, b, scale_a, scale_b, d = (tensor(call, name) for name in ("a", "b", "scale_a", "scale_b", "d"))
+    ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
+    parts = list(zip([0, *ends], ends, strict=False))
+    left, right = (torch.cat([each[:, first:last].flatten() for first, last in parts]) for each in (a, b))
+    lengths = [last - first for first, last in parts]
+    on_gpu = torch.tensor(lengths, dtype=torch.int32, device="cuda")
+    sums = torch.zeros_like(d)
+
+    def launch() -> None:
+        multiply((left, scale_a.t()), (right, scale_b.t()), sums, lengths, on_gpu, sums)
+
+    def settle() -> None:
+        sums.zero_()
+        launch()
+        d.copy_(sums)
+
+    detail = {"version": version("sgl-deep-gemm"), "scales": "the kernel's own", "output": "is added to"}
+    return BaselineLaunch(launch, detail, settle, kernels=1)
 
 
 def _make_fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | None = None) -> BaselineLaunch:
@@ -177,6 +222,14 @@ def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bo
     groups = matrix.shape[0] if matrix.dim() == 3 else None
     rows, k = matrix.shape[-2:]
     return _import_deepgemm().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
+
+
+def _find_function(name: str, has_it: str) -> Any:
+    """Returns a function of DeepGEMM that some versions lack. Raises BaselineMissing with one that has it."""
+    deep_gemm = _import_deepgemm()
+    if not hasattr(deep_gemm, name):
+        raise BaselineMissing(f"DeepGEMM {version('sgl-deep-gemm')} has no {name}, which {has_it} has")
+    return getattr(deep_gemm, name)
 
 
 def _import_deepgemm() -> Any:

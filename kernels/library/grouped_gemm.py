@@ -1055,7 +1055,7 @@ BF16 = Kernel(
     tolerance=bf16_tolerance,
     flops=flops,
     bytes=bf16_bytes,
-    baselines=("cublas_per_group", "torch_grouped_mm"),
+    baselines=("deepgemm", "cublas_per_group", "torch_grouped_mm"),
     given=given_rows,
 )
 
@@ -1126,6 +1126,7 @@ KERNELS = (
         reference=along_k_reference,
         flops=flops_along_k,
         bytes=bytes_along_k,
+        baselines=("cublas_per_group", "torch_grouped_mm"),  # DeepGEMM's output is float32
         given=given_ends_along_k,
     ),
     Kernel(
@@ -1141,7 +1142,7 @@ KERNELS = (
         tolerance=fp8_along_k_tolerance,
         flops=flops_along_k,
         bytes=fp8_bytes_along_k,
-        baselines=("cublaslt_per_group",),
+        baselines=("deepgemm", "cublaslt_per_group"),
         given=given_ends_along_k,
     ),
 )

@@ -117,6 +117,6 @@ KERNELS = (
         tolerance=tolerance,
         flops=flops,
         bytes=least_bytes,
-        baselines=("copy",),
+        baselines=("deepgemm", "copy"),
     ),
 )

@@ -133,6 +133,10 @@ def test_deepgemm_is_called_as_it_wants_on_each_architecture(machine: Machine, n
                 build(baseline, machine.call(kernel, problem))
             assert str(refused.value) == NO_KERNELS.format(major)
             continue
+        if (name, major) == ("grouped_fp8_along_k", 10):
+            with pytest.raises(BaselineMissing, match="packs the scales of groups along K in every call on B200"):
+                build(baseline, machine.call(kernel, problem))
+            continue
         made = build(baseline, machine.call(kernel, problem))
         with machine.deep_gemm.counting() as launched:
             made.launch()
@@ -153,15 +157,25 @@ def test_hopper_has_no_kernel_for_a_scale_of_each_row_of_b(machine: Machine) -> 
 
 
 @pytest.mark.parametrize("machine", ["sm_90"], indirect=True)
-def test_a_deepgemm_without_scores_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DeepGEMM 0.2.5 has fp8_fp4_mqa_logits instead, with other arguments."""
+@pytest.mark.parametrize(
+    ("name", "function", "has_it"),
+    [
+        ("mqa_logits", "fp8_mqa_logits", "0.1.0"),
+        ("grouped_bf16", "m_grouped_bf16_gemm_nt_contiguous", "0.2.5"),
+        ("grouped_bf16_nn", "m_grouped_bf16_gemm_nn_contiguous", "0.2.5"),
+        ("grouped_fp8_along_k", "k_grouped_fp8_gemm_nt_contiguous", "0.2.5"),
+    ],
+)
+def test_a_deepgemm_without_a_function_says_which_version_has_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, function: str, has_it: str
+) -> None:
+    """DeepGEMM 0.1.0 exports no products of bfloat16 in groups; 0.2.5 has fp8_fp4_mqa_logits, with other arguments."""
     from tilewatch.kernels.baselines.baseline import BaselineMissing
     from tilewatch.kernels.baselines.makers import build
 
-    kernel = KERNELS["mqa_logits"]
-    call = machine.call(kernel, kernel.problems[0])
-    monkeypatch.delattr(DeepGemm, "fp8_mqa_logits")
-    with pytest.raises(BaselineMissing, match=r"DeepGEMM 0\.1\.0 has no fp8_mqa_logits"):
+    call = machine.call(KERNELS[name], KERNELS[name].problems[0])
+    monkeypatch.delattr(DeepGemm, function)
+    with pytest.raises(BaselineMissing, match=rf"DeepGEMM 0\.1\.0 has no {function}, which {has_it} has"):
         build("deepgemm", call)
 
 
