@@ -1,5 +1,5 @@
-"""Fills, encodes and decodes device arrays, also of types that CuPy has no name for (FP8, bfloat16). Runs inside the
-GPU child. FP8 values and FP8 scales are held as uint8, bfloat16 as uint16."""
+"""Fills, encodes and decodes arrays on the GPU, including those of types that CuPy lacks (FP8, bfloat16). FP8 values
+and FP8 scales are stored as uint8, bfloat16 values as uint16. Runs inside the GPU child."""
 
 import contextlib
 import functools
@@ -25,14 +25,14 @@ RAW = {
 }
 CHUNK = 1 << 24
 ROW = 1 << 12
-"""Elements that one block of a reduction compares: comparing 2^28 then takes 2.5 ms (H100, 2026-11-26)."""
+"""Elements that one thread block of a reduction compares. Comparing 2^28 then takes 2.5 ms (H100, 2026-11-26)."""
 
 BLACKWELL = 100
 """Compute capability of the first Blackwell GPU, 10.0, as CuPy writes it."""
 
 SCALE_SPREAD = 0.25
-"""Standard deviation of the exponents of random scales, which are powers of two. Scales then differ from each other,
-but none is so large that errors in the products of other blocks would disappear beside its own products."""
+"""Standard deviation of the exponents of random scales, which are powers of two. With it the scales differ from each
+other, but none is so large that the products that it scales hide errors in the other products."""
 
 
 class UnknownType(Exception):
@@ -50,11 +50,12 @@ def make_empty(array: Array) -> Any:
 
 
 Make = Callable[[Array], Any]
-"""Makes the memory of an array, without values."""
+"""A function that allocates the memory of an array and leaves its values undefined."""
 
 
 def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
-    """Makes random values of the array's type, like activations or scales, never 0; any byte but 0 for uint8."""
+    """Returns an array of random values of its type, none of which is 0. They resemble activations, or scales if the
+    array is filled with scales. For uint8 they are any byte but 0."""
     made = make(array)
     out = made.reshape(-1)
     for at in range(0, out.size, CHUNK):
@@ -69,8 +70,8 @@ def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
 
 
 def _make_exponents(values: Any, dtype: str) -> Any:
-    """Returns the exponents of random scales. On Blackwell those of float32 are whole numbers, because DeepGEMM reads
-    only the exponent of a scale there."""
+    """Returns the exponents of random scales. For float32 scales on Blackwell they are whole numbers, because DeepGEMM
+    reads only the exponent of a scale there."""
     if dtype == "float8_e8m0fnu":
         return values
     if dtype == "float32" and int(cupy.cuda.Device().compute_capability) >= BLACKWELL:
@@ -81,7 +82,8 @@ def _make_exponents(values: Any, dtype: str) -> Any:
 def make_input_sets(
     specs: Sequence[Array], given: Mapping[str, Any], seed: int, sets: int, make: Make = make_empty
 ) -> list[dict[str, Any]]:
-    """Makes sets of inputs by array name. Set i has the same values however many sets are made. Raises BadValues."""
+    """Returns `sets` sets of inputs, each a mapping from array name to array. The values of set i do not depend on how
+    many sets are made. Raises BadValues if given values do not fit their array."""
     generator = cupy.random.default_rng(seed)
     fitted = {spec.name: fit(spec, given[spec.name]) for spec in specs if spec.fill == "given"}
     return [
@@ -94,7 +96,7 @@ def make_input_sets(
 
 
 def fit(spec: Array, values: np.ndarray) -> np.ndarray:
-    """Returns given values in the raw type of their array. Raises BadValues if they do not fit it."""
+    """Converts the given values of an array to its raw type. Raises BadValues if the shape or a value does not fit."""
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
     with np.errstate(invalid="ignore"):
@@ -110,7 +112,7 @@ def _fill(out: Any, values: np.ndarray) -> Any:
 
 
 def make_poisoned(array: Array, make: Make = make_empty) -> Any:
-    """Makes an output in which every element is NaN, so that one left unwritten cannot pass."""
+    """Returns an output array filled with NaN, so that an element that a kernel leaves unwritten fails the check."""
     out = make(array)
     poison(out)
     return out
@@ -118,7 +120,7 @@ def make_poisoned(array: Array, make: Make = make_empty) -> Any:
 
 def list_launch_values(arguments: Iterable[Array | Scalar], find: Callable[[Array], Any]) -> tuple[Any, ...]:
     """Returns the values that a launch passes to a kernel by cuTile's calling convention 1: for an array its pointer,
-    shape and strides (int32), for a scalar its value, for a constant nothing. `find` returns an array on the device."""
+    shape and strides (int32), for a scalar its value, for a constant no value. `find` returns the array on the GPU."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Scalar):
@@ -134,20 +136,20 @@ def poison(out: Any) -> None:
 
 
 def differ(values: Any, others: Any) -> bool:
-    """Returns whether two arrays of one raw type differ in any bit."""
+    """Returns whether two arrays of the same raw type differ in any bit."""
     bits = f"uint{8 * values.itemsize}"
     return bool(_find_largest(_make_difference(bits), values.view(bits), others.view(bits)))
 
 
 def differ_from(values: Any, number: int) -> bool:
-    """Returns whether any element of an array of whole numbers differs from `number` in its bits."""
+    """Returns whether any element of an array of whole numbers has other bits than `number`."""
     bits = np.dtype(f"uint{8 * values.itemsize}").type
     difference = _make_difference(bits.__name__)
     return bool(_find_largest(lambda rows, axis: difference(rows, bits(number), axis=axis), values.view(bits)))
 
 
 def encode(values: Any, dtype: str) -> Any:
-    """Rounds float32 values to the nearest value of a type, and returns them as its raw type."""
+    """Rounds float32 values to the nearest values of type `dtype`, and returns them in that type's raw type."""
     if dtype == "float8_e4m3fn":
         codes, middles = _sort_e4m3_codes()
         return codes[cupy.searchsorted(middles, values)]
@@ -178,8 +180,8 @@ def _find_largest(kernel: Any, *arrays: Any) -> float:
 
 
 def list_rows(*arrays: Any) -> Iterator[list[Any]]:
-    """Yields arrays of one shape as rows of ROW elements, then the rest as one shorter row. CuPy reduces each row in
-    one block: a single row of 4096 x 7168 elements took 25 ms (H200, 2026-11). All full rows share one kernel."""
+    """Yields the elements of equally shaped arrays as rows of ROW elements, then the remaining elements as one shorter
+    row. CuPy reduces each row in one thread block: one row of 4096 x 7168 elements took 25 ms (H200, 2026-11)."""
     flat = [each.reshape(-1) for each in arrays]
     whole = flat[0].size - flat[0].size % ROW
     if whole:
@@ -199,8 +201,8 @@ def e4m3_values() -> Any:
 
 @functools.cache
 def _sort_e4m3_codes() -> tuple[Any, Any]:
-    """Returns the FP8 codes in order of value, and the midpoints between their values. Zero is left out, because it
-    would hide elements that a kernel never reads."""
+    """Returns the FP8 codes sorted by value, and the midpoints between neighbouring values. Zero is left out, because
+    zeros would hide elements that a kernel never reads."""
     values = e4m3_values()
     codes = np.argsort(values, kind="stable")
     codes = codes[np.isfinite(values[codes]) & (values[codes] != 0)].astype(np.uint8)
@@ -210,8 +212,8 @@ def _sort_e4m3_codes() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def without_cub() -> Iterator[None]:
-    """Makes CuPy compile its own reductions, at 0.2 s each, instead of CUB's, at 4 s each (H100, 2026-11-26). CUB
-    compiles one per type and power of two of the row length: a problem on a new machine waited for up to 13 s."""
+    """Makes CuPy compile its own reductions, which takes 0.2 s each, instead of CUB's, at 4 s each (H100, 2026-11-26).
+    CUB compiles one for each type and power of two of the row length: a machine's first problem waited up to 13 s."""
     before = cupy._core.get_reduction_accelerators()
     cupy._core.set_reduction_accelerators([])
     try:

@@ -1,5 +1,5 @@
-"""Describes one launch of a stored cubin as data, for a process that may not read library files. The process under a
-profiler cannot be confined (kernels/gpu/profiled_launches.py), so it must not run others' code."""
+"""Describes one launch of a stored cubin as data, for the process under a profiler (kernels/gpu/profiled_launches.py).
+That process cannot be confined, so it must not run library files, which are other people's code."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,15 +9,15 @@ from tilewatch.kernels.catalog.parameters import Scalar
 from tilewatch.kernels.contract import Array
 
 TIMES = 3
-"""Times that each kernel is launched under the profiler; its counters are the medians. Bytes differ by 2 to 7 % between
-single launches, because the order of blocks decides what they share in L2 (H200, 2026-11-22). Five launches took 1.3 s
-per config, three take 0.9 s (H100, 2026-11-25)."""
+"""Launches of each kernel under the profiler. The median of each counter is kept. Bytes differ by 2 to 7 % between
+single launches, because the order of thread blocks decides what they share in L2 (H200, 2026-11-22). Five launches took
+1.3 s per config, three take 0.9 s (H100, 2026-11-25)."""
 
 
 @dataclass(frozen=True)
 class DescribedLaunch:
-    """Describes a launch so that another process can repeat it. `given` maps the name of each array that is not random
-    to its values, as kernels/problems/given_values.py encodes them."""
+    """Describes a launch so that another process can repeat it. `given` holds the values of the arrays that are not
+    random, by array name, as kernels/problems/given_values.py encodes them."""
 
     content_key: str
     symbol: str
@@ -31,7 +31,7 @@ class DescribedLaunch:
 
 
 def read_launch(described: Mapping[str, Any]) -> DescribedLaunch:
-    """Reads the JSON of a DescribedLaunch."""
+    """Converts the JSON form of a DescribedLaunch back to one."""
     launched = tuple(
         Scalar(**each) if "value" in each else Array(**{**each, "shape": tuple(each["shape"])})
         for each in described["arguments"]

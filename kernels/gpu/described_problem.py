@@ -1,8 +1,6 @@
-"""Describes one problem of a library file's kernel as values: all that measuring it needs.
-
+"""Describes one problem of a library file's kernel as plain values, which are all that a process needs to measure it.
 The process that runs the library writes the description, and the measuring process, which runs no library, reads it.
-kernels/measuring/description_schema.py validates it in between.
-"""
+kernels/measuring/description_schema.py validates it in between."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -18,7 +16,8 @@ from tilewatch.kernels.problems.given_values import encode_given
 
 @dataclass(frozen=True)
 class ConfigLaunch:
-    """Describes one launch of a config. `arguments` are in the kernel's order, arrays by name, without constants."""
+    """Describes one launch of a config. `arguments` are in the order of the kernel's parameters, without constants; an
+    array is given by its name."""
 
     grid: tuple[int, int, int]
     arguments: tuple[str | Scalar, ...]
@@ -26,9 +25,9 @@ class ConfigLaunch:
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """Describes a problem and its launches so that another process can repeat them. `given` maps inputs that are not
-    random to their values, as `encode_given` writes them. `launches` maps a config key to its launch, or to a sentence
-    if the library cannot launch that config. The other fields are those of contract.Kernel."""
+    """Describes a problem and its launches so that another process can repeat them. `given` maps the inputs that are
+    not random to their values, as `encode_given` writes them. `launches` maps the key of each config to its launch, or
+    to a sentence that says why the config cannot be launched. The other fields are those of contract.Kernel."""
 
     kernel: str
     sizes: Mapping[str, int]
@@ -45,7 +44,7 @@ class DescribedProblem:
 
     @property
     def element_bytes(self) -> int:
-        """Returns the bytes per element of the first input, by which the memory of a tile is estimated."""
+        """Returns the bytes per element of the first input. The memory of a tile is estimated from them."""
         return dtype_bytes(self.inputs[0].dtype)
 
     @property
@@ -58,13 +57,13 @@ class DescribedProblem:
         return known or f"kernel {self.kernel} has no config {config_key(config)} in its search space"
 
     def list_arguments(self, launch: ConfigLaunch) -> tuple[Array | Scalar, ...]:
-        """Returns the arguments of a launch, with each array's description in place of its name."""
+        """Returns the arguments of a launch, with each array's name replaced by the array's description."""
         arrays = {each.name: each for each in self.arrays}
         return tuple(arrays[each] if isinstance(each, str) else each for each in launch.arguments)
 
 
 def describe_problem(kernel: Kernel, problem: Problem, configs: Iterable[Config], sm_count: int) -> dict[str, Any]:
-    """Returns the description of a problem for JSON. Raises LibraryError for given values that do not fit."""
+    """Returns the description of a problem, ready for JSON. Raises LibraryError if given values do not fit."""
     return {
         "kernel": kernel.name,
         "sizes": dict(problem.sizes),
@@ -87,7 +86,7 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, sm_count:
 
 
 def read_problem(description: Mapping[str, Any]) -> DescribedProblem:
-    """Reads the description that `describe_problem` returned."""
+    """Converts the JSON that `describe_problem` returned to a DescribedProblem."""
     arrays = tuple(Array(**{**each, "shape": tuple(each["shape"])}) for each in description["arrays"])
     launches = {key: _read_launch(each) for key, each in description["launches"].items()}
     return DescribedProblem(**{**description, "arrays": arrays, "launches": launches})

@@ -1,4 +1,4 @@
-"""Child role `gpu`: owns one GPU's CUDA context; prepares a problem, checks and times configs, runs paired rounds. The
+"""Child role `gpu`: owns one GPU's CUDA context; prepares a problem, checks and times configs, runs paired rounds. Its
 parent (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process."""
 
 import gc
@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # it needs PyTorch
     from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator
 
 HOPELESS = 5.0
-"""A config this many times slower than the best one so far gets no further samples. The largest single sample seen on
-an H200 was 3 times its median (2026-11), and launches this slow would take most of the sweep's GPU time."""
+"""A config that is this many times slower than the best one so far gets no further samples. The largest single sample
+seen on an H200 was 3 times its median (2026-11), and launches this slow would take most of the sweep's GPU time."""
 
 
 MOST_TOLERANCE = 0.25
@@ -45,19 +45,19 @@ BASELINE_SLACK = 2.0
 
 UUID_BYTES = 16
 Prepared: TypeAlias = "PreparedProblem | PreparedLaunches | PreparedOperator"
-"""One problem on this GPU: of a library file's kernel, of a watched operator by its launches, or of one that this
-process runs."""
+"""One problem prepared on this GPU: of a library file's kernel, of a watched operator whose launches are repeated from
+a description, or of a watched operator whose host code this process runs."""
 
 _prepared: "Prepared | None" = None
 _timer: timing.Timer | None = None
-"""The timer of all problems, because CUPTI allows one timer per process."""
+"""The timer that all problems share, because CUPTI allows one timer per process."""
 
 MOST_SERIES = 32
-"""Series of one process: the machine code that they loaded stays."""
+"""Most series that one process measures. The machine code that they loaded stays in memory until the process ends."""
 
 _series = 0
 _has_failed = False
-"""Whether anything failed, of any series: a process in which something did measures no other one."""
+"""Whether anything failed in this process, in any series. After a failure the process measures no further series."""
 
 _draws = random.SystemRandom()
 """Draws which launches are compared. It is not seeded, so no commit can predict them."""
@@ -90,7 +90,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
-    """Replaces the prepared problem by the one that `make` prepares, and returns facts about it and the GPU."""
+    """Replaces the prepared problem by the one that `make` prepares, and describes it and the GPU in the answer."""
     global _prepared, _series
     _free_prepared()  # before the arrays of the new problem are made
     _series += 1
@@ -101,7 +101,7 @@ def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | Non
 
 
 def _is_fit() -> bool:
-    """Returns whether this process may measure another series. Launches nothing: another process has the GPU."""
+    """Returns whether this process may measure another series. Launches no kernel: another process uses the GPU."""
     return not _has_failed and _series < MOST_SERIES and not _is_context_dead(may_launch=False)
 
 
@@ -146,7 +146,7 @@ def _introduce(prepared: Prepared) -> Mapping[str, Any]:
 
 
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Takes over the references, which completes the preparation."""
+    """Gives the references to the prepared problem, which completes its preparation."""
     assert isinstance(prepared, PreparedProblem)
     if "place" in request:
         prepared.expect(references.use(request["place"]))
@@ -157,7 +157,8 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Loads a config, checks it on one set of inputs, then times it and compares a timed launch on another set. A wrong
-    config is never timed. `is_final`: the library's own process need not be asked to confirm this failure."""
+    config is never timed. `is_final` in the answer means that the failure holds as it is: the parent need not let the
+    library's own process confirm it."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
@@ -203,12 +204,13 @@ def _load(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Takes more samples of checked configs, in rounds of random order."""
+    """Returns further samples of checked configs, taken in rounds of random order."""
     return {"samples_us": _take_samples(prepared, request["ids"], request["samples"])}
 
 
 def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares the baselines and checks them against the same references, unless they are only to be launched."""
+    """Prepares the baselines and checks them against the references. With `only_launched` in the request they are
+    launched, but not checked."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
@@ -244,8 +246,8 @@ def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mappin
 
 
 def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) -> ResultError:
-    """Verifies a baseline on each set of inputs that has a reference, and returns its error. A baseline is bound to one
-    set, so it is built again for every further set."""
+    """Returns the error of a baseline on the sets of inputs that have a reference. A baseline is bound to one set, so
+    it is built again for each further set."""
     error = prepared.verify_baseline(baseline, 0, BASELINE_SLACK)
     for turn in prepared.checked_sets[1:]:
         if error.failure is None:
@@ -279,7 +281,7 @@ def _run_canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _look(_: Prepared, __: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns an empty answer, to which `answer` adds who uses the GPU before anything is timed."""
+    """Returns an empty answer, to which `answer` adds the other processes that use the GPU."""
     return {}
 
 
@@ -297,15 +299,15 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
 }
 
 WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
-"""Requests whose answers list the other processes that used the GPU meanwhile. Times taken beside such a process are
-discarded (kernels/measuring/other_processes.py)."""
+"""Requests whose answers list the other processes that used the GPU while the request was answered. Times that were
+taken beside such a process are discarded (kernels/measuring/other_processes.py)."""
 
 
 def _take_samples(
     prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
     """Returns the samples of kept configs. `sets` are the input sets on which launches may be compared; if it is empty,
-    all sets with a reference. Raises WrongWhenTimed, also if a launch after the check changed an input."""
+    all sets that have a reference are. Raises WrongWhenTimed for a wrong result or a changed input."""
     entries = [prepared.entry(identity) for identity in ids]
     try:
         samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
@@ -353,7 +355,7 @@ def _make_failure(status: str, failure: Exception) -> dict[str, Any]:
 
 
 def _is_context_dead(*, may_launch: bool = True) -> bool:
-    """Returns whether a fault makes every later CUDA call fail. The parent then replaces this process."""
+    """Returns whether a fault makes every further CUDA call fail. The parent then replaces the process."""
     try:
         cupy.cuda.runtime.deviceSynchronize()
         if may_launch:
@@ -364,8 +366,8 @@ def _is_context_dead(*, may_launch: bool = True) -> bool:
 
 
 def _read_uuid() -> str:
-    """Returns the GPU's UUID. CuPy 14.2 cuts it off at its first zero byte, which one GPU of 17 has (H200, 2026-11-23).
-    It is then read from CUDA_VISIBLE_DEVICES, in which the parent names the GPU."""
+    """Returns the GPU's UUID. CuPy 14.2 cuts a UUID off at its first zero byte, which one GPU of 17 has (H200,
+    2026-11-23). The UUID is then read from CUDA_VISIBLE_DEVICES, in which the parent names the GPU."""
     raw = bytes(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["uuid"])[:UUID_BYTES]
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if len(raw) < UUID_BYTES and named.removeprefix("GPU-").replace("-", "").startswith(f"{raw.hex()}00"):

@@ -1,7 +1,8 @@
-"""Places the arrays of launches between guards, regions of random bytes, and finds what launches wrote into them.
+"""Places each array of a problem between guards, which are regions of random bytes, and finds what launches wrote
+there.
 
 A kernel that writes outside of its arrays (`ct.scatter` with `check_bounds=False`) changes a guard, unless it skips the
-guard or writes the same bytes there. Runs inside the GPU child.
+guard or writes the bytes that are there already. Runs inside the GPU child.
 """
 
 import functools
@@ -15,18 +16,18 @@ import numpy as np
 
 ALIGNMENT, LARGE_ALIGNMENT = 512, 2 << 20
 LARGE_BYTES = 1 << 20
-"""Arrays start at multiples of ALIGNMENT, those over LARGE_BYTES at multiples of LARGE_ALIGNMENT: CuPy's pool aligns to
-512 bytes, and CUDA's large pages have 2 MiB. Guards must not change this, because times of memory-bound kernels depend
-on where arrays lie."""
+"""Size from which arrays start at multiples of LARGE_ALIGNMENT; smaller ones start at multiples of ALIGNMENT. CuPy's
+pool aligns to 512 bytes, and CUDA's large pages have 2 MiB. Guards must not change this, because the times of
+memory-bound kernels depend on where arrays lie."""
 
 LEAST_GUARD, MOST_GUARD = 512, 64 << 10
 GUARD_SHARE = 8
-"""A guard has an eighth of its array's bytes, within these bounds. That is at least a row of most matrices, so a tile
-that lies one row too low hits the guard, whatever its column."""
+"""A guard has an eighth of its array's bytes, but at least LEAST_GUARD and at most MOST_GUARD. An eighth is at least a
+row of most matrices, so a tile that lies one row too low hits the guard, whatever its column."""
 
 WRITES_OUTSIDE = "it writes outside of its arrays"
 WROTE_OUTSIDE = "when it was timed, it wrote outside of its arrays"
-"""Beginnings of a sentence that continues, after a colon, with the result of `restore`."""
+"""Beginnings of two sentences, each of which continues with a colon and the result of `restore`."""
 
 THREADS = 256
 SOURCE = r"""
@@ -55,13 +56,13 @@ extern "C" __global__ void restore_guards(const unsigned long long* places, unsi
     if (threadIdx.x == 0) { counts[blockIdx.x] = count; firsts[blockIdx.x] = first; }
 }
 """
-"""One block of threads checks one guard, which ends at a multiple of 8 bytes. The random bytes are computed from a seed
-of this run and their address, so they take no memory."""
+"""CUDA code of a kernel in which each thread block checks one guard. A guard ends at a multiple of 8 bytes. Its random
+bytes are computed from their address and a seed of this run, so no copy of them takes memory."""
 
 
 @dataclass(frozen=True)
 class _Guard:
-    """A region before or behind an array that no kernel may change. `array` is the array's name."""
+    """A region in front of or behind an array, into which no kernel may write. `array` is the array's name."""
 
     address: int
     nbytes: int
@@ -69,7 +70,8 @@ class _Guard:
     is_behind: bool
 
     def describe(self, count: int, first: int) -> str:
-        """Describes how many bytes were changed, and where. `first` is the first one's offset in the guard."""
+        """Returns a phrase on how many bytes were changed, and where. `first` is the first one's offset in the
+        guard."""
         bytes_ = f"{count:,} byte{'s' if count > 1 else ''}"
         if self.is_behind:
             return f"{bytes_} behind {self.array}, the first one {first:,} after its end"
@@ -86,7 +88,8 @@ class Guards:
         self._places = self._counts = self._firsts = cupy.empty(0, dtype=cupy.uint32)
 
     def make_empty(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Returns an array like cupy.empty between two new guards, called `name`. Call `restore` before launching."""
+        """Returns an array without values between two new guards; messages call it `name`. Call `restore` before
+        launching."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         guard_bytes = min(MOST_GUARD, max(LEAST_GUARD, -(-nbytes // GUARD_SHARE // ALIGNMENT) * ALIGNMENT))
         alignment = LARGE_ALIGNMENT if nbytes > LARGE_BYTES else ALIGNMENT
@@ -102,7 +105,8 @@ class Guards:
         return block[start:end].view(dtype).reshape(shape)
 
     def restore(self) -> str | None:
-        """Writes the random bytes into every guard again. Returns where most had been changed, else None."""
+        """Writes the random bytes into all guards again. Returns a description of the guard in which most bytes had
+        been changed; None if all guards were intact."""
         if not self._guards:
             return None
         if self._counts.size != len(self._guards):

@@ -1,8 +1,9 @@
-"""Child role `library`: runs a library on the GPU, beside the process that measures (kernels/gpu/gpu_child.py).
+"""Answers the requests of child role `library`: runs a library on the GPU, beside the process that measures
+(kernels/gpu/gpu_child.py).
 
 It describes a problem of a library file's kernel, or the launches of a watched operator's host code, and computes the
-references. It ends before the first timed launch, except for an operator whose launches alone do not do what its host
-code does: this process then measures it.
+references. It ends before the first timed launch. There is one exception: if an operator's launches alone do not do
+what its host code does, this process measures the operator itself.
 """
 
 import json
@@ -23,7 +24,8 @@ from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.library_errors import LibraryError, first_line
 
 MOST_DESCRIBED = 32 << 20
-"""Most bytes of an operator's description. An answer may have twice as many (kernels/children/child_process.py)."""
+"""Most bytes of an operator's description. An answer may have twice as many bytes
+(kernels/children/child_process.py)."""
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -47,8 +49,9 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _import(library: Path) -> Mapping[str, Any]:
-    """Does what can be done before the GPU's turn: imports the library, and makes the CUDA context, a random generator
-    and a cuBLAS handle. They took 0.5 s of each series' turn (H100, 2026-11-28); their kernels take microseconds."""
+    """Does what can be done before this process gets the GPU to itself: imports the library, and makes the CUDA
+    context, a random generator and a cuBLAS handle. They took 0.5 s of each series' turn (H100, 2026-11-28); their
+    kernels run for microseconds."""
     load(library)
     values = cupy.random.default_rng(0).standard_normal((16, 16), dtype=cupy.float32)
     _ = values @ values
@@ -57,7 +60,8 @@ def _import(library: Path) -> Mapping[str, Any]:
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes the problem with the request's configs, or every night's. Returns None for an operator."""
+    """Describes a problem with the request's configs, or with those that every night times. Returns None for an
+    operator."""
     if isinstance(found, LibraryOperator):
         return None
     kernel = found.kernel
@@ -70,11 +74,11 @@ def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]
 
 
 _described: OperatorDescription | None = None
-"""The operator that was described last, until its memory is handed over."""
+"""The operator that was described last. It is kept until its memory has been handed over."""
 
 
 def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Describes a watched operator, or returns why this process has to measure it."""
+    """Returns the description of a watched operator, or why this process has to measure it."""
 
     found = _find_operator(request)
 
@@ -110,8 +114,8 @@ def _answer_with_operator(make: Callable[[], dict[str, Any]]) -> Mapping[str, An
 
 
 def _compute_references(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Computes the references on the first sets of inputs, which the measuring process makes from the same seed. The
-    memory of the previous problem is freed first, because the measuring process holds its inputs meanwhile."""
+    """Computes the references of the first sets of inputs, which the measuring process makes from the same seed. Frees
+    the memory of the previous problem first, because the measuring process holds its own inputs at the same time."""
     shared_arrays.free()
     cupy.get_default_memory_pool().free_all_blocks()
     found = _find(request)

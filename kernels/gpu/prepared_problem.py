@@ -1,5 +1,5 @@
 """Prepares one problem on the GPU, and launches and checks its configs. Runs inside the GPU child, and runs no library:
-another process describes the problem and computes the reference (kernels/gpu/library_child.py)."""
+another process describes the problem and computes the references (kernels/gpu/library_child.py)."""
 
 import random
 import tempfile
@@ -35,17 +35,17 @@ class LoadedConfig:
     launch: ConfigLaunch
     function: Any
     arguments: tuple[Array | Scalar, ...]
-    """Arguments of a launch in the kernel's order. Constants are part of the code and left out."""
+    """Arguments of a launch in the order of the kernel's parameters, without constants, which are part of the code."""
 
 
 @dataclass
 class PreparedProblem:
-    """One problem with its inputs, its references, and the configs and baselines loaded so far.
+    """Holds one problem with its inputs, its references, and the configs and baselines loaded so far.
 
-    `described` is the problem as the library under test describes it. `sides` maps each library folder of a replay to
-    its description, None if it has no such kernel. `guards` lie around `inputs` and `outputs`. `expected` are the
-    references of the first input sets by output name, and `untouched` copies of these sets. `written_bytes` counts the
-    bytes of compared elements. `modules` is the folder from which cubins are loaded.
+    `described` is the problem as the library under test describes it. In a replay, `sides` maps each library folder to
+    that library's description of the problem, None if it lacks the kernel. `guards` lie around `inputs` and `outputs`.
+    `expected` holds the references of the first input sets by output name, and `untouched` copies of these input sets.
+    `written_bytes` counts the bytes of compared elements. `modules` is the folder from which cubins are loaded.
     """
 
     described: DescribedProblem
@@ -76,7 +76,7 @@ class PreparedProblem:
         self.error(0)  # compiles the comparing kernels, so that no trial's time includes it
 
     def launch(self, config: LoadedConfig, turn: int) -> None:
-        """Launches a config on the input set of number `turn`."""
+        """Launches a config on input set number `turn`."""
         find = partial(self._find_array, turn)
         config.function(config.launch.grid, (1,), arrays.list_launch_values(config.arguments, find))
 
@@ -84,7 +84,7 @@ class PreparedProblem:
         return self.outputs[array.name] if array.written else self.inputs[turn][array.name]
 
     def reset_outputs(self, turn: int) -> None:
-        """Poisons outputs that are only written; outputs changed in place get their values of that input set."""
+        """Fills outputs that are only written with NaN. Those changed in place get their values of that input set."""
         for name, output in self.outputs.items():
             if name in self.inputs[turn]:
                 output[...] = self.inputs[turn][name]
@@ -92,7 +92,7 @@ class PreparedProblem:
                 arrays.poison(output)
 
     def error(self, turn: int, slack: float = 1.0) -> ResultError:
-        """Judges the outputs of a launch on an input set by its reference. `slack` multiplies the tolerance."""
+        """Returns the error of the outputs that a launch on input set `turn` left. `slack` multiplies the tolerance."""
         dtypes = {spec.name: spec.dtype for spec in self.described.arrays}
         return judge(
             Result(f"'{name}'", output, dtypes[name], self.expected[turn][name], slack * self.tolerance)
@@ -100,7 +100,7 @@ class PreparedProblem:
         )
 
     def restore_inputs(self) -> str | None:
-        """Restores the input sets with a reference. Returns the name of an input that was changed, else None."""
+        """Restores the input sets that have a reference. Returns the name of a changed input, None if there is none."""
         changed = None
         for inputs, untouched in zip(self.inputs, self.untouched, strict=False):
             for name, values in untouched.items():
@@ -134,8 +134,8 @@ class PreparedProblem:
         return range(len(self.untouched))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why a config cannot be launched on the prepared arrays, None if it can. In a replay the request names
-        the library whose launch is used."""
+        """Returns why a config cannot be launched on the prepared arrays, None if it can. A replay's request names the
+        library whose launch is used."""
         side = self._find_side(request)
         if side is None:
             return f"the library of that commit has no kernel {self.described.kernel}"
@@ -167,13 +167,13 @@ class PreparedProblem:
         return self.described if library is None else self.sides[library]
 
     def verify(self, config: LoadedConfig, turn: int) -> tuple[float, ResultError]:
-        """Launches a config once on an input set, and returns its microseconds and its error."""
+        """Launches a config once on input set `turn`, and returns its microseconds and its error."""
         self.reset_outputs(turn)
         (checked_us,) = self.timer.time([lambda: self.launch(config, turn)], [self.kernel_names])
         return checked_us, self.error(turn)
 
     def keep(self, identity: int, config: LoadedConfig) -> None:
-        """Keeps a checked config for rounds."""
+        """Keeps a checked config, so that later requests can time it."""
         self.loaded[identity] = config
 
     def entry(self, identity: int) -> Entry:
@@ -183,12 +183,12 @@ class PreparedProblem:
         return {}
 
     def describe(self, request: Mapping[str, Any]) -> DescribedLaunch:
-        """Describes the launch of a config for a profiler's process."""
+        """Describes the launch of a config for the process under a profiler."""
         launch, given = self._find_launch(request)
         return DescribedLaunch(request["content_key"], request["symbol"], launch.grid, given, self.described.given)
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Returns the launch of a baseline. Raises BaselineMissing."""
+        """Returns the launch of a baseline on input set `turn`. Raises BaselineMissing if it cannot be built."""
         call = Call(
             self.described.kernel,
             {name: array for name, array in self.inputs[turn].items() if name not in self.outputs},
@@ -200,7 +200,7 @@ class PreparedProblem:
         return makers.build(name, call)
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
-        """Resets the outputs, launches the baseline, returns its error. Raises BaselineMissing for stray writes."""
+        """Launches the baseline on fresh outputs and returns its error. Raises BaselineMissing for stray writes."""
         self.reset_outputs(turn)
         baseline.launch()
         if baseline.settle is not None:
@@ -219,7 +219,7 @@ class PreparedProblem:
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
-        """Returns the kernels that one launch of a config runs, by the names that the timer reports."""
+        """Returns the names by which the timer reports the kernels of one launch of a config."""
         return (self.described.kernel,) if self.timer.name == "cupti" else ("launch",)
 
 
@@ -263,8 +263,8 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def take_references(described: DescribedProblem, shared: Sequence[Mapping[str, Any]]) -> list[dict[str, Reference]]:
-    """Copies the references out of the library's process, and returns them by output name for each checked set of
-    inputs. Raises LibraryError if an output is missing, has another shape, or has only NaN."""
+    """Copies the references out of the library's process, and returns them by output name, for each input set that is
+    checked. Raises LibraryError if an output is missing, has another shape, or is NaN everywhere."""
     wanted = min(CHECKED_SETS, count_sets(described.inputs))
     if len(shared) != wanted:
         raise LibraryError(
@@ -293,7 +293,7 @@ def _take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> d
 
 
 def count_sets(inputs: Sequence[Array]) -> int:
-    """Returns how many sets of these inputs the rounds rotate over on this GPU."""
+    """Returns over how many sets of these inputs the rounds rotate on this GPU."""
     device = cupy.cuda.Device()
     return count_input_sets(
         sum(map(_count_bytes, inputs)),

@@ -1,8 +1,8 @@
-"""Launches stored cubins for Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE`.
+"""Launches stored cubins under Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE`.
 
 It waits for FILE, which names a store and describes launches and runs. Counters cover only what runs between the
-profiler's start and stop, so making the inputs is not counted. Nothing is timed or checked here: other processes did
-that before. This process is not confined, because Nsight Compute talks to it through a socket; so it reads no library
+profiler's start and stop, so making the inputs is not counted. It neither times nor checks: other processes did that
+before. This process is not confined, because Nsight Compute talks to it through a socket. Therefore it reads no library
 file.
 """
 
@@ -31,7 +31,7 @@ from tilewatch.kernels.problems.given_values import decode_values
 
 WAIT_S = 0.01
 SEED = 1
-"""Seed of random inputs. Counters hardly depend on their values; equal inputs make them comparable."""
+"""Seed of the random inputs. Counters hardly depend on the values, and equal inputs make counters comparable."""
 
 
 def launch_each(described: Described, store: CubinStore) -> None:
@@ -53,8 +53,8 @@ def _load(cubin: bytes, symbol: str, place: Path) -> Any:
 
 
 def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> None:
-    """Launches all kernels of a run TIMES times. Its memory is restored each time, because launches may write lengths
-    and indices that later launches read."""
+    """Launches all kernels of a run TIMES times. Restores the run's memory each time, because launches may write
+    lengths and indices that later launches read."""
     memory = [_make_memory(each) for each in described.memory]
     before = [each.copy() for each in memory]
     launches = [

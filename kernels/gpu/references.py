@@ -1,5 +1,5 @@
-"""Takes over references of several problems before the first one is prepared. One library process with one CUDA context
-then serves them all, and it has ended before any problem is timed."""
+"""Takes over the references of several problems before the first problem is prepared. One library process with one CUDA
+context then serves all of them, and it has ended before any problem is timed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,15 +12,15 @@ from tilewatch.kernels.gpu.result_error import Reference
 from tilewatch.kernels.library_errors import LibraryError
 
 BUDGET = 0.125
-"""Share of the GPU's memory that references taken ahead may use. The last one may exceed it."""
+"""Share of the GPU's memory that references may use that were taken over ahead. The last one taken may exceed it."""
 
 _taken: dict[int, Sequence[Mapping[str, Reference]]] = {}
-"""References that are ready, by the position of their problem in the parent's plan."""
+"""References that were taken over, by the position of their problem in the parent's plan."""
 
 
 def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Takes over the reference of a planned problem. Returns whether there is room for another one, and why this one
-    was refused (None if it was not)."""
+    """Takes over the references of a planned problem. Answers `has_room`, which says whether another problem's fit too,
+    and `refused`, which says why this one's were refused; `refused` is None if they were not."""
     try:
         _taken[request["place"]] = take_references(read_problem(request["problem"]), request["outputs"])
     except LibraryError as error:
@@ -32,5 +32,5 @@ def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def use(place: int) -> Sequence[Mapping[str, Reference]]:
-    """Returns the references of a problem that is being prepared, and removes them."""
+    """Returns the references of a problem that is being prepared, and forgets them."""
     return _taken.pop(place)

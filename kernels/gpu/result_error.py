@@ -25,13 +25,13 @@ import numpy as np
 from tilewatch.kernels.gpu import arrays
 
 WHOLE = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64"})
-"""Types that are compared exactly."""
+"""Types whose values are compared exactly."""
 
 TOLERANCES: Mapping[str, float] = {"float64": 1e-3, "float32": 1e-3, "float16": 5e-3, "bfloat16": 2e-2}
 LEAST_EXACT = 1e-1
-"""Tolerances of the first measure by the type of the result; LEAST_EXACT is that of FP8. A bfloat16 step is at most
-2**-7 of a value and a float16 step 2**-10, so these are 2.5 and 5 steps. For float32 it is one step of TF32 (2**-10),
-in which Tensor Cores multiply. A step of e4m3 is 2**-3, of which correct rounding leaves half: 0.0625."""
+"""Tolerances of the first measure by the type of the result; that of both FP8 types is LEAST_EXACT. A bfloat16 step is
+at most 2**-7 of a value and a float16 step 2**-10, so these are 2.5 and 5 steps. For float32 it is one step of TF32
+(2**-10), in which Tensor Cores multiply. A step of e4m3 is 2**-3; correct rounding is off by half of it, 0.0625."""
 
 MEAN_FACTOR = 5.0
 """The mean tolerance is this many times the tolerance. If every element of a normal result is off by the accepted e x L
@@ -44,19 +44,19 @@ MOST_MEAN = 1 / 8
 other rows 0.65, and a result that is a step of e4m3 off everywhere 0.06."""
 
 LEAST_COUNTED = 32
-"""Least divisor of a mean: a shorter stretch is judged as if it had this many, because a mean of a few is unstable."""
+"""Least divisor of a mean. The sum of a shorter stretch is divided by it too, because a mean of a few is unstable."""
 
 SAMPLE = 1 << 16
-"""Elements in the sample from which `typical` is computed: its own error is then 0.5 %."""
+"""Elements in the sample from which `typical` is computed. The error of `typical` is then 0.5 %."""
 
 FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a result must be. `values` are on the GPU, in float32, float64 or int64; any value is right in place of NaN.
-    `scale` is the largest finite magnitude and `typical` the median magnitude of the elements that are not 0; both are
-    0 if all elements are. `counts` are the elements other than NaN in each stretch."""
+    """Holds the values that a result must have. `values` are on the GPU, in float32, float64 or int64. Where they are
+    NaN, any value is accepted. `scale` is the largest finite magnitude and `typical` the median magnitude of the
+    elements that are not 0; if all are 0, both are 0. `counts` are the elements other than NaN per stretch."""
 
     values: Any
     scale: float
@@ -73,14 +73,14 @@ class Reference:
 
     @property
     def numbers(self) -> int:
-        """Counts the elements that are not NaN."""
+        """Returns how many elements are not NaN."""
         return int(self.counts.sum(dtype=np.float64))
 
 
 @dataclass(frozen=True)
 class Result:
-    """One result of a launch on the GPU, in the raw type of `dtype`. Messages call it `name`. `tolerance` is the
-    accepted largest error; it is unused for whole numbers."""
+    """Holds one result of a launch on the GPU, in the raw type of `dtype`. Messages call it `name`. `tolerance` is the
+    largest error that is accepted; it is unused for whole numbers."""
 
     name: str
     values: Any
@@ -91,7 +91,8 @@ class Result:
 
 @dataclass(frozen=True)
 class ResultError:
-    """Two measures of the worst result; infinity and 1 if a whole number differs. `failure` is None if accepted."""
+    """Holds the two measures of the worst result. If whole numbers differ, `largest` is infinity and `mean` the share
+    of wrong elements in the worst stretch. `failure` says why the result is refused, None if it is accepted."""
 
     largest: float
     mean: float
@@ -102,7 +103,7 @@ NO_ERROR = ResultError(0.0, 0.0)
 
 
 def find_tolerance(dtype: str) -> float:
-    """Returns the tolerance of a result by its type."""
+    """Returns the tolerance of results of a type."""
     return TOLERANCES.get(dtype, LEAST_EXACT)
 
 
@@ -195,7 +196,7 @@ def _decode(values: Any, dtype: str) -> Any:
 
 
 def _decode_on_host(values: Any, dtype: str) -> Any:
-    """Converts raw values to numbers on the host, like arrays.decode does on the GPU."""
+    """Converts raw values to numbers on the host, as arrays.decode does on the GPU."""
     if dtype == "float8_e4m3fn":
         return arrays.e4m3_values()[values]
     if dtype == "float8_e8m0fnu":
@@ -206,7 +207,7 @@ def _decode_on_host(values: Any, dtype: str) -> Any:
 
 
 def _find_typical(values: Any) -> float:
-    """Returns the median magnitude of the finite elements of a sample that are not 0; 0 if it has none."""
+    """Returns the median magnitude of a sample's elements that are finite and not 0. Returns 0 if there are none."""
     flat = values.reshape(-1)
     if flat.size > SAMPLE:
         flat = flat[cupy.asarray(np.random.default_rng(0).integers(flat.size, size=SAMPLE))]
@@ -216,20 +217,20 @@ def _find_typical(values: Any) -> float:
 
 
 def _reduce(kernel: Any, *compared: Any) -> Any:
-    """Returns the kernel's result for each stretch, in host memory."""
+    """Returns what a reduction kernel yields for each stretch of the arrays, in host memory."""
     with arrays.without_cub():
         return np.concatenate([kernel(*rows, axis=-1).get() for rows in arrays.list_rows(*compared)] or [np.zeros(0)])
 
 
 @functools.cache
 def _make_largest(raw: str) -> Any:
-    """Returns the kernel of the largest difference. Equal infinities do not differ; NaN differs infinitely."""
+    """Compiles the kernel that finds the largest difference. Equal infinities do not differ; NaN differs infinitely."""
     return _make_kernel(raw, "(isnan(y) ? 0 : X == y ? 0 : ABS(X - y) <= MAX ? ABS(X - y) : INF)", "max(a, b)")
 
 
 @functools.cache
 def _make_relative(raw: str) -> Any:
-    """Returns the kernel of the sum of relative differences, each at most 1."""
+    """Compiles the kernel that adds up the relative differences, each of which counts at most 1."""
     share = "ABS(X - y) < ABS(y) + t ? ABS(X - y) / (ABS(y) + t) : 1"
     return _make_kernel(raw, f"(isnan(y) ? 0 : X == y ? 0 : {share})", "a + b", ", KIND t")
 
@@ -253,7 +254,7 @@ def _make_magnitude(kind: str) -> Any:
 
 
 def _make_kernel(raw: str, expression: str, reduce: str, more: str = "") -> Any:
-    """Compiles a comparing kernel. `raw` is the type of x; bfloat16 is passed as its bits and compared in float32."""
+    """Compiles a kernel that compares x with y. `raw` is the type of x; bfloat16 comes as bits, compared in float32."""
     kind = "float32" if raw == "bfloat16" else raw
     x = "__uint_as_float((unsigned int)x << 16)" if raw == "bfloat16" else "x"
     inputs = f"{'uint16' if raw == 'bfloat16' else raw} x, {kind} y{more.replace('KIND', kind)}"

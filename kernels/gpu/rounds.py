@@ -1,4 +1,5 @@
-"""Times several entries in paired rounds: each entry once per round, in random order, in bursts with rests."""
+"""Times configs and baselines in paired rounds: each once per round, in random order. The GPU rests after each
+burst."""
 
 import itertools
 import random
@@ -13,19 +14,19 @@ if TYPE_CHECKING:  # it imports CuPy, which readers of the rests' length do not 
 
 BURST_US = 8_000.0
 REST_S = 0.04
-"""Length of a burst of launches, and of the rest after it. Without rests an H200 meets its power cap after some 50 ms
-of FP8 products: one cubin goes from 174 us to 199 us, DeepGEMM from 150 us to 156 us (2026-11). The ratio would then
-depend on how long the GPU had been busy. With rests the clock stays constant."""
+"""Lengths of a burst of launches, BURST_US, and of the rest after it. Without rests an H200 meets its power cap after
+some 50 ms of FP8 products: one cubin goes from 174 us to 199 us, DeepGEMM from 150 us to 156 us (2026-11). The ratio
+would then depend on how long the GPU had been busy. With rests the clock stays constant."""
 
 INPUT_L2S = 4
-"""Inputs rotate over at least this many times L2, besides the flush, so that no launch finds its own inputs there."""
+"""The sets of inputs have at least this many times the bytes of L2, so that no launch finds its own inputs there."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is timed in rounds: a config or a baseline. `launch` takes the number of the input set; `kernels` are the
-    names of the kernels that it runs. `verify` takes that number too, and raises WrongWhenTimed if the last launch's
-    result differs from the reference of that set. It is None if nothing is compared."""
+    """Holds a config or a baseline that is timed in rounds. `launch` takes the number of the input set. `kernels` are
+    the names of the kernels that it runs. `verify` takes that number too, and raises WrongWhenTimed if the last
+    launch's result differs from the reference of that set; it is None for an entry whose results are not compared."""
 
     launch: Callable[[int], None]
     kernels: tuple[str, ...]
@@ -33,19 +34,19 @@ class Entry:
 
 
 CHECK_EVERY = 10
-"""One round in this many is compared, per entry. A config that computes nothing in 20 launches in a row is found."""
+"""Each entry's result is compared once in so many rounds. A config that computes nothing in 20 launches is found."""
 
 CHECKED_SETS = 2
-"""Input sets that have a reference. A result that is only right on one set is wrong on the other. There is one alone if
-two do not fit the budget of memory."""
+"""Input sets that have a reference, or one if the budget of memory has no room for two. Two find a config whose result
+is right on one set only."""
 
 
 class WrongWhenTimed(Exception):
-    """The result of a timed launch differs from the reference; the message is a sentence."""
+    """Raised if the result of a timed launch differs from the reference. The message is a sentence."""
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
-    """Returns how many input sets rounds rotate over, by INPUT_L2S and CHECKED_SETS within the budget."""
+    """Returns how many input sets the rounds rotate over: what INPUT_L2S and CHECKED_SETS need, within the budget."""
     set_bytes = max(1, set_bytes)
     enough = max(CHECKED_SETS, -(-INPUT_L2S * l2_bytes // set_bytes))
     return max(1, min(enough, int(budget_bytes / set_bytes)))
@@ -57,20 +58,20 @@ def count_at_once(round_us: float) -> int:
 
 
 def find_rests_us(rounds: int, round_us: float) -> float:
-    """Returns how many microseconds the GPU rests in this number of rounds of this length."""
+    """Returns for how many microseconds the GPU rests in total in `rounds` rounds of this length."""
     return rounds // count_at_once(round_us) * REST_S * 1e6
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Draws which timed launches are compared: per entry one round in each CHECK_EVERY, on a random input set. `sets`
-    are the input sets that have a reference."""
+    """Draws the timed launches whose results are compared: for each entry one round in each CHECK_EVERY, on a random
+    input set. `sets` are the input sets that have a reference."""
 
     sets: Sequence[int]
     draws: random.Random
 
     def draw(self, entries: Sequence[Entry], rounds: int) -> "dict[int, DrawnRound]":
-        """Draws the rounds in which entries are compared, by round number."""
+        """Returns the rounds in which results are compared, by their number."""
         drawn: dict[int, DrawnRound] = {}
         parts = max(1, rounds // CHECK_EVERY)
         for index, part in itertools.product(range(len(entries)), range(parts)):
@@ -84,7 +85,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class DrawnRound:
-    """The input set of a round in which entries are compared, and the numbers of these entries."""
+    """Holds the input set of a round in which results are compared, and the numbers of the compared entries."""
 
     turn: int
     entries: set[int]
@@ -101,9 +102,9 @@ def time_rounds(
     before: Callable[[int], None],
     rest: bool = True,
 ) -> list[list[float]]:
-    """Times entries in rounds: samples[i][r] is entry i in round r, in microseconds. Rounds rotate over the input sets,
-    except rounds with a comparison. `before` is called with the input set before each launch and its flush of L2.
-    Raises WrongWhenTimed."""
+    """Returns samples[i][r], the microseconds of entry i in round r. Rounds rotate over the input sets, except those in
+    which a result is compared. `before` is called with the input set before each flush of L2 and launch. Raises
+    WrongWhenTimed."""
     samples: list[list[float]] = [[] for _ in entries]
     drawn = checks.draw(entries, rounds)
     done, burst = 0, 1
@@ -135,7 +136,7 @@ def _launch(
     before: Callable[[int], None],
     samples: list[list[float]],
 ) -> float:
-    """Times the waiting launches, adds their times to the samples, and returns their sum."""
+    """Times the waiting launches, adds their times to `samples`, and returns the sum of these times in microseconds."""
     if not waiting:
         return 0.0
     turns = iter([turn for _, turn in waiting])

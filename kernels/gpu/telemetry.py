@@ -19,11 +19,11 @@ THROTTLE_REASONS = {
 """Clock event reasons of NVML that make a kernel slower than on a quiet GPU."""
 
 SAMPLING_S = 0.2
-"""Seconds between two samples in which the driver notes active processes, rounded up (72 samples in 10 s)."""
+"""Seconds between two of the driver's samples of the active processes, rounded up (72 samples in 10 s)."""
 
 
 class Telemetry:
-    """Reads one GPU. Without NVML every reading says so under "missing"."""
+    """Reads one GPU by NVML. Where NVML is missing, each reading says why under "missing"."""
 
     def __init__(self, uuid: str) -> None:
         self._handle = None
@@ -64,9 +64,9 @@ class Telemetry:
         return [text for bit, text in THROTTLE_REASONS.items() if reasons & bit]
 
     def list_processes(self, since_unix_s: float) -> dict[str, Any]:
-        """Lists the other compute processes that run now, and those that were active since a time, even if they have
-        ended. `unknown` says why NVML cannot list them; it is None if NVML can. This needs no root. Processes of
-        another container appear only if they were active, by the machine's process ids, and from driver 570 on."""
+        """Lists the other compute processes that run now, and those that have been active since a time, even if they
+        have ended. `unknown` says why NVML cannot list them, None if it can. Needs no root rights. A process of another
+        container is listed only if it was active, under its process id on the host, and only from driver 570 on."""
         if self._handle is None:
             return {"running": [], "active": [], "unknown": self.missing}
         try:
@@ -79,8 +79,8 @@ class Telemetry:
         return {**{name: sorted(each) for name, each in others.items()}, "unknown": None}
 
     def _find_active(self, since_unix_s: float) -> set[int]:
-        """Returns the process ids that used the GPU since a time, without this process and those that draw a desktop.
-        Empty if NVML does not list this process, because its ids are then another container's."""
+        """Returns the ids of other processes that have used the GPU since a time, without those that draw a desktop.
+        Empty if NVML does not list this process, because the ids are then those of another container."""
         if time.time() <= since_unix_s:  # no process starts, launches and ends within one sampling period
             return set()
         try:

@@ -1,9 +1,7 @@
-"""Times the kernels of launches on the null stream, by CUPTI activity records or, without CUPTI, by events.
-
-CUPTI reports each kernel's own start and end on the GPU. Events add 2 to 3 us and the host's launch cost: a 16 us
-kernel reads 15.9 by CUPTI and 18.0 by events (H200, 2026-11). Every run therefore stores which one was used. Runs
-inside the GPU child.
-"""
+"""Times the kernels of launches on the null stream, by CUPTI's activity records or, where CUPTI is missing, by CUDA
+events. CUPTI reports when each kernel began and ended on the GPU. Events add 2 to 3 us and the host's launch cost: a
+kernel of 16 us reads 15.9 by CUPTI and 18.0 by events (H200, 2026-11). Every run therefore stores which of the two was
+used. Runs inside the GPU child."""
 
 import contextlib
 import ctypes
@@ -14,18 +12,18 @@ import cupy
 
 
 class TimingError(Exception):
-    """The records do not match the launches, so no time can be given."""
+    """Raised if the records do not match the launches, so that no time can be given."""
 
 
 def do_nothing() -> None:
-    """The default of `before`: nothing is done ahead of a launch."""
+    """Does nothing. It is the default of `before`, which is called ahead of each launch."""
 
 
 class Timer(Protocol):
     name: Literal["cupti", "events"]
 
     def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
-        """Launches once, and returns the names of the kernels that ran, in order."""
+        """Launches once, and returns the names of the kernels that ran, in their order."""
 
     def time(
         self,
@@ -33,13 +31,13 @@ class Timer(Protocol):
         names: Sequence[tuple[str, ...]],
         before: Callable[[], None] = do_nothing,
     ) -> list[float]:
-        """Launches each once, and returns the microseconds of each, in order. `names[i]` are the kernels of launch i.
-        `before` is called before each launch and its flush of L2. Other kernels may run in between, but no kernel of
-        these names may have run untimed since the last call."""
+        """Calls each of `launches` once, and returns the microseconds of each. `names[i]` are the kernels of launch i.
+        `before` is called before each launch and its flush of L2. Other kernels may run in between, but since the last
+        call of `time` no kernel with one of these names may have run elsewhere."""
 
 
 def timer(wanted: str | None = None) -> Timer:
-    """Returns this machine's best timer, or the event timer if it is wanted (a profiler needs CUPTI for itself)."""
+    """Returns this machine's best timer, or the event timer if `wanted` is "events" (a profiler needs CUPTI)."""
     if wanted == "events":
         return EventTimer()
     try:
@@ -53,8 +51,8 @@ PERSISTING_L2_SIZE = 0x06  # cudaLimitPersistingL2CacheSize
 
 def forbid_persisting_l2() -> None:
     """Resets persisting L2 lines to normal ones and forbids new ones, because no flush removes them (a card of 864 GB/s
-    seemed to read 3,530: github.com/NVIDIA/nvbench/issues/458). Does nothing if the GPU (before sm_80) or the driver
-    does not know them."""
+    seemed to read 3,530: github.com/NVIDIA/nvbench/issues/458). Has no effect where the GPU (before sm_80) or the
+    driver lacks persisting lines."""
     with contextlib.suppress(OSError, AttributeError, cupy.cuda.runtime.CUDARuntimeError):
         cupy.cuda.runtime.deviceSetLimit(PERSISTING_L2_SIZE, 0)
         # CuPy 14.2 does not wrap this function; it acts on the current context.
@@ -62,7 +60,7 @@ def forbid_persisting_l2() -> None:
 
 
 class Flush:
-    """Empties L2 by writing twice its size. It is a memset, not a kernel, so it leaves no kernel record."""
+    """Empties L2 by writing twice its size. It uses a memset, not a kernel, so CUPTI records no kernel for it."""
 
     def __init__(self) -> None:
         forbid_persisting_l2()
@@ -114,7 +112,7 @@ class CuptiTimer:
         return times
 
     def _collect(self) -> list[tuple[int, int, str]]:
-        """Returns the kernels that ran since the last call as (start, end, name), in order of start, in nanoseconds."""
+        """Returns the kernels that ran since the last call as (start, end, name), sorted by start, in nanoseconds."""
         cupy.cuda.get_current_stream().synchronize()
         self._cupti.activity_flush_all(1)
         records, self._records = sorted(self._records), []
@@ -126,15 +124,15 @@ class CuptiTimer:
                 self._records.append((activity.start, activity.end, activity.name))
 
     def _probe(self) -> None:
-        """Raises TimingError if CUPTI records nothing (no permission), so that a sweep does not fail halfway."""
+        """Raises TimingError if CUPTI records nothing (no permission), so that this is known before a sweep begins."""
         x = cupy.zeros(16, dtype=cupy.float32)
         if not self.names(lambda: cupy.add(x, x, out=x)):
             raise TimingError("CUPTI recorded no kernel")
 
 
 def _find_busy_us(records: Sequence[tuple[int, int]]) -> float:
-    """Returns the microseconds in which at least one of these kernels ran: overlaps count once. In a programmatic
-    dependent launch a kernel begins, and waits, while the kernel ahead of it still runs."""
+    """Returns the microseconds during which at least one of these kernels ran, so that overlaps count once. In a
+    programmatic dependent launch a kernel begins, and waits, while the kernel ahead of it still runs."""
     busy, ended = 0, 0
     for start, end in records:
         busy += max(0, end - max(start, ended))

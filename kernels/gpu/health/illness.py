@@ -1,8 +1,6 @@
-"""Decides from readings whether a GPU is ill. It needs no NVML, no clock and no database.
-
-Three signs count: an Xid error that programs do not cause, a memory error that ECC could not correct, and a canary that
-is slower than before. A run that shows one is not evidence about a kernel.
-"""
+"""Decides from readings of a GPU whether it is ill. Needs no NVML, no clock and no database. Three signs count: an Xid
+error that programs do not cause, a memory error that ECC could not correct, and a canary that is slower than before. A
+run in which one occurs says nothing reliable about a kernel."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +11,16 @@ Reading = Mapping[str, Any]
 
 HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 69, 109})
 """Xid errors that a program causes: exceptions, page faults, and the cleanup after them (NVIDIA's Xid catalog). A
-measured kernel may crash, and its trial then says so. All other Xid errors come from the GPU, the bus or the driver."""
+measured kernel may crash, and its trial then records that. Other Xid errors come from the GPU, bus or driver."""
 
 CANARIES = {"canary_compute_us": "arithmetic", "canary_memory_us": "memory"}
 
 DRIFT = 0.05
-"""Share by which a canary of an ill GPU is slower than its history. 24 of an H200 lay within 1.3 % (2026-11)."""
+"""A GPU is ill if its canary is slower by more than this share than the median of its history. 24 canaries of one H200
+lay within 1.3 % (2026-11)."""
 
 ENOUGH = 5
-"""Fewest canaries in a history. With fewer no canary counts as ill."""
+"""Fewest canaries in a history. If there are fewer, no canary can show that the GPU is ill."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,8 @@ class Illness:
 
 
 def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
-    """Returns the illness that readings of one session or watch show; they are in time order. None if they show none.
-    Memory errors count only if their number grows, because the driver has counted since it was loaded."""
+    """Returns the illness that the readings of one session or watch show, None if they show none. The readings are in
+    order of time. Memory errors count only if their number grows, because the driver counts them since its start."""
     first: int | None = None
     for reading in readings:
         for xid in reading.get("xids") or ():
@@ -50,8 +49,8 @@ def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
 
 
 def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
-    """Returns an illness if the fastest canary of the session is much slower than the history. None if it is not, or if
-    the history is too short. The fastest one counts, because a single canary may have met a power cap."""
+    """Returns an illness if even the fastest canary of the session is much slower than the median of the history. The
+    fastest one counts, because a single canary may have met a power cap. Returns None also for a short history."""
     for name, what in CANARIES.items():
         before = [reading[name] for reading in history if reading.get(name)]
         now = [reading[name] for reading in readings if reading.get(name)]

@@ -1,5 +1,5 @@
-"""Reads a GPU's health through child processes with deadlines: a watcher that keeps running, or one canary. A GPU that
-fell off the bus can hang the process that reads it. illness.py decides what the readings mean."""
+"""Reads a GPU's health through child processes with deadlines, because a GPU that fell off the bus can hang the process
+that reads it. One child watches the GPU all the time, another runs one canary. illness.py judges the readings."""
 
 from typing import Any
 
@@ -8,22 +8,22 @@ from tilewatch.kernels.gpu.health.illness import Reading
 
 LOOK_LIMIT_S = 20.0
 CANARY_LIMIT_S = 120.0
-"""Covers compiling the two kernels of a first canary and creating a CUDA context."""
+"""Deadline of one canary. It leaves time to create a CUDA context and, the first time, to compile the two kernels."""
 
 
 class NoAnswer(Exception):
-    """The GPU's health could not be read; the message is a sentence."""
+    """Raised if the GPU's health could not be read. The message is a sentence."""
 
 
 class Watcher:
-    """Watches one GPU. Its child process starts at the first look, and again at a look after a failed one."""
+    """Watches one GPU through a child process, which starts at the first `look`, and again after one that failed."""
 
     def __init__(self, gpu_uuid: str) -> None:
         self._gpu_uuid = gpu_uuid
         self._child: ChildProcess | None = None
 
     def look(self) -> Reading:
-        """Returns what happened since the last look. Raises NoAnswer."""
+        """Returns the errors and counts that NVML reported since the last call. Raises NoAnswer."""
         if self._child is None or not self._child.alive:
             self.close()
             self._child = ChildProcess("watch")

@@ -1,8 +1,6 @@
-"""Child role `watch`: reads Xid errors and memory errors through NVML while nothing runs on the GPU.
-
-Makes no CUDA context, so a watched GPU stays idle. If NVML reports no events (some virtual machines), the kernel's log
-is read instead, if this user may.
-"""
+"""Answers the requests of child role `watch`: reads Xid errors and memory errors through NVML while the GPU is idle. It
+makes no CUDA context, so a watched GPU stays idle. If NVML reports no events (some virtual machines), it reads the
+operating system's log instead, provided that its user may read it."""
 
 import os
 import re
@@ -18,13 +16,13 @@ except ImportError:  # the gpu extra is not installed in full; the readings then
 
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:]+)\): (\d+)")
 MOST_EVENTS = 1000
-"""Most events that one look reads. A GPU in trouble reports more than anybody needs."""
+"""Most events that one request reads. A failing GPU can report many more than are needed to judge it."""
 
 _watch: "Watch | None" = None
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answers each request with what happened since the last one; the first names the GPU."""
+    """Returns the errors that occurred since the last request. The first request names the GPU."""
     global _watch
     if _watch is None:
         _watch = Watch(request["gpu_uuid"])
@@ -62,7 +60,7 @@ class Watch:
 
 
 class KernelLog:
-    """Reads the kernel's messages about one GPU, from the moment it is opened."""
+    """Reads the operating system's log for messages about one GPU, from the moment when it is opened."""
 
     def __init__(self, handle: int, bus_id: str) -> None:
         self._handle, self._bus_id = handle, bus_id
@@ -89,6 +87,6 @@ class KernelLog:
 
 
 def xids_in(text: str, bus_id: str) -> list[int]:
-    """Returns the Xid errors of this GPU in a piece of the kernel's log, which writes its bus id shorter than NVML:
-    0000:19:00, not 00000000:19:00.0."""
+    """Returns the Xid errors of one GPU in a piece of the operating system's log. The log writes the GPU's bus id
+    shorter than NVML does: 0000:19:00, not 00000000:19:00.0."""
     return [int(xid) for named, xid in _XID.findall(text) if named.lower() in bus_id.lower()]

@@ -1,2 +1,2 @@
-"""Measures a watched operator apart from its host code: the process that runs it describes its launches as data, and
-the measuring process repeats them."""
+"""Measures a watched operator without running its host code in the process that measures: another process runs the host
+code and describes its launches as data, which the measuring process repeats."""

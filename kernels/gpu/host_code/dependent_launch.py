@@ -1,8 +1,6 @@
 """Launches kernels that may begin before the kernel ahead of them has ended (CUDA's programmatic dependent launch).
-
-CuPy's launches take no attributes, so these call the driver, like `ct.launch` does (cuda-tile 1.7). Everything that a
-launch passes is packed once, because the host must stay ahead of the GPU for two kernels to overlap.
-"""
+CuPy's launches take no attributes, so these call the driver, as `ct.launch` does (cuda-tile 1.7). The arguments of a
+launch are packed only once, because the host must stay ahead of the GPU for two kernels to overlap."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -40,8 +38,8 @@ class LaunchConfig(ctypes.Structure):
 
 
 def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
-    """Returns a function that launches on the null stream. `function` is a CuPy RawKernel; `values` are arrays and
-    NumPy scalars. A launch raises CUDADriverError like CuPy's own."""
+    """Returns a function that launches a kernel on the null stream. `function` is a CuPy RawKernel; `values` are arrays
+    and NumPy scalars. The returned function raises CUDADriverError like CuPy's own launches."""
     packed = [ctypes.create_string_buffer(each, len(each)) for each in map(_pack, values)]
     pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
     attribute = LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1)
@@ -63,7 +61,7 @@ def _load_driver() -> Any:
 
 
 def _pack(value: Any) -> bytes:
-    """Returns the bytes that a kernel is passed for a value; an array is passed as its address."""
+    """Returns the bytes that a kernel gets for a value. For an array these are its address."""
     if hasattr(value, "data") and hasattr(value.data, "ptr"):
         return np.uint64(value.data.ptr).tobytes()
     packed: bytes = value.tobytes()

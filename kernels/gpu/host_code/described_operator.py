@@ -1,8 +1,6 @@
-"""Describes what host code launches with each config, as values: which memory, at which offset, in which shape.
-
-The process that runs the host code writes the description (kernels/gpu/host_code/tracing.py), and the measuring process
-launches by it (kernels/gpu/host_code/prepared_launches.py). kernels/measuring/operator_schema.py validates it.
-"""
+"""Describes as plain values what host code launches with each config, and on which parts of which memory. The process
+that runs the host code writes the description (kernels/gpu/host_code/tracing.py), and the measuring process launches by
+it (kernels/gpu/host_code/prepared_launches.py). kernels/measuring/operator_schema.py validates it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ ITEM_BYTES: Mapping[str, int] = {
     "float32": 4,
     "float64": 8,
 }
-"""Bytes per element of the array types that a launch may be given, by PyTorch's names."""
+"""Bytes per element of the array types that a launch may get, by PyTorch's names."""
 
 NUMBER_TYPES = (
     "bool_",
@@ -33,11 +31,11 @@ NUMBER_TYPES = (
     "float32",
     "float64",
 )
-"""Scalar types that a launch may be given, by cuTile's names."""
+"""Scalar types that a launch may get, by cuTile's names."""
 
 MOST_LAUNCHES = 1000
 MOST_MEMORY = 1000
-"""Most launches and most allocations of a config. Host code that needs more is measured by its own process."""
+"""Most launches and most allocations of a config. An operator that needs more is measured by its own process."""
 
 COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
 """Types of results that the measuring process can compare."""
@@ -45,8 +43,8 @@ COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
 
 @dataclass(frozen=True)
 class Memory:
-    """One allocation that launches are given. Before the first launch it holds either one of the handed-over contents,
-    by number, or `fill` in each byte; the other field is None."""
+    """Describes one allocation that launches use. Before the first launch it holds either the handed-over content of
+    number `content`, or `fill` in each byte. The other field is None."""
 
     nbytes: int
     content: int | None
@@ -55,7 +53,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class View:
-    """An array in allocation `memory`. `offset`, `strides` are in elements. `wide`: shape and strides are int64."""
+    """Describes an array in allocation `memory`. `offset` and `strides` count elements. `wide`: both are passed as
+    int64."""
 
     memory: int
     offset: int
@@ -67,7 +66,7 @@ class View:
 
 @dataclass(frozen=True)
 class Number:
-    """A scalar argument, with its type by cuTile's name."""
+    """Holds a scalar argument. `dtype` is cuTile's name of its type."""
 
     value: int | float
     dtype: str
@@ -75,7 +74,7 @@ class Number:
 
 @dataclass(frozen=True)
 class OneLaunch:
-    """One launch of a config. `key` selects its cubin among the config's. Constants are part of the code."""
+    """Describes one launch of a config. `key` selects its cubin among the config's. Constants are part of the code."""
 
     key: str
     symbol: str
@@ -86,7 +85,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """The launches of one config, in order, and where its results lie after them; None if a result is not compared."""
+    """Lists the launches of one config, in order, and where its results then lie. A result not compared is None."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]
@@ -97,11 +96,11 @@ class ConfigLaunches:
 class DescribedOperator:
     """Describes an operator and its configs so that another process can launch them.
 
-    `contents` are the sizes of the first contents of memory, and `sets` the handles of these contents for each set of
-    inputs; later sets lack those that one config alone uses. `reference` are the right results of the first sets; None
-    if one is not compared. `tolerance` is None if each result has the tolerance of its type. `configs` maps a config
-    key to launches, or to a sentence if its host code fails. `bytes` is 0 if the case does not state it; `bytes_moved`
-    then counts every array once. `unchecked` says why there is no reference, or is empty.
+    `contents` are the sizes of the memory's first contents, and `sets` the handles of these contents for each set of
+    inputs. Later sets lack the contents that only one config uses. `reference` are the right results of the first sets;
+    a result that is not compared is None. `tolerance` is None if each result has the tolerance of its type. `configs`
+    maps a config's key to its launches, or to a sentence if its host code fails. `bytes` is 0 if the case does not
+    state it; `bytes_moved` then counts every array once. `unchecked` says why there is no reference, or is empty.
     """
 
     kernel: str
@@ -124,7 +123,7 @@ class DescribedOperator:
 
 
 def read_operator(description: Mapping[str, Any]) -> DescribedOperator:
-    """Reads the description that OperatorDescription writes (kernels/gpu/host_code/describing.py)."""
+    """Converts the JSON that OperatorDescription writes (kernels/gpu/host_code/describing.py)."""
     lists = {name: tuple(description[name]) for name in ("dtypes", "contents")}
     lists |= {name: tuple(tuple(each) for each in description[name]) for name in ("sets", "reference")}
     configs = {key: _read_config(each) for key, each in description["configs"].items()}

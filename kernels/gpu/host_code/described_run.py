@@ -1,9 +1,6 @@
 """Describes what a watched operator launches with one config, for the process under a profiler, which may not run host
-code.
-
-Inputs of floating-point numbers are described by their type alone and made at random: counters hardly depend on their
-values. Inputs that may hold indices or lengths are described with their values.
-"""
+code. Inputs of floating-point numbers are described by their type alone and made at random, because counters hardly
+depend on their values. Inputs that may hold indices or lengths are described with their values."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -14,19 +11,19 @@ from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
 from tilewatch.kernels.gpu.host_code.described_operator import ConfigLaunches, OneLaunch, View, read_one_launch
 
 RANDOM = frozenset({"float8_e4m3fn", "float8_e8m0fnu", "bfloat16", "float16", "float32", "uint8"})
-"""Types whose inputs may be random: kernels/gpu/arrays.py makes them."""
+"""Types whose inputs may be random. kernels/gpu/arrays.py can make random values of each."""
 
 MOST_GIVEN_BYTES = 4 << 20
 """Most bytes of all described values together, because they pass through two pipes as text."""
 
 MOST_LAUNCHES = 20
-"""Most launches of an operator. A profiler takes about 0.1 s for each of its TIMES repetitions, while the GPU waits."""
+"""Most launches of an operator. A profiler takes about 0.1 s per launch, TIMES times, while the GPU waits."""
 
 
 @dataclass(frozen=True)
 class FirstContent:
-    """What an allocation holds before the first launch: `fill` in each byte, `values` in base64, or random numbers of a
-    type. The two fields that do not apply are None."""
+    """Describes what an allocation holds before the first launch: `fill` in each byte, or `values` in base64, or random
+    numbers of type `dtype`. The two of these fields that do not apply are None."""
 
     nbytes: int
     fill: int | None
@@ -36,7 +33,7 @@ class FirstContent:
 
 @dataclass(frozen=True)
 class DescribedRun:
-    """All launches of one config, in order, and the memory that they are given."""
+    """Describes all launches of one config, in order, and the memory that they use."""
 
     content_key: str
     memory: tuple[FirstContent, ...]
@@ -48,15 +45,15 @@ class DescribedRun:
 
 
 Described = Sequence[DescribedLaunch | DescribedRun]
-"""Launches of library files' kernels and runs of watched operators."""
+"""Descriptions for the profiler: launches of library files' kernels, and runs of watched operators."""
 
 
 class NotDescribable(Exception):
-    """Launches that the process under a profiler cannot repeat; the message continues the sentence "no counters: "."""
+    """Raised if the process under a profiler cannot repeat launches. The message follows "no counters: "."""
 
 
 def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int, Any]) -> DescribedRun:
-    """Describes the launches of a config. `contents` are arrays of bytes by number. Raises NotDescribable."""
+    """Describes the launches of a config. `contents` maps a content's number to its bytes. Raises NotDescribable."""
     if len(config.launches) > MOST_LAUNCHES:
         raise NotDescribable(
             f"it launches {len(config.launches):,} kernels, and counters are read of {MOST_LAUNCHES} at most"
@@ -86,7 +83,7 @@ def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int
 
 
 def read_described(described: Mapping[str, Any]) -> DescribedLaunch | DescribedRun:
-    """Reads the JSON of a DescribedLaunch or a DescribedRun."""
+    """Converts the JSON form of a DescribedLaunch or a DescribedRun back to one."""
     if "memory" not in described:
         return read_launch(described)
     memory = tuple(FirstContent(**each) for each in described["memory"])

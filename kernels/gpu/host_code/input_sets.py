@@ -6,12 +6,12 @@ from tilewatch.kernels.gpu.rounds import count_input_sets
 
 MOST_INPUT_SETS = 4
 INPUT_BUDGET = 0.1
-"""Share of the GPU's memory that all inputs may take. It is small because each config has its own outputs, and two
-processes hold what is handed over."""
+"""Share of the GPU's memory that all inputs may take. It is small because each config has its own outputs, and because
+inputs are in memory twice: in the library's process and in the one that measures."""
 
 
 def count_sets(set_bytes: int, other_bytes: int = 0) -> int:
-    """Returns how many sets of inputs of this size fit the budget beside `other_bytes`, MOST_INPUT_SETS at most."""
+    """Returns how many input sets of this size fit the budget beside `other_bytes`, at most MOST_INPUT_SETS."""
     device = cupy.cuda.Device()
     budget_bytes = INPUT_BUDGET * device.mem_info[1] - other_bytes
     sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)

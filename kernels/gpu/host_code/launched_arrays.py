@@ -15,7 +15,7 @@ NUMBERS = {"bool": np.uint8, "int8": np.int8, "int16": np.int16, "int64": np.int
 
 
 def view(memory: Any, described: View) -> Any:
-    """Returns the described array in an allocation, which is an array of bytes."""
+    """Returns the described array inside an allocation, which is an array of bytes."""
     item = ITEM_BYTES[described.dtype]
     raw = arrays.RAW.get(described.dtype) or NUMBERS.get(described.dtype) or BITS[item]
     start = described.offset * item
@@ -26,7 +26,7 @@ def view(memory: Any, described: View) -> Any:
 
 def list_values(arguments: Sequence[View | Number], memory: Sequence[Any]) -> tuple[Any, ...]:
     """Returns the values that a launch passes to a kernel by cuTile's calling conventions 1 and 2: for an array its
-    pointer, shape and strides in the kernel's index type, for a scalar its value, for a constant nothing."""
+    pointer, shape and strides in the kernel's index type, for a scalar its value, for a constant no value."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Number):

@@ -1,5 +1,5 @@
-"""Compares what a watched operator's host code returns with its reference: tensors of PyTorch, arrays of CuPy and of
-others. Runs inside the GPU child."""
+"""Compares the results of a watched operator's host code with its reference. They may be tensors of PyTorch, arrays of
+CuPy, or arrays of other packages. Runs inside the GPU child."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 def expected_values(reference: Callable[[], Any] | None) -> tuple[Any, ...]:
-    """Returns copies of the reference's arrays, None for results that are not compared or without reference."""
+    """Returns copies of the reference's arrays. A result that is not compared is None. Empty without reference."""
     if reference is None:
         return ()
     values = tuple(None if each is None else _copy(each) for each in flatten(reference()))
@@ -30,8 +30,8 @@ def _copy(value: Any) -> Any:
 
 
 def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, slack: float = 1.0) -> ResultError:
-    """Judges the results of host code by the reference's tensors. If `tolerance` is None, each result has the tolerance
-    of its type; `slack` multiplies it. Raises LibraryError if a shape differs."""
+    """Returns the error of the host code's results, compared with the reference's. If `tolerance` is None, each result
+    has the tolerance of its type. `slack` multiplies the tolerance. Raises LibraryError if a shape differs."""
     values = flatten(result)
     require_shapes(values, expected)
     return judge(
@@ -55,14 +55,14 @@ def name_type(value: Any) -> str:
 
 
 def convert(value: Any, dtype: str) -> Any:
-    """Converts an array to a type of CuPy that holds its values exactly."""
+    """Converts an array to a CuPy array of a type that holds its values exactly."""
     if hasattr(value, "detach"):
         return cupy.asarray(value.detach().to(getattr(sys.modules["torch"], dtype)).contiguous())
     return cupy.ascontiguousarray(_to_cupy(value), dtype=dtype)
 
 
 def _to_cupy(value: Any) -> Any:
-    """Returns an array of CuPy, on the same memory if the value is on the GPU."""
+    """Returns a value as a CuPy array, which shares the value's memory if that is on the GPU."""
     only_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__cuda_array_interface__")
     is_on_gpu = only_dlpack and not hasattr(value, "__array_interface__")
     return cupy.from_dlpack(value) if is_on_gpu else cupy.asarray(value)
@@ -81,12 +81,12 @@ def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
 
 
 EMPTY = ("empty", "empty_like")
-"""Functions of CuPy whose arrays have no values yet."""
+"""CuPy's functions that allocate arrays without setting their values."""
 
 
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Fills what `torch.empty`, `cupy.empty` and their like make with NaN: an unwritten element cannot pass."""
+    """Fills arrays of `torch.empty`, `cupy.empty` and their like with NaN, so that unwritten elements fail."""
     with ExitStack() as stack:
         for name in EMPTY:
             stack.enter_context(mock.patch.object(cupy, name, partial(_make_poisoned, getattr(cupy, name))))

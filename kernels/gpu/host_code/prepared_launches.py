@@ -1,4 +1,4 @@
-"""Prepares one problem of a watched operator by its description: repeats the launches of its host code on copies of its
+"""Prepares one problem of a watched operator by its description: repeats its host code's launches on copies of its
 memory. Runs inside the GPU child, and runs no library."""
 
 import tempfile
@@ -34,12 +34,12 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 class ComputedBefore(WrongWhenTimed):
-    """The right result is in memory before the first launch; the message is a sentence."""
+    """Raised if the right result is in memory before a config's first launch. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """The operator as one library describes it, with the memory of its launches."""
+    """Holds the operator as one library describes it, with the memory of its launches. A replay has two sides."""
 
     described: DescribedOperator
     memory: CopiedMemory
@@ -47,8 +47,8 @@ class Side:
 
 @dataclass
 class LoadedLaunches:
-    """A config with its launches on each set of inputs, as functions without arguments. `places` are its memory on each
-    set, `results` its results. `was_launched`: it is known which inputs it writes to."""
+    """Holds the launches of a config on each set of inputs, as functions without arguments. `places` are its
+    allocations on each set, `results` its results. `was_launched`: the inputs that it writes are known."""
 
     memory: CopiedMemory
     names: tuple[str, ...]
@@ -60,11 +60,11 @@ class LoadedLaunches:
 
 @dataclass
 class PreparedLaunches:
-    """One problem with its references, and the configs and baselines loaded so far.
+    """Holds one problem with its references, and the configs and baselines loaded so far.
 
-    `sides` maps the library folders of a replay to their sides; `library` is the folder under test, whose reference
-    counts. `expected` are the right results on each of the first sets of inputs; None if a result is not compared.
-    `modules` is the folder from which cubins are loaded.
+    `sides` maps each library folder of a replay to its side. `library` is the folder under test; results are compared
+    with its reference. `expected` holds the right results on each of the first sets of inputs; a result that is not
+    compared is None. `modules` is the folder from which cubins are loaded.
     """
 
     sides: Mapping[str, Side]
@@ -110,8 +110,8 @@ class PreparedLaunches:
         return range(min(len(self.expected), self.input_sets))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why a side of a replay cannot be compared with the library under test, None if it can. A config that
-        cannot be launched fails later, in `load`."""
+        """Returns why a side of a replay cannot be compared with the library under test, None if it can. If a config
+        cannot be launched, only `load` fails."""
         shapes = [[each and each["shape"] for each in side.described.reference[0]] for side in self._find_pair(request)]
         return None if shapes[0] == shapes[1] else "that commit has results of other shapes, so it is not the same work"
 
@@ -120,7 +120,7 @@ class PreparedLaunches:
         return self.sides[self.library], self.sides[request.get("library") or self.library]
 
     def load(self, request: Mapping[str, Any]) -> LoadedLaunches:
-        """Loads the cubins of a config, and makes its memory."""
+        """Loads the cubins of a config, and allocates its memory."""
         _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
@@ -174,7 +174,7 @@ class PreparedLaunches:
             each()
 
     def verify(self, config: LoadedLaunches, turn: int) -> tuple[float, ResultError]:
-        """Launches a config once on a set of inputs. Returns microseconds and error. Raises ComputedBefore."""
+        """Launches a config once on a set of inputs. Returns its microseconds and its error. Raises ComputedBefore."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
         if any(self.expected[turn]) and self._judge(config, turn).failure is None:
@@ -186,7 +186,7 @@ class PreparedLaunches:
         return checked_us, error
 
     def keep(self, identity: int, config: LoadedLaunches) -> None:
-        """Keeps a checked config for rounds. A config that another process checked is launched once here."""
+        """Keeps a checked config to be timed later. If another process checked it, launches it once."""
         if not config.was_launched:
             self.verify(config, 0)
         self.loaded[identity] = config
@@ -207,13 +207,13 @@ class PreparedLaunches:
             return str(reason)
 
     def reset_outputs(self, turn: int = 0) -> None:  # noqa: ARG002 - each set has memory of its own
-        """Restores the memory that earlier launches wrote."""
+        """Restores all memory that earlier launches wrote."""
         for side in self.sides.values():
             side.memory.restore_written()
 
     def restore_inputs(self) -> str | None:
-        """Restores the memory that launches wrote. Returns the name of an input that changed although its config did
-        not change it when it was checked; None if there is no such input."""
+        """Restores the memory that launches wrote. Returns the name of an input that was changed by a config that had
+        left it unchanged when it was checked, None if there is none."""
         self.reset_outputs()
         changed = [each.memory.restore_changed(self.checked_sets) for each in self.sides.values()]
         return next((f"input {number + 1}" for number in changed if number is not None), None)
@@ -237,7 +237,7 @@ class PreparedLaunches:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:  # noqa: ARG002 - it solves nothing
-        """Returns the launch of a baseline. Raises BaselineMissing."""
+        """Returns the launch of a baseline. Raises BaselineMissing if it is not the copy of bytes."""
         if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
@@ -246,7 +246,8 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _judge(self, config: LoadedLaunches, turn: int) -> ResultError:
-        """Judges a config's results on a set of inputs. Each has the tolerance of its type if the case states none."""
+        """Returns the error of a config's results on a set of inputs. Without a stated tolerance, that of each type
+        holds."""
         pairs = zip(config.results[turn], self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
@@ -270,7 +271,7 @@ def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Cal
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
-    """Reads the descriptions and copies the memory that is handed over. Raises LibraryError if they do not fit."""
+    """Reads the descriptions and copies the memory that was handed over. Raises LibraryError if they do not fit."""
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]
@@ -290,7 +291,8 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
-    """Returns a copy of one output's right result; None if the output is not compared. Raises LibraryError."""
+    """Returns a copy of one output's right result, None if the output is not compared. Raises LibraryError for NaN
+    alone."""
     if shared is None:
         return None
     reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))

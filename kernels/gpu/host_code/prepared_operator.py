@@ -1,8 +1,6 @@
-"""Prepares one problem of a watched operator on the GPU, and runs its host code on cubins from the store.
-
-Host code calls cuTile's own `ct.launch`, so arguments reach a kernel as in the repository's own use. Instead of
-compiling, `ct.launch` gets the stored cubin of the same request. Runs inside the GPU child, beside PyTorch.
-"""
+"""Prepares one problem of a watched operator on the GPU, and runs its host code with cubins from the store. Host code
+calls cuTile's own `ct.launch`, so kernels get their arguments as in the repository's own use. Where `ct.launch` would
+compile a kernel, it gets the stored cubin instead. Runs inside the GPU child, with PyTorch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,12 +48,12 @@ from tilewatch.kernels.watching.tracer import (
 
 
 class CodeMissing(timing.TimingError):
-    """`ct.launch` asks for code that was not compiled for this config; the message is a sentence."""
+    """Raised if `ct.launch` asks for code that was not compiled for this config. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One commit's operator with its sets of inputs, which all configs share."""
+    """Holds one commit's operator with its sets of inputs, which all configs share."""
 
     loaded: LibraryOperator
     given: GivenConfigs | None
@@ -64,9 +62,9 @@ class _Side:
 
 @dataclass(frozen=True)
 class LoadedOperator:
-    """A config with its cubins by launch key, and its launches on each set of inputs. `kernels` maps the id of a kernel
-    that the host code launches to that kernel and this config's own copy of it, because a cuTile kernel keeps the code
-    that it was first given."""
+    """Holds a config with its cubins by launch key, and its launches on each set of inputs. `kernels` maps the id of
+    each kernel that the host code launches to that kernel and to a copy of it for this config. The copy is needed
+    because a cuTile kernel keeps the first code that it got."""
 
     config: PlainConfig
     side: _Side
@@ -87,7 +85,7 @@ class LoadedOperator:
 
 
 class PreparedOperator:
-    """One problem of an operator, with the configs and baselines loaded so far."""
+    """Holds one problem of an operator, with the configs and baselines loaded so far."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> None:
         self.problem = loaded.kernel.parse(request["problem"])
@@ -140,7 +138,7 @@ class PreparedOperator:
         return None
 
     def load(self, request: Mapping[str, Any]) -> LoadedOperator:
-        """Reads the cubins of a config, and traces its launches on every set of inputs without launching."""
+        """Reads the cubins of a config, and finds out what it launches on each set of inputs, without launching."""
         side = self._sides[Path(request.get("library") or self._library)]
         traces = [self._trace(side, turn, request["config"]) for turn in range(len(side.cases))]
         cubins = read_bundle(self.store.cubin(request["content_key"]))
@@ -151,9 +149,9 @@ class PreparedOperator:
             config.launch(launch)
 
     def verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
-        """Runs the host code on new inputs of each set that has a reference, with poisoned outputs. Returns the
-        microseconds and error of one set: a wrong set if there is one, else set `turn`. Timed launches are not
-        compared, because host code may still do work after them."""
+        """Runs the host code with NaN in its outputs, on new inputs of each set that has a reference. Returns the
+        microseconds and the error of one set: a wrong one if there is one, else set `turn`. Only these runs are
+        compared, because host code may still work on its results after the launches that are timed."""
         checked = {each: self._verify(config, each) for each in self.checked_sets}
         wrong = next((each for each in checked.values() if each[1].failure is not None), None)
         return wrong or checked[turn]
@@ -169,7 +167,7 @@ class PreparedOperator:
         return checked_us, operator_results.judge_result(results[0], self._expected[turn], self.tolerance)
 
     def keep(self, identity: int, config: LoadedOperator) -> None:
-        """Keeps a checked config for rounds."""
+        """Keeps a checked config, so that later requests can time it."""
         self.loaded[identity] = config
 
     def entry(self, identity: int) -> Entry:
@@ -188,7 +186,7 @@ class PreparedOperator:
         return None
 
     def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - the same for every config
-        """Returns why there are no counters: host code must be confined, and a process under a profiler cannot be."""
+        """Returns why there are no counters: host code must be confined, but a profiled process cannot be."""
         return "its host code runs in a process of its own, which cannot run under a profiler"
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
@@ -201,7 +199,7 @@ class PreparedOperator:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Returns the launch of a baseline on its own inputs. Raises BaselineMissing."""
+        """Returns the launch of a baseline on inputs made for it. Raises BaselineMissing."""
         case = self._remake_case(self._own, turn)
         if name not in case.baselines:
             assert name in BUILT_IN
@@ -259,8 +257,8 @@ _compile = ct.kernel._compile
 
 
 def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
-    """Returns the stored cubin of exactly this request, in place of cuTile's compiler. Outside `_serve_cubins` (for a
-    baseline that is a cuTile kernel) cuTile compiles."""
+    """Returns the stored cubin for a request to cuTile's compiler. Outside of `_serve_cubins`, where a baseline may be
+    a cuTile kernel, cuTile compiles."""
     if not _served:
         return _compile(kernel, signature, *arguments, **named)
     cubin = _served[-1].get(hash_launch(kernel, signature))

@@ -1,9 +1,9 @@
-"""Traces what a watched operator's host code launches, as data that another process can launch again.
+"""Records what a watched operator's host code launches, as data by which another process can launch it.
 
-Nothing is launched. At each launch the memory that it is given is filled with one byte instead, as if the kernel had
-written everywhere. Each config runs twice, with different bytes. If the two runs differ, the host code depends on what
-a kernel wrote. If memory no longer holds the byte, the host code wrote to it after a launch. Repeating the launches
-would then not do what the host code does, and NotReplayable says why. Runs inside the library's child.
+No kernel is launched. Instead, the memory that a launch would get is filled with one byte, as if the kernel had written
+everywhere. Each config runs twice, with different bytes. If the two runs differ, the host code depends on what a kernel
+wrote. If memory no longer holds the byte, the host code wrote to it after a launch. In both cases repeating the
+launches would not do what the host code does, and NotReplayable says why. Runs inside the library's child.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from tilewatch.kernels.watching.traced_operator import hash_launch, run_config
 from tilewatch.kernels.watching.tracer import TracedLaunch, find_signature, list_arrays
 
 BYTES = (0x55, 0x2A)
-"""Byte patterns that stand in for kernel output while tracing; not 0x00 or 0xFF, which host code uses itself."""
+"""Bytes that stand in for the output of kernels in the two runs. Host code itself often writes 0x00 and 0xFF."""
 
 CONVENTIONS = (1, 2)
 """cuTile's calling conventions that pass an array as pointer, shape and strides, and a tuple as its items (cuda-tile
@@ -39,18 +39,18 @@ CONVENTIONS = (1, 2)
 
 
 class NotReplayable(LibraryError):
-    """Host code does work besides its launches; the message continues "its host code "."""
+    """Raised if host code does work besides its launches. The message continues the words "its host code "."""
 
 
 @dataclass
 class _Seen:
-    """Memory of one run. `holder` is an array on it, which keeps it from being freed and used again."""
+    """Holds an allocation of one run. `holder` is an array in it, which keeps it from being freed and used again."""
 
     number: int
     address: int
     holder: Any
     before: Any
-    """A copy of its content before the first launch."""
+    """A copy of its content from before the first launch."""
 
     @property
     def end(self) -> int:
@@ -59,8 +59,8 @@ class _Seen:
 
 @dataclass
 class Run:
-    """One run of host code, in which each kernel seems to write `byte`. `seen` maps an address to its memory. `refused`
-    says why the run cannot be replayed, even if host code catches the error."""
+    """Records one run of host code, in which each kernel seems to write `byte`. `seen` maps an address to its
+    allocation. `refused` says why the run cannot be repeated. It stays set even if the host code catches the error."""
 
     byte: int
     seen: dict[int, _Seen] = field(default_factory=dict)
@@ -69,12 +69,12 @@ class Run:
     refused: str | None = None
 
     def is_like(self, other: "Run") -> bool:
-        """Returns whether two runs launch the same, on memory of the same sizes."""
+        """Returns whether two runs launch the same kernels with equal arguments, on allocations of equal sizes."""
         sizes = [[each.before.size for each in run.seen.values()] for run in (self, other)]
         return (self.launches, self.results, sizes[0]) == (other.launches, other.results, sizes[1])
 
     def take(self, launch: TracedLaunch) -> None:
-        """Notes a launch and fills its memory instead. Raises NotReplayable."""
+        """Records a launch, and fills its memory in place of launching. Raises NotReplayable."""
         if self.refused is None:
             try:
                 self._take(launch)
@@ -101,7 +101,7 @@ class Run:
             device_memory.fill(each.address, self.byte, each.before.size)
 
     def _see(self, given: Any) -> _Seen:
-        """Returns the memory of an array, copied if it is new. Raises NotReplayable for writes between launches."""
+        """Returns an array's allocation, copied if it is new. Raises NotReplayable for writes between launches."""
         array = describe_array(given)
         address, nbytes = array.memory, array.memory_bytes
         if not array.on_gpu or not nbytes or address % 16:
@@ -121,7 +121,7 @@ class Run:
         return device_memory.is_filled(device_memory.copy_from(seen.address, seen.before.size), self.byte)
 
     def _describe(self, constraint: Any, value: Any) -> list[View | Number]:
-        """Describes the arguments that a parameter passes; none for a constant."""
+        """Returns the arguments that a kernel gets for one parameter; for a constant there are none."""
         match type(constraint).__name__:
             case "ConstantConstraint":
                 return []
@@ -164,14 +164,14 @@ class Run:
         return view
 
     def restore(self) -> None:
-        """Restores the content that all memory had before its first launch."""
+        """Restores the content that each allocation had before its first launch."""
         for each in self.seen.values():
             device_memory.copy(each.address, each.before.data.ptr, each.before.size)
 
 
 @dataclass(frozen=True)
 class HostCode:
-    """An operator on one set of inputs. `expected` are the results of the reference on it."""
+    """Holds an operator on one set of inputs. `expected` are the reference's results on that set."""
 
     loaded: LibraryOperator
     given: GivenConfigs | None
@@ -179,7 +179,8 @@ class HostCode:
     expected: tuple[Any, ...]
 
     def trace(self, config: PlainConfig) -> "Run":
-        """Traces a config with both bytes. Raises NotReplayable, LibraryError, and errors of the host code."""
+        """Returns a config's run, traced with both bytes. Raises NotReplayable, LibraryError, or the host code's
+        errors."""
         first, second = (self.trace_once(config, byte) for byte in BYTES)
         if not first.is_like(second) or not all(
             device_memory.is_equal(one.before, other.before)
