@@ -16,10 +16,11 @@ from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, R
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
 MOST_NIGHTLY_LOG_ODDS = 6.0
-"""Most by which nights alone can lower a build's log-odds below the likeliest one's. Only replays rule a build out."""
+"""Limits how far nights alone can lower a build's log-odds below the likeliest build's. Only replays rule a build
+out."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""Limit for the two neighbours of the likeliest build. It is smaller, as one wild night can confuse the three."""
+"""Limits it for the two neighbours of the likeliest build: it is smaller, as one wild night can confuse the three."""
 
 USUAL_SIZE = 0.02
 """The standard deviation of the sizes of changes (2 %)."""
@@ -29,9 +30,9 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """The size of a change at each build as nights show it: size / variance (`weighed`), 1 / variance (`precisions`).
-    The two are zero where nights show nothing, such as in the first night on a new machine. `by_code` is what a build's
-    change of the code adds to its log-odds: minus infinity if the build left the code of the series as it was."""
+    """Holds what nightly times say about a change at each build: its size / variance (`weighed`) and 1 / variance
+    (`precisions`). Both are zero where nights show nothing, such as in the first night on a new machine. `by_code` is
+    added to a build's log-odds for its code: minus infinity if the build did not change the series' code."""
 
     weighed: Floats
     precisions: Floats
@@ -40,9 +41,9 @@ class NightEvidence:
 
 @dataclass
 class Candidate:
-    """A range of builds, one of which may have changed a series: those after `base` up to `head`. `size` is about how
-    large the change is. A candidate without a size is a probe: no night suggests a change there, but there is another
-    reason to look. `prior` holds the log-odds before nights and replays."""
+    """A range of builds, one of which may have changed a series: the builds after `base` up to `head`. `size` is the
+    log of the suspected change. A candidate without a size is a probe: the nights show no change, but there is another
+    reason to replay the builds. `prior` holds the log-odds before nights and replays."""
 
     series: int
     base: int
@@ -75,8 +76,8 @@ class Candidate:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Returns the size of the change, from all replays of a build before the likeliest first bad one against that
-        or a later one; None if there was no such replay."""
+        """Returns the estimated change at the likeliest first bad build, from all replays that time a build before it
+        against it or a later build; None without such a replay."""
         weighed, precisions, launches = self.replayed
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:
@@ -85,12 +86,12 @@ class Candidate:
 
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
-        """Returns for each build the sums of size / variance, of 1 / variance and of launches, over the replays that
-        compare an earlier build with it or a later one."""
+        """Returns three sums for each build: of size / variance, of 1 / variance and of launches. They are over the
+        replays that time a build before it against it or a later build."""
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:
-        """Updates how likely the code at `head` changed this series, after replays of others with new code."""
+        """Sets the probability that the code at `head` changed this series to `share`, after replays of others."""
         assert self.code_share is not None, "the series has new code at `head`"
         self.prior += math.log(share / self.code_share)
         self.code_share = share
@@ -103,11 +104,12 @@ class Candidate:
 
 
 def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
-    """Returns the log-odds that each build changed the series rather than not, without the prior.
+    """Returns for each build the log-odds that it changed the series, without the prior.
 
-    This is the mixture sequential probability ratio (Robbins 1970): with x = sum of size / variance, p = sum of
-    1 / variance and sizes of deviation t, log L(x, p) = t^2 x^2 / (2 (1 + t^2 p)) - log(1 + t^2 p) / 2. The times of
-    nights may also have moved for a reason other than code, which is exp(-`nightly_log_odds`) as likely.
+    This is the mixture sequential probability ratio (Robbins 1970). With x = sum of size / variance,
+    p = sum of 1 / variance and normal sizes of standard deviation t, it is
+    log L(x, p) = t^2 x^2 / (2 (1 + t^2 p)) - log(1 + t^2 p) / 2. The alternative is that something other than code
+    moved the nights' times: its odds are exp(-`nightly_log_odds`).
     """
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
     of_nights = np.where(np.abs(shown) >= policy.min_change, nightly.weighed, 0.0)  # smaller moves are drift
@@ -118,8 +120,8 @@ def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy
 
 
 def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
-    """Returns log L (see `log_odds`) for changes of at least `min_change`: L over all sizes, times how probable such a
-    change is after the measurements, divided by how probable it was before them."""
+    """Returns log L (see `log_odds`) for changes of at least `min_change`: L over all sizes, times the probability of
+    such a change after the measurements, divided by its probability before them."""
     spread = 1.0 + USUAL_SIZE**2 * precisions
     size, error = USUAL_SIZE**2 * weighed / spread, USUAL_SIZE / np.sqrt(spread)
     of_all = USUAL_SIZE**2 * weighed**2 / (2.0 * spread) - np.log(spread) / 2.0
@@ -129,7 +131,7 @@ def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
 
 
 def _upper_tail(deviations: Floats | float) -> Floats:
-    """Returns the probability that a standard normal variable is larger than this."""
+    """Returns the probability that a standard normal variable is larger than `deviations`."""
     return np.asarray(_ERFC(np.asarray(deviations) / math.sqrt(2.0)), dtype=np.float64) / 2.0
 
 
@@ -148,7 +150,7 @@ def likeliest_build(candidate: Candidate) -> tuple[int, float]:
 
 
 def posterior(candidate: Candidate) -> Floats:
-    """Returns the probability of each build of the range to be the first bad one."""
+    """Returns for each build of the range the probability that it is the first bad one."""
     logs = _location(candidate) + candidate.nightly.by_code
     likely = np.exp(logs - logs.max())
     return np.asarray(likely / likely.sum())

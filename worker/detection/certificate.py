@@ -1,11 +1,10 @@
-"""Bounds the chance that a config which was not tried beats a sweep's winner.
+"""Bounds the probability that a config which was not tried is faster than a sweep's winner.
 
-The configs outside the short list are tried in a random order, without replacement. So the fastest of them is among
-those not tried with the chance u = untried / rest, whatever the times are. Nothing better is known without other full
-looks. With them, the chance q that a space's fastest config beats its short list by x is at most (k + 1) / (n + 1), if
-k of n full looks found one: looks count as exchangeable (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random
-World", 2005, section 2.2). While no draw has beaten the list by x, Bayes' rule then gives q u / (1 - q (1 - u)).
-"""
+The configs outside the short list are tried in random order, without replacement. So the fastest of them is untried
+with probability u = untried / rest, whatever the times are. A full look is a search that has tried all configs. If k of
+n earlier full looks found a config that beats its short list by x, the probability q that this search will find one is
+at most (k + 1) / (n + 1), as looks are exchangeable (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random
+World", 2005, section 2.2). While no tried config beats the list by x, Bayes' rule gives q u / (1 - q (1 - u))."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ TIE = 0.003  # largest lead over the short list that is a tie, so that one of th
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known about the configs of a space that were not tried in a state, which began with `first_run`.
+    """Bounds how likely an untried config is better than a run's winner. It counts the configs that were tried in all
+    runs with the same machine code, compiler and driver, of which `first_run` is the first.
 
-    `space` counts all configs, `tried` the short list and the draws. `full_look` is the day on which none was left
-    untried, None before. `ahead` is the largest share by which a draw beat the short list in a run, `ahead_before` that
-    of earlier runs. `looks` counts the full looks of all series that the bounds use. A `chance_1` of 0.05 says: a
-    config that was not tried is better by 1 % with a chance of at most 5 %; `chance_3` says the same of 3 %.
-    """
+    `space` counts all configs, `tried` the short list and the configs drawn from the rest. `full_look` is the day on
+    which the last config was tried; None before. `ahead` is the largest share by which a drawn config beat the short
+    list, `ahead_before` the same without the last run. `looks` counts the full looks of all series that the bounds use.
+    An untried config is better by 1 % with a probability of at most `chance_1`, and by 3 % with at most `chance_3`."""
 
     space: int
     tried: int
@@ -36,8 +35,8 @@ class Certificate:
 
 
 def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahead_before: float) -> float:
-    """Returns the share by which the fastest tried config beats the short list's; 0 if it is in the list. A night that
-    tries only the list's winners again says nothing once a draw was ahead of them."""
+    """Returns the share by which the fastest tried config beats the short list's fastest; 0 if the list has the
+    fastest. A night that does not time the whole list gives 0 too, once a config outside it was ahead before."""
     timed = {config: time_us for config, time_us in times_us.items() if time_us is not None}
     of_list = [timed[config] for config in listed if config in timed]
     is_known = ahead_before <= TIE or times_us.keys() >= set(listed)
@@ -45,8 +44,8 @@ def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahe
 
 
 def bound_chance(better_by: float, untried: float, ahead: float, looks: Sequence[float]) -> float:
-    """Returns the largest chance that a config which was not tried is better by a share. `untried` is the share of the
-    configs outside the short list that were not tried."""
+    """Returns an upper bound of the probability that a config which was not tried is better by the share `better_by`.
+    `untried` is the share of the configs outside the short list that were not tried."""
     beaten = (1 + sum(each > better_by for each in looks)) / (1 + len(looks))
     if ahead > better_by:
         return untried

@@ -14,13 +14,13 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, ReplayQuestion
 
 TELLING_DEVIATIONS = 3.3
-"""A replay shows on which side of a change a build is, if its standard error is at most the change's size over this."""
+"""A replay shows on which side of a change a build is, if its standard error is at most the change's size / this."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The state that a candidate is in from now on, and the replay to ask for next. Without a question nothing is left
-    to ask, and the state is the result."""
+    """Holds a candidate's next state and the replay to ask for next. If `question` is None, no replay is left to ask
+    for, and the state is the result."""
 
     state: State
     question: ReplayQuestion | None = None
@@ -28,7 +28,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Ramp:
-    """A change that several builds made together, step by step: those after `last_good` up to `first_bad`."""
+    """A change that several builds made together, step by step: the builds after `last_good` up to `first_bad`."""
 
     last_good: int
     first_bad: int
@@ -37,14 +37,13 @@ class Ramp:
 
 def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
     """Returns the builds over which a series changed step by step. Returns None if one build made the change, or if too
-    few launches were spent to tell: at least twice as many as a bisection needs to find one build.
+    few launches were spent to tell: it needs at least twice as many as a bisection needs to find one build.
 
     A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
     The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
     build after which all replays show the whole change, within two standard errors. A ramp has at least three builds,
-    and all of them may have changed the code: other ranges ended at builds that had not (benchmarks/judge.py, seeds
-    2000 to 2002, 2026-11-23).
-    """
+    each of which may have changed the code: without that rule, ramps ended at builds with unchanged code
+    (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23)."""
     by_code = candidate.nightly.by_code
     if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
         return None
@@ -78,7 +77,7 @@ def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None
 
 
 def decide(candidate: Candidate, policy: Policy) -> Decision:
-    """Decides what follows from the nights and replays of a candidate so far."""
+    """Returns the next state and replay that follow from the nights and replays of a candidate so far."""
     # Replays may have moved the likeliest build to one that no replay has tested.
     untested = candidate.state == "believed" and candidate.estimate is None
     decision = Decision("open" if untested else candidate.state)
@@ -90,8 +89,8 @@ def decide(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
-    """Returns whether a change is located, large and likely enough to be reported. More launches may have shown it to
-    be smaller than it looked when it was believed."""
+    """Returns whether a change is located, large and likely enough to be reported. A believed change may no longer be,
+    if later launches showed it to be smaller."""
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
@@ -102,8 +101,8 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
 
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Returns whether a change is worth `launches` more launches: its probability, times the launches that a report of
-    it is worth, is at least `launches`."""
+    """Returns whether a change is worth `launches` more launches: whether its probability, times the number of launches
+    that reporting it is worth, is at least `launches`."""
     return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 
@@ -114,8 +113,8 @@ def could_be_worth(log_odds_: float, policy: Policy) -> bool:
 
 def next_launches(candidate: Candidate, policy: Policy) -> int:
     """Returns how many launches to ask for next: few enough to end early, enough to see a change of the suspected size.
-    If one launch of both builds has deviation d, n launches show the size at sqrt(n) size / d deviations. n is chosen
-    so that this is sqrt(1.5)."""
+    If the log ratio of one launch has standard deviation d, the mean of n launches shows the size at sqrt(n) size / d
+    deviations. n is chosen so that this is sqrt(1.5)."""
     estimate = candidate.estimate
     if candidate.size is None and estimate is None:
         return policy.first_launches
@@ -144,7 +143,7 @@ def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def _decide_open(candidate: Candidate, policy: Policy) -> Decision:
-    """Believes a change that replays show, gives up one that is not worth more launches, or asks for more of them."""
+    """Believes a change that replays show, refutes one that is not worth more launches, or asks for more launches."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations
@@ -172,8 +171,8 @@ def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
 
 
 def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Returns the replay that halves the range: half of the probability lies before its build. Returns None if one
-    build has nearly all of the probability, if several made the change together, or if no replay is left to try."""
+    """Returns the replay that halves the range, by probability. Returns None if one build has nearly all of the
+    probability, if several builds made the change together, or if no replay is left to try."""
     likely = posterior(candidate)
     estimate, differences = candidate.estimate, candidate.replays.differences
     assert estimate is not None, "a candidate is believed on replays"
@@ -194,7 +193,7 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
 
 
 def _worth(candidate: Candidate, policy: Policy) -> float:
-    """Returns how many replay launches a report of this change is worth: more if its author still remembers it."""
+    """Returns how many launches a report of this change is worth: more if the author still remembers the change."""
     if candidate.fresh_since is None:
         return policy.worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())

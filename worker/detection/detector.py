@@ -1,9 +1,8 @@
-"""The detector: takes the nights in order, asks for replays of what may have changed, and confirms changes.
+"""Takes the nights in order, asks for replays of series that may have changed, and confirms changes.
 
-It has no database, no clock and no randomness, so the same nights and answers give the same changes. It joins three
-parts within a budget of replay launches: scope_state.py keeps what is known, suspicion.py searches the nights, and
-confirmation.py decides which replay to ask for next.
-"""
+It has no database, no clock and no randomness, so the same nights and answers give the same changes. It keeps within a
+budget of replay launches. scope_state.py keeps the nights and replays, suspicion.py searches the nights, and
+confirmation.py decides which replay to ask for next."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -20,8 +19,8 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 NOISY = 2.0
-"""How many times noisier a series with new code must be than another one with new code at the same build to be asked
-about later. The answers about the quieter series come first, which saves a tenth of the replays."""
+"""If new code at a build reaches several series, those more than this many times noisier than the quietest one are
+replayed after it. Its answer then often makes their replays unnecessary, which saves a tenth of all replays."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Detector:
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
         """Takes in a night's readings, by series, and returns the changes and questions that follow from them. The
-        newest build may get several nights. Nights of older builds are ignored."""
+        newest build may get several nights. A night of an older build is ignored."""
         changes = self._close_all()
         builds = self.nights.builds
         if builds and build < builds[-1]:
@@ -61,8 +60,8 @@ class Detector:
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
-        """Takes in the answers of replays and returns the changes and questions that follow. A question that got no
-        answer is not asked again tonight."""
+        """Adds the answers of replays and returns the changes and questions that follow. A question that got no answer
+        is not asked again tonight."""
         self.budget.rounds += 1
         awaited, self.awaited = self.awaited, {}
         for answer in answers:
@@ -109,7 +108,7 @@ class Detector:
                     self.candidates[key] = probe
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
-        """Returns the next question of every candidate. Closes the others and adds those confirmed to `changes`."""
+        """Returns every candidate's next question. Closes candidates without one; adds confirmed ones to `changes`."""
         questions: list[ReplayQuestion] = []
         quietest: dict[int, float] = {}  # by build: the least noise of the open candidates with new code there
         for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):
@@ -143,8 +142,8 @@ class Detector:
         return question
 
     def _close(self, candidate: Candidate) -> list[ConfirmedChange]:
-        """Ends a candidate and returns its change if it is confirmed, in a list. A confirmed change starts a new level
-        of the series; otherwise the replays are kept as evidence."""
+        """Closes a candidate and returns a list of its change, which is empty if the change is not confirmed. A
+        confirmed change starts a new level of the series; the replays of an unconfirmed one are kept as evidence."""
         del self.candidates[candidate.series]
         if candidate.estimate is None:
             return []
@@ -157,7 +156,7 @@ class Detector:
         return [change] if change is not None else []
 
     def _close_all(self) -> list[ConfirmedChange]:
-        """Ends all candidates of the last night and returns the confirmed changes. A believed change is confirmed too,
-        though its size or build may be less sure."""
+        """Closes all candidates of the last night and returns the confirmed changes. A change that is only believed is
+        confirmed too, though its size or build may be less sure."""
         self.awaited.clear()
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

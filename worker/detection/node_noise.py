@@ -1,10 +1,9 @@
 """Estimates the part of a night's times that all series of a node share, so that it can be subtracted.
 
 A node is slow in a few ways (clock, memory, temperature), each of which its kernels and baselines share to different
-degrees. The model is x_j = sum_k w_jk f_k + e_j, with normal factors f_k and own noise e_j. Column j holds the
-logarithm of the time of one series or its baseline. The node's part of a kernel is estimated without the kernel's own
-columns: otherwise what a commit does to all its shapes would be subtracted as the node's.
-"""
+degrees. The model is x_j = sum_k w_jk f_k + e_j, with normal factors f_k and a noise e_j of each column. Column j holds
+the logarithm of the time of one series or its baseline. The columns of a kernel are left out when the node's part in
+them is estimated: otherwise the effect of a commit on all shapes of the kernel would be subtracted as the node's."""
 
 from dataclasses import dataclass
 
@@ -16,20 +15,21 @@ Floats = NDArray[np.float64]
 MOST_FACTORS = 4
 CLIP_DEVIATIONS = 3.5
 WILD_DEVIATIONS = 2.5
-"""A column this far from what the factors predict counts half that night (Cauchy weights)."""
+"""A column that is this many deviations from what the factors predict counts half in that night (Cauchy weights)."""
 COMMON_NOISES = 10.0
 """Standard deviation of a whole node's move in one night, as a multiple of a typical column's noise."""
 PRIOR_NIGHTS = 6.0
-"""Number of nights after which a learned share of the node's part counts as much as the first guess, which is 1."""
+"""The number of nights after which a learned share of the node's part counts as much as the first guess, which is 1."""
 NEAR_ONE = 0.25
-"""A share that is nearer to 1 than this is taken as 1: the nights are too few to tell them apart."""
+"""A learned share that differs from 1 by less than this is set to 1: the nights are too few to tell them apart."""
 MANY_COLUMNS = 12
 """Number of columns from which on no share is learned: the node's part is known well enough, and shares add noise."""
 
 
 @dataclass(frozen=True)
 class Loadings:
-    """What was learned of a node: the weights of its columns on the factors, the last of which moves all alike."""
+    """Holds what was learned of a node: its columns' weights on the factors. The last factor moves all columns
+    alike."""
 
     weights: Floats  # columns x factors
     own: Floats  # the own variance of each column
@@ -37,7 +37,7 @@ class Loadings:
 
 
 def learn(moves: Floats) -> Loadings:
-    """Learns a node's factors from differences between neighbouring nights (nights x columns, NaN where missing)."""
+    """Learns a node's factors from differences between neighbouring nights (nights x columns, NaN if missing)."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4
@@ -55,12 +55,11 @@ def learn(moves: Floats) -> Loadings:
 
 
 def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: NDArray[np.int64]) -> Floats:
-    """Returns the node's part in each column in `of`, night by night, estimated from the columns of other kernels.
+    """Returns the node's part in each column of `of`, night by night, estimated from the columns of other kernels.
 
     `levels` (nights x columns) holds each column's distance from its usual level. `kernels` holds each column's kernel,
-    or -1 for a baseline, which no commit changes. The factors of a night are the mean of their posterior,
-    (W' D^-1 W + P)^-1 W' D^-1 x, with the own variances D and the factors' precisions P.
-    """
+    or -1 for a baseline, which no commit changes. The factors of a night are the mean of their posterior, (W' D^-1 W +
+    P)^-1 W' D^-1 x, with the columns' noise variances D and the factors' precisions P."""
     weights, own = learned.weights, learned.own
     present = np.isfinite(levels)
     values = np.nan_to_num(levels)
@@ -88,9 +87,10 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """Returns for each series how much of the node's part it really shows, from moves between nights; 1 if that fits.
-    On a node of few series, that part may come from one baseline that stresses another resource than the kernel. The
-    share is the slope (sum x y + p) / (sum x^2 + p), with a prior p of PRIOR_NIGHTS nights at a slope of 1."""
+    """Returns for each series the share of the node's part that shows in it, from moves between nights; 1 if that fits.
+    On a node of few series, the node's part may come from one baseline that is bound by another resource than the
+    kernel. The share is the slope (sum x y + p) / (sum x^2 + p), with a prior p of PRIOR_NIGHTS nights at a slope of
+    1."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):

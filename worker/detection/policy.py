@@ -1,5 +1,5 @@
-"""Defines the numbers by which the judge decides, and reads them from a policy file: JSON with those that shall differ.
-The file's name without its ending is the policy's name, which is stored with each verdict."""
+"""Defines the numbers by which the judge decides, and reads them from a policy file: a JSON object of those that differ
+from the default. The file's name without its ending is the policy's name, which is stored with each verdict."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -12,8 +12,8 @@ from tilewatch.given_files import BadFile, read_given_text
 
 @dataclass(frozen=True)
 class Policy:
-    """The numbers by which the judge decides. They were tuned on worlds of benchmarks/judge.py with other seeds than
-    those of the reported figures. Log-odds are natural logarithms."""
+    """Holds the numbers by which the judge decides. They were tuned on simulated histories (benchmarks/judge.py) with
+    other seeds than those of the reported figures. Log-odds are natural logarithms."""
 
     name: str = "replay-12"
     min_history: int = 5  # earlier nights on the same machine and toolchain that a verdict needs
@@ -45,11 +45,11 @@ MOST = 1_000_000
 
 
 class BadPolicy(ExpectedError, ValueError):
-    """A policy file that cannot be used. The message is a sentence that names the file and the field."""
+    """Raised for a policy file that cannot be used. The message is a sentence that names the file and the field."""
 
 
 def load(path: Path | None) -> Policy:
-    """Reads the policy from a file. Returns the default policy without a file. Raises BadPolicy."""
+    """Reads the policy from a file. Returns the default policy if `path` is None. Raises BadPolicy."""
     if path is None:
         return Policy()
     try:

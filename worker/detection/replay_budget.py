@@ -1,4 +1,4 @@
-"""Counts the replay launches that a night may spend: its own share, and what earlier nights saved for one suspicion."""
+"""Counts the replay launches that a night may spend: its own share, and those that earlier nights saved."""
 
 from dataclasses import dataclass, field
 
@@ -14,8 +14,8 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """Adds a night's share to the budget, and gives back launches that were asked for but never answered. At most
-        the launches of one suspicion are saved up."""
+        """Adds a night's share to the budget, and gives back launches that were asked for but never answered. The
+        budget grows to at most the launches of one suspicion, or to a night's share if that is more."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())

@@ -1,8 +1,7 @@
 """Estimates from the replays of one series how much slower one build is than another, and how sure that is.
 
 A replay times two builds in turns on one GPU in the same minutes, so that whatever the node does happens to both of
-them. Nights are not known here.
-"""
+them. The times of nights are not used here."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,16 +15,16 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, is_time
 
 PRIOR_LAUNCHES = 6
-"""Number of replay launches as which the launches of past nights count when a replay's variance is estimated."""
+"""When a replay's variance is estimated, the variance of past nights counts as much as this many replay launches."""
 
 SHOWN_DEVIATIONS = 2.5
-"""A replay at which a change is this significant is left out if its base is older than the builds in question: the
-change may be an older one."""
+"""A replay whose base is older than the builds in question is left out if its change is at least this many standard
+errors from zero: that change may be an older one."""
 
 
 @dataclass(frozen=True)
 class ReplayQuestion:
-    """A request to time two builds of a series in `launches` fresh processes, with a median each per build."""
+    """A request to time two builds of a series in `launches` fresh processes, each with one median per build."""
 
     series: int
     base: int
@@ -35,8 +34,8 @@ class ReplayQuestion:
 
 @dataclass(frozen=True)
 class ReplayAnswer:
-    """The medians of each launch. Entry i of `base_us` and of `head_us` come from one launch; no entries mean that the
-    question could not be answered."""
+    """Holds the medians of a replay's launches. Entry i of `base_us` and entry i of `head_us` come from the same
+    launch. Both are empty if the question could not be answered."""
 
     series: int
     base: int
@@ -47,7 +46,7 @@ class ReplayAnswer:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The logarithm of the head build's time over the base build's, its standard error, and the number of launches."""
+    """Holds log(head build's time / base build's time), the standard error of this log, and the number of launches."""
 
     size: float
     error: float
@@ -63,7 +62,7 @@ class Estimate:
 
 @dataclass
 class ReplayEvidence:
-    """The replay answers of a series: log(head_us / base_us) of each launch, by pair of builds (base, head)."""
+    """Holds the replay answers of a series: log(head_us / base_us) of each launch, by pair of builds (base, head)."""
 
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -81,7 +80,7 @@ class ReplayEvidence:
         return len(usable)
 
     def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
-        """Returns the estimate of each pair of builds, all with one variance, from past nights and all launches."""
+        """Returns the estimates by pair of builds. They share one variance, from past nights and all launches."""
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
@@ -97,7 +96,7 @@ class ReplayEvidence:
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Returns per build k the sums of size / error^2, 1 / error^2 and launches of replays, base < k <= head."""
+        """Returns sums of size / error^2, 1 / error^2 and launches per build k, of replays with base < k <= head."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (base, head), estimate in self.estimates(launch_variance).items():
             began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
@@ -121,13 +120,13 @@ def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estim
 
 
 def _variance(spread: float, free: int, launch_variance: float) -> float:
-    """Returns the variance of one launch of both builds: (k s0 + spread) / (k + free), where k is PRIOR_LAUNCHES and s0
-    the variance of past nights, which counts because the variance of four launches alone is unsure."""
+    """Returns the variance of one launch of both builds: (k s0 + spread) / (k + free). k is PRIOR_LAUNCHES. s0 is the
+    variance of past nights, which is needed because the variance of four launches alone is unsure."""
     return (PRIOR_LAUNCHES * _past(launch_variance) + spread) / (PRIOR_LAUNCHES + free)
 
 
 def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
-    """Returns Huber's mean: launches farther from the centre than two deviations count as if at that distance."""
+    """Returns Huber's mean: a launch more than two deviations from the centre counts as if it were at two."""
     count = len(differences)
     centre = median(differences)
     reach = 2.0 * math.sqrt(pair_variance)

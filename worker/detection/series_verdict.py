@@ -1,4 +1,4 @@
-"""Gives the verdict of a series after its newest night and the replay answers so far."""
+"""Gives the verdict on a series after its newest night and the replay answers so far."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tilewatch.worker.detection.scope_state import ScopeState
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
 MOST_LOG_CHANGE = 700.0
-"""The largest logarithm of a change: exp of a larger one overflows, as Hypothesis found (2026-11-22)."""
+"""The largest logarithm of a change that is kept: exp of a larger one overflows, as Hypothesis found (2026-11-22)."""
 
 
 def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> SeriesVerdict:

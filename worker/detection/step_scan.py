@@ -1,8 +1,8 @@
-"""Finds how far the level of each series moved at each recent night, from the means before and after, and how surely.
+"""Finds how far the level of each series moved at each recent night, from the means before and after it, with the
+variance.
 
 It works on all series and all possible first nights of a new level at once. Nights on the previous machine or toolchain
-count too, as far as all series of the node moved alike when it changed.
-"""
+count too. They are shifted by the typical move of the node's series when the machine or toolchain changed."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 LEAST_NODE_SERIES = 4
-"""Number of series that show what a new machine or toolchain did to all of a node."""
+"""The fewest series that show how a new machine or toolchain moved all series of a node."""
 RECENT_NIGHTS = 20
-"""Nights on the previous machine or toolchain that count; an older level has drifted."""
+"""The number of nights on the previous machine or toolchain that count. An older level has drifted."""
 LEAST_MOVE_SPREAD = 0.001
 """Least spread assumed for the relative moves of a node's series when its machine or toolchain changes."""
 MOVE_SPREAD_FACTOR = 1.5
@@ -27,12 +27,10 @@ MOVE_SPREAD_FACTOR = 1.5
 
 @dataclass(frozen=True)
 class Scan:
-    """How far the level of each series moved at each recent night, in units of `noise`. Row 0 is the newest night.
-
-    `variances` holds the variances of `steps`, in squared noises. Steps and variances are NaN if the history is too
-    short. `move_spread` is how much the series of a node differ, relatively, in how far the last new machine or
-    toolchain moved them.
-    """
+    """Holds how far the level of each series moved at each recent night: `steps`, in units of `noise`. Row 0 is the
+    newest night. `variances` holds the variances of `steps`, in squared noises. Steps and variances are NaN if the
+    history is too short. `move_spread` is the spread, within a node, of how far the last new machine or toolchain moved
+    its series."""
 
     steps: Floats
     variances: Floats
@@ -41,7 +39,8 @@ class Scan:
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """Scans nights for steps. `here` marks a series' nights on its machine and toolchain, `earlier` the ones before."""
+    """Scans nights for steps. `here` marks nights on a series' machine and toolchain, `earlier` those on the last
+    ones."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2
@@ -63,7 +62,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
 
 
 class _Sums:
-    """Cumulative sums and counts, which give the sum and count of any span of nights. Missing values are left out."""
+    """Holds cumulative sums and counts, which give the sum and count of any span of nights, without missing values."""
 
     def __init__(self, values: Floats) -> None:
         nothing = np.zeros((1, values.shape[1]))
@@ -75,8 +74,8 @@ class _Sums:
 
 
 def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """Returns the mean of two spans of nights and its weight 1 / variance. `unlike` is added to the variance of the
-    other span, whose level may differ."""
+    """Returns the mean over two spans of nights and its weight, 1 / variance. The level of the span `other` may differ,
+    so `unlike` is added to its variance."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight
@@ -93,8 +92,8 @@ def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floa
 
 
 def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
-    """Returns for each series how far its node moved with the last new machine or toolchain, and how much the series of
-    the node differed in that."""
+    """Returns for each series the median move of its node's series with the last new machine or toolchain, and the
+    spread of these moves."""
     recent = earlier & (earlier[::-1].cumsum(axis=0)[::-1] <= RECENT_NIGHTS)
     moved = median(np.where(here, residuals, np.nan)) - median(np.where(recent, residuals, np.nan))
     common, move_spread = np.zeros(len(nodes)), np.full(len(nodes), np.inf)

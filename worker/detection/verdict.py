@@ -8,8 +8,9 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 @dataclass(frozen=True)
 class ConfirmedChange:
-    """A change of a series at build `first_bad` by `size` (0.031 is 3.1 % slower), with its standard error `error`. If
-    several builds made the change together, they are those after `last_good`; else `last_good` is None."""
+    """A change of a series at build `first_bad` by the relative `size` (0.031 is 3.1 % slower), with its standard
+    error. If several builds made the change together, they are those after `last_good`; otherwise `last_good` is
+    None."""
 
     series: int
     first_bad: int
