@@ -1,1 +1,1 @@
-"""Judges nights: runs the detector on what the database holds, queues replays, and stores verdicts and regressions."""
+"""Judges nights: runs the detector on the runs in the database, queues replays, stores verdicts and regressions."""

@@ -1,8 +1,7 @@
-"""Bisects the range of a regression for a person: replays its worst series at the commit in the middle, step by step.
-
-Each commit is replayed against the last measured one before the range, ahead of all work but the judge's own replays.
-Stored replays are used again, and equal machine code needs no GPU. Between two steps only the replays are stored.
-"""
+"""Bisects the commit range of a regression that a person asked about: replays its worst series at the commit in the
+middle. Each commit is replayed against the last measured one before the range, ahead of all work but the judge's own
+replays. Stored replays are used again, and equal machine code needs no GPU. Between two steps only the replays are
+stored."""
 
 from collections.abc import Collection
 from math import log1p
@@ -26,11 +25,11 @@ from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 LAUNCHES = 12
-"""Launches of a step. 9 are enough to see a change of 1 %; each costs a GPU half a second."""
+"""The launches of one step. Nine are enough to see a change of 1 %. Each launch takes half a second of a GPU."""
 
 
 def carry_on(opened: Session, context: Context, regression_id: int, who: str) -> str | None:
-    """Takes the next step of a bisection. Returns its outcome as a sentence; None while it waits for a replay."""
+    """Takes the next step of a bisection. Returns its outcome as a sentence; None while a replay is still to run."""
     span = judging.find_regression_range(opened, regression_id)
     if span is None:
         return f"there is no regression {regression_id} any more"
@@ -92,7 +91,8 @@ def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, s
 
 
 def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:
-    """Stores the range that is left and returns the outcome. `left` counts its commits that could not be replayed."""
+    """Stores the range that the bisection ends with, and returns its outcome as a sentence. `left` is the number of
+    commits in it that could not be replayed."""
     good_id, bad_id = history.commit_id(good), history.commit_id(bad)
     if good_id is None or bad_id is None:
         return "its commits are not in the watched repository"

@@ -20,13 +20,13 @@ from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 LAUNCHES = 8
-"""Launches of the only question. Those of an FP8 product scatter by 0.14 % between the sides (H200, 2026-11), so eight
-show a change of 0.3 % at five deviations."""
+"""The launches of a replay with two compilers, which is not repeated. Ratios of an FP8 product scatter by 0.14 %
+between launches (H200, 2026-11), so eight launches show a change of 0.3 % at five deviations."""
 
 
 @dataclass(frozen=True)
 class CompilerSuspicion:
-    """A series whose compiler changed since the night before, and whose time moved, by `moved` (relative)."""
+    """A series whose compiler changed since the night before, and whose time moved by the share `moved`."""
 
     point: Point
     before: NightBefore
@@ -37,8 +37,8 @@ class CompilerSuspicion:
 
 @dataclass(frozen=True)
 class PairAnswer:
-    """The result of a replay of one commit with two compilers, or two configs. `size` is what that changed; None if the
-    replay failed, or if both sides are `identical` machine code."""
+    """The result of a replay of one commit with two compilers, or with two configs. `size` is the change that it
+    measured; None if the replay failed, or if both sides are `identical` machine code."""
 
     size: Estimate | None
     identical: bool
@@ -55,7 +55,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[CompilerSuspicion]:
-    """Finds the series that moved tonight and whose winner of the night before was made by another compiler."""
+    """Lists the series whose time moved tonight and whose winner of the night before came from another compiler."""
     moved = [
         (point, earlier)
         for series, point in points.items()
@@ -72,7 +72,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, key: str) -> PairAnswer | None:
-    """Reads the answer of a replay of one commit; None while it has not run."""
+    """Returns the result of a replay of one commit, by its key; None while it has not run."""
     fact = judging.find_replay(session, key)
     if fact is None:
         return PairAnswer(None, False) if judging.was_given_up(session, key) else None

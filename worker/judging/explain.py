@@ -1,8 +1,8 @@
-"""Explains a confirmed change: compares the facts of the last run before it and the first run with it, names a cause.
+"""Explains a confirmed change: compares the last run before it with the first run after it, and names a cause. It only
+computes from its arguments.
 
-Pure. Facts only show what changed together with the time, so each line says what differs and by how much. The cause is
-one of those that a replay can separate: the commit's code, its search space, the toolchain, the node, the baseline.
-"""
+Runs only show what changed together with the time, so each line says what differs and by how much. The cause is one of
+those that a replay can separate: the commit's code, its search space, the toolchain, the node, the baseline."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from tilewatch.mechanisms.find import Mechanism, find_mechanisms, write_mechanis
 from tilewatch.mechanisms.pairs import WinnerFacts
 
 MOVED = 0.003
-"""Smallest relative move of a time or a clock that is mentioned: the smallest change that the judge believes."""
+"""The smallest relative move of a time or a clock that is mentioned. The judge believes no smaller change."""
 
 TOO_SMALL = 0.1
-"""If the kernel or its baseline moved by less than this share of the other's move, it does not count as moved. On an
-H200, DeepGEMM moved by 0.3 to 0.5 % while our kernel became 28 to 50 % slower (benchmarks/story.py, 2026-11)."""
+"""If the kernel moved by less than this share of its baseline's move, it counts as unmoved, and vice versa. DeepGEMM
+moved by 0.3 to 0.5 % while our kernel became 28 to 50 % slower (H200, benchmarks/story.py, 2026-11)."""
 
 WARMER_C = 8
-"""Degrees by which the temperature of a healthy GPU differs from night to night."""
+"""The difference in degrees Celsius that a healthy GPU may show from night to night."""
 
 STATICS = {
     "registers": "registers a thread",
@@ -36,7 +36,7 @@ STATICS = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a series changed, in words. `sentence` names the cause; each of `lines` is a fact that differs."""
+    """Explains in words why a series changed. `sentence` names the cause. Each of `lines` names one difference."""
 
     category: Category
     sentence: str
@@ -44,7 +44,7 @@ class Explanation:
 
 
 def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
-    """Explains what a commit changed, after a replay showed that the commit is the cause."""
+    """Explains what the commit changed between two runs, once a replay has shown that the commit is the cause."""
     lines = tuple(_lines(base, head))
     # Only of a slower run: recordings of a history try a different part of the space at each commit (2026-11-22).
     if head.time_us > base.time_us and not _is_in_space(base.params, head.axes):
@@ -60,7 +60,7 @@ def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
 
 
 def describe_differences(base: RunFacts, head: RunFacts) -> str:
-    """Writes what else may have moved a time, where no replay found the commit to be the cause."""
+    """Describes what else may have moved a time, for two runs whose difference no replay attributed to the commit."""
     differences = [describe_move(base, head)]
     if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
         differences.append(f"toolchain {moves}")
@@ -119,7 +119,7 @@ def _build(facts: RunFacts) -> WinnerFacts:
 
 
 def _code_moves(base: RunFacts, head: RunFacts) -> str | None:
-    """Writes which static facts differ between two cubins; None if all are equal."""
+    """Lists the static facts that differ between two cubins, as text; None if all are equal."""
     moves = [
         f"{base.statics[name]} -> {head.statics[name]} {what}"
         for name, what in STATICS.items()
@@ -172,12 +172,12 @@ def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]])
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:
-    """Returns whether another config won that was as fast as the winner in one of the runs: then chance decided."""
+    """Returns whether the winner of one run was as fast in the other as that run's winner: then chance decided."""
     return head.params in base.tied or base.params in head.tied
 
 
 def _config_moves(base: RunFacts, head: RunFacts) -> str:
-    """Writes the parameters in which two configs differ, the new values first."""
+    """Describes the parameters in which two configs differ, the new values first."""
     names = [name for name in {**head.axes, **base.axes} if base.params.get(name) != head.params.get(name)]
     sides = ({name: each.params[name] for name in names if name in each.params} for each in (head, base))
     new, old = map(config_text, sides)
@@ -185,6 +185,6 @@ def _config_moves(base: RunFacts, head: RunFacts) -> str:
 
 
 def _config(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> str:
-    """Writes a config with its parameters in the order of the search space: the database stores them without one."""
+    """Writes a config with its parameters in the search space's order: the database stores them without order."""
     names = [*(name for name in axes if name in params), *(name for name in params if name not in axes)]
     return config_text({name: params[name] for name in names})

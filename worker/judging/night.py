@@ -18,7 +18,7 @@ from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJ
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict on a series, and how tonight's suspicion of it ended; None without a suspicion."""
+    """The verdict on a series, and the outcome of tonight's suspicion of it; None if it was not suspected."""
 
     numbers: SeriesVerdict
     verdict: VerdictName
@@ -27,7 +27,7 @@ class Conclusion:
 
 
 def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
-    """Lists series in the order of their first nights, so that a new series never changes the number of an old one."""
+    """Lists series in the order of their first nights, so that a new series does not renumber an older one."""
     numbers = {night.submission_id: number for number, night in enumerate(nights)}
     first: dict[Series, int] = {}
     for point in points:
@@ -46,7 +46,7 @@ def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequenc
 
 
 def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) -> None:
-    """Names a series' code after the build that brought it. Removes the name if the code is not known."""
+    """Names a series' code after the build that brought it; removes the name if the code is not known."""
     kernel, problem, _ = series
     before = history.find_previous(series, build)
     if before is not None and before[1]:
@@ -58,8 +58,8 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
-    """Returns the stored answer to a question; None while launches are missing. The answer is empty if a commit is
-    unknown, so that no replay is possible."""
+    """Returns the stored answer to a question; None while launches are missing. If a commit is unknown, so that no
+    replay is possible, the answer has no launches."""
     pair = history.find_pair(question, facts)
     if pair is None:
         return Launches()
@@ -67,7 +67,7 @@ def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQ
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
-    """Concludes tonight's verdict on a series. `same_as` is the previous commit if its machine code still wins."""
+    """Returns the verdict of tonight on a series. `same_as` is the previous commit if its machine code still wins."""
     numbers, first = judge.verdict(series), judge.first_questions.get(series)
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")

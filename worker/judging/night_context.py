@@ -1,4 +1,4 @@
-"""Holds a night while it is judged: its transaction, the history of its scope, and the verdicts so far."""
+"""Holds what judging a night needs: its transaction, the history of its scope, and the verdicts so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from tilewatch.worker.judging.commit_history import History
 
 @dataclass(frozen=True)
 class OpenNight:
-    """A night that is being judged. The judge job of `run_id` judges it, now and after each round of replays."""
+    """A night that the judge job of the run `run_id` judges, now and again after each round of replays."""
 
     session: Session
     scope: Scope
@@ -31,7 +31,7 @@ class OpenNight:
     def add_verdict(
         self, point: Point, numbers: SeriesVerdict, verdict: str, reason: str, span: tuple[int, int] | None = None
     ) -> None:
-        """Adds a verdict to the night's. `span` holds the last commit before a change and the first with all of it."""
+        """Adds a verdict. `span` is the last commit before a change and the first with the whole change."""
         self.verdicts.append(
             NewVerdict(
                 run_id=point.run_id,
@@ -50,7 +50,7 @@ class OpenNight:
         )
 
     def open_suspicion(self, point: Point, commit_ids: tuple[int, int], size: float | None, reason: str) -> int:
-        """Opens the suspicion of a run unless it is open, and returns its id."""
+        """Opens a suspicion of a run, unless it already has one, and returns the suspicion's id."""
         return suspicions.open_once(
             self.session,
             run_id=point.run_id,

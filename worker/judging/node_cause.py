@@ -1,10 +1,8 @@
-"""Finds out whether a node or its new driver is slow rather than the code: chooses what to replay and reads the
-answers.
+"""Finds out whether a node or its new driver became slow rather than the code: chooses replays and reads their answers.
 
 A replay on one GPU compares two pieces of code and shows nothing of the GPU. Here both pieces are replayed on two GPUs
 of different nodes. An old driver cannot be put back. But if another node still has it, the same replays compare the
-drivers too, given how far apart the two nodes were before. node_comparison.py does the arithmetic.
-"""
+drivers too, if it is known how far apart the two nodes were before. node_comparison.py does the arithmetic."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,10 +24,10 @@ LAUNCHES = 8
 """Launches on each of the two GPUs; as many as compiler_cause.py uses."""
 
 APART = 0.02
-"""Least difference of two nodes that is suspected: healthy GPUs of a model differ by their silicon and cooling."""
+"""The least difference of two nodes that is suspected: healthy GPUs of a model differ by silicon and cooling."""
 
 MOST_ASKED = 4
-"""Most series per night that are replayed for this: a slow node shows in all of them, so a few are enough."""
+"""The most series per night that are replayed on two nodes: a slow node shows in all series, so a few are enough."""
 
 
 def find_suspicions(
@@ -39,7 +37,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[NodeSuspicion]:
-    """Finds the series that differ most from recent times of another node, or of this node under another driver."""
+    """Lists the series that differ most from recent times of another node, or of this node with another driver."""
     runs: dict[tuple[str, str], list[NightBefore]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
@@ -73,7 +71,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None:
-    """Reads the answer to a suspicion about a node from its replays; None while one of them has not run."""
+    """Returns the answer of the two replays about a node; None while one of them has not run."""
     facts = []
     for question in suspicion.questions:
         fact = judging.find_replay(session, question.key)
@@ -94,8 +92,8 @@ def _suspect(
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
 ) -> NodeSuspicion | None:
-    """Returns a suspicion that compares with a node that still has this node's old driver, else with the node that ran
-    last; None if the times are close enough."""
+    """Returns a suspicion of a series' node. It compares with a node that still has this node's old driver, else with
+    the node that ran the series last. Returns None if the times are close enough."""
     here, head = ran[point.run_id], won.get(point.run_id)
     if head is None or not others:
         return None
@@ -120,7 +118,7 @@ def _ask_whether_it_is_over(
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
 ) -> NodeSuspicion | None:
-    """Returns a suspicion that two nodes that were reported to differ are alike again; None if they still differ."""
+    """Returns the suspicion that two nodes, reported to differ, are equally fast again; None if they still differ."""
     suspicion = _against_newest(scope, point, others, ran, won)
     if suspicion is None or suspicion.what not in reported:
         return None
@@ -181,7 +179,7 @@ def _suspicion(
 
 
 def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
-    """Returns whether both GPUs have a worker and are not in quarantine, or all replays have ended already."""
+    """Returns whether the replays can be asked for or exist: both GPUs are available, or all the replays have ended."""
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True

@@ -1,8 +1,8 @@
-"""Computes from replays of the same cubins on two nodes what the node, its driver and the code contributed. Pure.
+"""Computes from replays of the same cubins on two nodes how much of a change comes from the node, its driver and the
+code.
 
-A difference on one node comes from the code. A difference of the old cubin between the nodes comes from the node.
-node_cause.py decides what is replayed.
-"""
+It only computes from its arguments. A difference on one node comes from the code. A difference of the old cubin between
+the nodes comes from the node. node_cause.py decides what is replayed."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,21 +15,19 @@ from tilewatch.worker.detection.replay_evidence import Estimate, compute_log_rat
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 WELL_GPUS_DIFFER = 0.01
-"""Least difference between two nodes that is reported: two healthy GPUs of a model may differ by less."""
+"""The least difference between two nodes that is reported. Two healthy GPUs of a model may differ by less."""
 
 SESSIONS_DIFFER = 0.003
-"""Standard deviation of how far apart two nodes were before, which is known from single runs. Medians of one config
-lay up to 0.4 % apart in three sessions of one H200."""
+"""The standard deviation of an earlier difference between two nodes that is known from one run on each. Medians of one
+config lay up to 0.4 % apart in three sessions of one H200."""
 
 
 @dataclass(frozen=True)
 class NodeSuspicion:
-    """A series whose time may have moved because of the node: `here`, compared with `there`, the node of `before`.
-
-    `questions` are for the GPU there and the GPU here. `moved` is relative. `apart` is how far apart the nodes were
-    before, as a logarithm; it is used only if the suspicion is about a `driver`. `reported_size` is how much slower one
-    node was reported to be, if the suspicion is that this is over; else None.
-    """
+    """A series whose time may have moved because of its node `here`, which is compared with `there`, the node of run
+    `before`. The first of `questions` is for the GPU there, the second for the GPU here. `moved` is relative. `apart`
+    is the log of the times here / there before a new `driver`; it is used only if that is suspected. `reported_size` is
+    how much slower one node was reported to be, if the suspicion is that it has recovered; else None."""
 
     point: Point
     before: NightBefore
@@ -44,12 +42,12 @@ class NodeSuspicion:
 
     @property
     def what(self) -> str:
-        """Returns the name of this cause in a regression's key."""
+        """Returns the name by which a regression's key identifies this cause."""
         hosts = self.there.host, self.here.host
         return f"driver {self.driver} on {self.here.host}" if self.driver else _name_pair(*hosts)
 
     def is_reported(self, causes: Collection[str]) -> bool:
-        """Returns whether `causes` has this pair of nodes, or a driver that makes one of them slower."""
+        """Returns whether `causes` names this pair of nodes, or a new driver on one of them."""
         hosts = (self.there.host, self.here.host)
         return self.what in causes or any(
             cause.startswith("driver ") and cause.endswith(tuple(f" on {host}" for host in hosts)) for cause in causes
@@ -66,9 +64,9 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The result of replays on two nodes, as logarithms of ratios of times. `node` is the old cubin on this node over
-    the other node. `code` is the new cubin over the old one, on the other node and on this one; None if they are the
-    same machine code. `failure` says why nothing is known."""
+    """The result of replays on two nodes, as logarithms of ratios of times. `node` is the old cubin here / there.
+    `code` is new cubin / old cubin, first on the node there, then here; None if both cubins are the same code.
+    `failure` says why there is no result."""
 
     node: Estimate | None
     code: tuple[Estimate, Estimate] | None
@@ -78,7 +76,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """Returns whether the code's time changed on the other node, and whether it changed on this one."""
+        """Returns two booleans: whether the code's time changed on the other node, and on this one."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)
@@ -86,8 +84,8 @@ class NodeAnswer:
 
 
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
-    """Returns what the replays on two nodes show. The old cubin is compared between the nodes, as the new one may suit
-    one of them less. Launches on two GPUs are independent, so they are paired in any order."""
+    """Returns what the replays on two nodes show. The old cubin is compared between the nodes, because one of them may
+    be slower with new code only. Launches on two GPUs are independent, so they may be paired in any order."""
     node = compute_log_ratios(there.good_us, here.good_us)
     if same_code:
         return NodeAnswer(estimate_pair(node, 0.0), None)
@@ -96,21 +94,21 @@ def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnsw
 
 
 def estimate_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | None:
-    """Returns what a new driver changed: the difference between the nodes less the one before. Returns None if no
-    driver changed or the replays failed."""
+    """Returns the change by a new driver: the difference between the nodes now, minus their difference before. Returns
+    None if no driver changed or the replays failed."""
     if suspicion.driver is None or answer.node is None:
         return None
     return Estimate(answer.node.size - suspicion.apart, hypot(answer.node.error, SESSIONS_DIFFER), answer.node.launches)
 
 
 def is_slower(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> bool:
-    """Returns whether the node here, or its new driver, is slower by so much that it is reported."""
+    """Returns whether this node, or its new driver, is slower by enough to be reported."""
     size = estimate_driver(suspicion, answer) or answer.node
     return size is not None and size.size > 0 and _is_believed(size, policy, WELL_GPUS_DIFFER)
 
 
 def write_sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
-    """Writes what the replays say about the node, then about the code."""
+    """Writes a sentence on what the replays show about the node, then about the code."""
     if answer.node is None:
         return f"node against node could not be replayed: {answer.failure}"
     return f"{_write_about_node(suspicion, answer, policy)}, {_write_about_code(suspicion, answer, policy)}"
@@ -166,7 +164,7 @@ def _is_believed(size: Estimate, policy: Policy, least: float) -> bool:
 
 
 def _name_pair(one: str, other: str) -> str:
-    """Names two nodes in alphabetical order, so that their difference is one cause, whichever of them is slower."""
+    """Returns one name for two nodes, in alphabetical order: their difference is one cause, whichever is slower."""
     return " and ".join(sorted((one, other)))
 
 

@@ -1,4 +1,4 @@
-"""Queues the replays of a night: one job for each question that stored replays do not answer."""
+"""Queues the replays that a night needs: one job for each question that stored replays do not answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ def ask(
     causes: Mapping[Series, OtherCauses],
     points: Mapping[Series, Point],
 ) -> list[UnsentJob]:
-    """Queues one job per question and returns the jobs to send. Series with the same question share a job. Each job
-    knows the keys of this round, so that the last one to end queues the judge again."""
+    """Queues one job per question and returns the jobs to send. Series with the same question share a job. Each job has
+    the keys of all replays of this round, so that the last of them to end queues the judge again."""
     replays = {
         each.question.key: each
         for each in (*_about_commits(night, judge, missing, points), *_about_other_causes(night, causes))
@@ -77,7 +77,7 @@ def _about_commits(
 
 
 def _is_compiled(night: OpenNight, pair: Pair) -> bool:
-    """Returns whether both cubins can be replayed as they are: one compiler made them, and the store has them."""
+    """Returns whether both cubins can be replayed without compiling: one compiler made them, and the store has them."""
     wins = [won for won in (pair.base.won, pair.head.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 

@@ -1,8 +1,7 @@
-"""Judges the stored history again by another policy and lists the verdicts that would differ. Writes nothing.
+"""Judges the stored history again with another policy and lists the verdicts that would differ. Writes nothing.
 
 The nights are judged in their order, with the stored replays. If the other policy asks for a replay that never ran, the
-verdict is undecided, not guessed.
-"""
+verdict is undecided: it is not guessed."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -37,7 +36,8 @@ class ChangedVerdict:
 
 @dataclass(frozen=True)
 class Rejudged:
-    """The outcome of judging again. `failures` are sentences about scopes that failed; `runs` leaves their runs out."""
+    """The outcome of judging again. `runs` counts the judged runs. `failures` are sentences about scopes that could not
+    be judged; their runs are not counted."""
 
     runs: int
     changed: tuple[ChangedVerdict, ...]
@@ -45,7 +45,7 @@ class Rejudged:
 
 
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
-    """Judges every scope's nights since a day, with the nights before them as history."""
+    """Judges the nights of every scope from the day `since` on, with earlier nights as their history."""
     runs, changed, failures = 0, list[ChangedVerdict](), list[str]()
     # Never committed: a bisection of the past may put unmeasured commits on record.
     with Session(engine(context.database_url), expire_on_commit=False) as session:

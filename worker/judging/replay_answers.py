@@ -1,5 +1,5 @@
-"""Finds the answers to questions in the stored replays, by the machine code that they compared. Pure. Launches of one
-piece of code answer for every commit that has it, and two commits with the same code need no GPU."""
+"""Finds the answers to questions in the stored replays, by the machine code that was compared; computes only. Launches
+of one piece of code answer for every commit that has it, and two commits with the same code need no GPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.queue.replay_job import BuildSide
 
 SAME = 1.0
-"""Time in us that both sides of identical machine code get, because their launches are never measured."""
+"""The time in us that stands for both sides of identical machine code, whose launches are not measured."""
 
 
 @dataclass(frozen=True)
 class End:
-    """One end of a question: a commit, the winner there if it was measured, and the code's hash if it is known.
-    `next_won` is the winner at the next measured commit: the best guess which config would have won here."""
+    """One end of a question: a commit, the winner there if it was measured, and the hash of its code if known.
+    `next_won` is the winner at the next measured commit: the best guess of the config that would have won here."""
 
     commit_id: int
     sha: str
@@ -28,7 +28,7 @@ class End:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two ends of a question about one kernel and problem. `identical`: both have the same machine code."""
+    """The two ends of a question about a kernel and problem. `identical` says that both have the same machine code."""
 
     kernel: str
     problem: str
@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class StoredLaunches:
-    """All stored launches of a pair. `failure` says why there will be no more; None while there may be."""
+    """All stored launches of a pair. `failure` says why no more will come; None while more may come."""
 
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
@@ -64,8 +64,8 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """Returns the launches that answer a question; fewer than it wants if there will be no more. Returns None while
-    launches are still to be measured."""
+    """Returns the launches that answer a question. They are fewer than it wants if no more will come. Returns None
+    while launches are still to be measured."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
@@ -75,7 +75,7 @@ def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) 
 
 
 def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:
-    """Returns the code's hash at a commit from its replays, for a commit that was never measured; None if unknown."""
+    """Returns the hash of the code at a commit, as a replay of an unmeasured commit found it; None if unknown."""
     for fact in facts:
         if (fact.kernel, fact.problem) == (kernel, problem):
             if fact.good_commit_id == commit_id and fact.good_code is not None:
@@ -86,13 +86,13 @@ def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id:
 
 
 def has_one_compiler(pair: Pair) -> bool:
-    """Returns whether one compiler made both sides, so that they can be compared as they are."""
+    """Returns whether one compiler made both sides, so that a replay of their cubins compares only the commits."""
     base, head = pair.base.won, pair.head.won
     return base is not None and head is not None and base.compiler == head.compiler
 
 
 def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
-    """Returns both builds as sides of a replay job, with their stored cubins if `compiled`; else without cubins."""
+    """Returns both builds as sides of a replay job: with their stored cubins if `compiled`, otherwise without."""
     either = pair.head.won or pair.base.won
     assert either is not None, "a question has at least one end that was measured"
     base, head = (

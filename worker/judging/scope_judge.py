@@ -1,9 +1,8 @@
 """The judge of one scope: takes its nights in order, asks for replays of what may have changed, and gives verdicts.
 
-Pure: nights and answers in, questions and verdicts out. It turns runs into the detector's readings, and series into the
-detector's numbers and back. It counts which launches of a replay were used, so that the same nights and replays give
-the same verdicts whether they come one by one or all at once.
-"""
+It only computes from its arguments. It turns runs into the detector's readings, and series into the detector's numbers
+and back. It counts which launches of a replay were used, so that the same nights and replays give the same verdicts
+whether they come one by one or all at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,14 +16,15 @@ from tilewatch.worker.detection.scope_state import NodeKernel
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
 LAUNCHES_A_RUN = 3
-"""Launches that a run counts as in the replay budget: with its sweep it takes the GPU for longer than three."""
+"""The launches that one run adds to the replay budget. With its sweep, a run takes longer than three launches."""
 
 HISTORY_NIGHTS, HISTORY_STEP = 120, 60
-"""A judge starts HISTORY_NIGHTS to HISTORY_NIGHTS + HISTORY_STEP nights back. The start moves in steps that depend only
-on the night's number, so that judging a night again gives the same verdict."""
+"""A judge starts HISTORY_NIGHTS to HISTORY_NIGHTS + HISTORY_STEP nights back. Its first night depends only on the
+number of nights, in steps, so that judging a night again gives the same verdict."""
 
 Series = tuple[str, str, str]
-"""Kernel, problem and host. The host counts because two GPUs of a model differ by more than the changes we look for."""
+"""The kernel, problem and host of a series. The host is included because two GPUs of a model differ by more than the
+changes we look for."""
 
 
 KernelProblem = tuple[str, str]
@@ -33,7 +33,7 @@ KernelProblem = tuple[str, str]
 @dataclass(frozen=True)
 class SeriesQuestion:
     """A request for `launches` launches of two builds of a series. The first `launches_used` stored launches of these
-    builds answered earlier questions, and do not count."""
+    builds answered earlier questions; they do not count again."""
 
     series: Series
     base: int
@@ -44,25 +44,25 @@ class SeriesQuestion:
 
 @dataclass(frozen=True)
 class Launches:
-    """The medians of both sides of a replay, one per launch."""
+    """The median times of the two sides of a replay, one of each per launch."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
 
 
 AnswerOf = Callable[[SeriesQuestion], Launches | None]
-"""Returns the answer to a question, with fewer launches than asked for if there will be no more; None while launches
+"""Returns the launches that answer a question, which are fewer than it wants if no more will come; None while launches
 are still to be measured."""
 
 
 def first_night(nights: int) -> int:
-    """Returns the index of the night at which a judge starts, so that the last of so many nights can be judged."""
+    """Returns the index of the night at which a judge of the last of `nights` nights starts."""
     return max(0, (nights - 1 - HISTORY_NIGHTS) // HISTORY_STEP * HISTORY_STEP)
 
 
 @dataclass
 class FirstQuestion:
-    """The two builds of tonight's first question about a series, and its launches so far as (base_us, head_us)."""
+    """Holds the two builds of tonight's first question about a series, and its launches as (base_us, head_us)."""
 
     base: int
     head: int
@@ -92,8 +92,8 @@ class ScopeJudge:
         self._baselines: dict[Series, list[str]] = {}
 
     def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
-        """Adds a night to the detector, which drops the open questions of the previous one. `codes` names the machine
-        code that won on each problem, as far as it is known; it is the same on every host."""
+        """Adds a night to the detector, which drops the unanswered questions of the previous night. `codes` names the
+        machine code that won on each problem, where it is known. All hosts share these names."""
         readings = {
             self.numbers[series_of(point)]: self._reading(build, point, codes.get((point.kernel, point.problem)))
             for point in points
@@ -111,8 +111,8 @@ class ScopeJudge:
         self._take(self._detector.add_night(build, unmeasured | readings))
 
     def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
-        """Starts the levels that people marked as expected, up to a build: later nights are not compared with what lies
-        before. Call it before the build's night is added."""
+        """Starts a new level of each series that people marked as expected to change, up to `build`. Nights after it
+        are not compared with nights before it. Call this before the build's night is added."""
         for (kernel, problem, host), number in self.numbers.items():
             since = [
                 level.first_bad
@@ -125,8 +125,8 @@ class ScopeJudge:
                 self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
-        """Uses the answers of round after round of questions. Returns the missing questions of the first round that is
-        not fully answered; an empty tuple when nothing is left to ask."""
+        """Adds answers, round after round of questions. Returns the unanswered questions of the first round that is not
+        fully answered; an empty tuple when nothing is left to ask."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
@@ -136,7 +136,7 @@ class ScopeJudge:
         return ()
 
     def settle_past(self, answer_of: AnswerOf) -> None:
-        """Uses the answers that came for a night that is over. Its missing answers will never come."""
+        """Adds the answers that a past night got. Its unanswered questions will never be answered."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             there = [(ask, launches) for ask, launches in answers if launches is not None]
@@ -161,13 +161,12 @@ class ScopeJudge:
         return SeriesQuestion(self.names[ask.series], ask.base, ask.head, ask.launches, used)
 
     def _reading(self, build: int, point: Point, code: str | None) -> Reading:
-        """Returns a night's reading of a series, with the median and its interval in place of all samples, which would
-        be a hundred times as much to load.
+        """Returns a night's reading of a series. The median and the ends of its interval stand for all samples, of
+        which there are a hundred times as many.
 
-        The spread of these three is twice the median's standard error, which leaves room for differences between
-        launches: one process cannot show them. Another main baseline counts as another toolchain, because its level is
-        different. A night without a baseline is taken to have the previous night's.
-        """
+        The spread of these three is twice the median's standard error. That leaves room for differences between
+        launches, which one process cannot show. Another main baseline counts as another toolchain, because its level is
+        different. A night without a baseline is taken to have the previous night's."""
         baselines = self._baselines.setdefault(series_of(point), [])
         if point.baseline is not None and baselines[-1:] != [point.baseline]:
             baselines.append(point.baseline)

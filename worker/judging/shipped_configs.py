@@ -1,8 +1,7 @@
-"""Queues replays of configs that a repository ships in a tuned table and that were slower than the best tonight.
+"""Queues replays of the configs in a repository's tuned table that were slower than the best config tonight.
 
-No verdict waits for the answers: pull requests that mend the table do (worker/notify/mend_tables.py). A pair of configs
-is replayed once for each machine code.
-"""
+No verdict waits for the answers, but pull requests that mend the table do (worker/notify/mend_tables.py). A pair of
+configs is replayed only once for the same machine code."""
 
 import logging
 from pathlib import Path
@@ -24,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
-    """Queues a replay beside the winner for each shipped config that may be slower. Returns the jobs to send."""
+    """Queues a replay of each config in the tuned table that may be slower than the winner; returns the jobs to
+    send."""
     session, scope = night.session, night.scope
     try:
         tables = stale_tables.read_tables(clone, scope.sha)
@@ -51,7 +51,7 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
 
 
 def _make_question(night: OpenNight, kernel: str, entry: ShippedEntry, best: Winner) -> BuildQuestion:
-    """Returns the question whether the winner is faster than the shipped config, which the prepare step compiles."""
+    """Returns the question whether the winner is faster than the table's config, which the prepare step compiles."""
     scope = night.scope
     config_id = fact_writes.add_configs(night.session, [entry.base])[config_sha256(entry.base)]
     base = BuildSide(scope.commit_id, scope.sha, config_id, entry.base, measured=True, code=None)
