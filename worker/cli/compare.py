@@ -193,7 +193,7 @@ def _run(
 
 
 def _leave_out_files(arguments: Iterable[str]) -> Iterator[str]:
-    """Yields the arguments with which another person repeats the comparison: without the options that write files."""
+    """Yields the arguments that repeat the comparison elsewhere: all but the options that write files."""
     words = iter(arguments)
     for word in words:
         if word in ("--markdown", "--junit"):
@@ -220,15 +220,15 @@ def _print(
 
 @contextmanager
 def _make_scratch() -> Iterator[Path]:
-    """Makes a temporary folder for cubins and for the copy of the working tree."""
+    """Makes a temporary folder for cubins and a copy of the working tree, and deletes it at the end."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
         yield Path(scratch)
 
 
 @contextmanager
 def _exit_codes() -> Iterator[None]:
-    """Turns Ctrl-C and bugs into exit codes. A bug ends with UNSURE, because Python's exit code 1 means "slower". The
-    owners of child processes have ended them by then."""
+    """Ends the command with an exit code after Ctrl-C or a bug. A bug ends with UNSURE, because Python's exit code 1
+    means "slower". Child processes have ended by then: each was ended by the code that started it."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
-"""Does the work of `tilewatch compare` and `tilewatch replay`: takes two sides out of Git and compares them.
+"""Does the work of `tilewatch compare` and `tilewatch replay`: checks two versions of the code out of Git, compares
+them.
 
-It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database.
-"""
+It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database."""
 
 import math
 import os
@@ -41,7 +41,8 @@ class Sides:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The wanted comparison: at most `launches` of a target, and none started after `seconds`, if there are any."""
+    """A comparison's options. Each target is launched at most `launches` times; nothing starts after `seconds`, if
+    given."""
 
     kernel: str | None = None
     problem: str | None = None
@@ -68,13 +69,13 @@ def find_repository(settings: Settings) -> Path:
 
 
 def find_library(at: Path, settings: Settings) -> str:
-    """Returns the folder that pyproject.toml in the working tree names, else TILEWATCH_LIBRARY. Raises BadProject."""
+    """Returns the library folder that pyproject.toml names, else TILEWATCH_LIBRARY. Raises BadProject."""
     own = project_settings.read(at)
     return own.watch if own is not None and own.watch is not None else settings.library
 
 
 def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> Sides:
-    """Checks both commits out into the cache. Raises RepositoryError."""
+    """Checks both commits out into the folder `cache` and returns them as two sides. Raises RepositoryError."""
     resolved = [commits.resolve(at, revision) for revision in (base, head)]
     libraries = [_checkout(at, commit, library, cache) for commit in resolved]
     return Sides(libraries[0], libraries[1])
@@ -88,7 +89,7 @@ def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sid
 
 
 def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
-    """Returns the recordings that were named, else those in the repository's folder `recordings`."""
+    """Returns the recordings in `named` if there are any, else those in the repository's folder `recordings`."""
     return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))
 
 
@@ -100,7 +101,7 @@ def compare(
     bench: GpuBench | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Outcome, ...]:
-    """Compares both sides on a GPU, where only targets whose code changed are timed. Without one, compares their
+    """Compares both sides: times the targets whose machine code changed on the GPU, or without a GPU compares the
     machine code for every architecture."""
     deadline = math.inf if wanted.seconds is None else time.monotonic() + wanted.seconds
     archs, model = (ARCHS, "") if gpu is None else ((gpu.arch,), gpu.slug)

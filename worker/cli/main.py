@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _find_outage(error: Exception) -> str | None:
-    """Returns the sentence about an outage of Postgres if that is why the command failed, else None."""
+    """Returns a sentence about an outage of Postgres, if the outage made the command fail; else None."""
     if "sqlalchemy" not in sys.modules:  # then it was not Postgres, and importing it here would be slow
         return None
     from tilewatch.db.session import passing_trouble

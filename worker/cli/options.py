@@ -41,7 +41,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, and say by
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 LARGEST_ID = 2**63 - 1
-"""The largest number that a row can have in Postgres."""
+"""The largest id that a row can have in Postgres."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells expect it. 1 would mean "slower"."""
@@ -53,11 +53,11 @@ OWN_WORDS = {
     r"Input should be less than or equal to (.*)": r"at most \1 is expected",
     r"Input should be greater than or equal to (.*)": r"at least \1 is expected",
 }
-"""Patterns of Typer's messages, and what people read instead."""
+"""Maps patterns of messages of Typer's options to the text that people read instead."""
 
 
 class Commands(TyperGroup):
-    """Says what does not fit in words of ours."""
+    """A group of commands that replaces messages about wrong parameters by those in OWN_WORDS."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -69,16 +69,16 @@ class Commands(TyperGroup):
 
 
 class NoName(ExpectedError):
-    """The name of the person who runs the command is not known, but every action is stored with a name."""
+    """Raised if the name of the person who runs the command is unknown, because every action is stored with a name."""
 
 
 def warn_of(old: str, new: str) -> Callable[[], None]:
-    """Returns a function that prints on standard error that a command was renamed."""
+    """Returns a function that prints on standard error that a command has a new name."""
     return lambda: print(f"tilewatch: `{old}` is `{new}` now; the old name works for one release", file=sys.stderr)
 
 
 def add_old_name(group: typer.Typer, old: str, command: Callable[..., None], new: str) -> None:
-    """Adds a hidden command with the old name, which warns and then runs the renamed command."""
+    """Adds a hidden command with a renamed command's old name, which prints a warning and then runs the command."""
     warn = warn_of(f"{new.rpartition(' ')[0]} {old}", new)
 
     @group.command(old, hidden=True)
@@ -115,7 +115,7 @@ def open_session() -> "Iterator[Session]":
 
 
 def require_repository(database_url: str, name: str) -> None:
-    """Raises ExpectedError for a repository without results, with those that have some."""
+    """Raises ExpectedError if a repository has no results. The message lists the repositories that have some."""
     from tilewatch.db.page_reads.series import list_repositories
     from tilewatch.db.session import session
 
@@ -126,8 +126,8 @@ def require_repository(database_url: str, name: str) -> None:
 
 
 def run_dashboard_program(module: str, order: Mapping[str, Any], database_url: str) -> NoReturn:
-    """Runs a program of the dashboard with an order in JSON, and ends this one with its exit code. It is a process of
-    its own, because workers must not import the dashboard and may not have its packages."""
+    """Runs a program of the dashboard with `order` as JSON, and ends this command with its exit code. It is a process
+    of its own, because workers must not import the dashboard and may not have its packages."""
     import subprocess
 
     from tilewatch.worker.settings import CHECKOUT
@@ -148,8 +148,8 @@ def day(text: str | None) -> dt.date | None:
 
 
 def name_of(who: str | None) -> str:
-    """Returns the name to store with an action: as given, else that of the account that runs the command. Root is
-    nobody's account: at a terminal it asks, as the dashboard does."""
+    """Returns the name to store with an action: `who`, else the account that runs the command. Root may be anybody, so
+    at a terminal it asks for a name, as the dashboard does. Raises NoName."""
     from tilewatch.db.lifecycle.regressions import ITSELF
 
     try:

@@ -251,7 +251,7 @@ def score(
 
 
 def _change(number: int, who: str | None, act: Callable[[Any, "Session", str], None]) -> None:
-    """Calls `act` with the module of the changes, a session and the name of who changes it."""
+    """Calls `act` with the module that changes regressions, a session and a name, then prints the new state."""
     from tilewatch.db.lifecycle import regressions as life
 
     name = options.name_of(who)

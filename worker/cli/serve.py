@@ -14,7 +14,7 @@ from tilewatch.worker.local.children import CANNOT_START
 
 
 class AddressUnusable(ExpectedError):
-    """This machine cannot listen at the address and port. The message is a sentence."""
+    """Raised if this machine cannot listen at an address and port. The message is a sentence."""
 
 
 def api() -> None:
@@ -50,7 +50,7 @@ def api() -> None:
 
 
 def _listen(address: str, port: int) -> list[socket.socket]:
-    """Listens at each address of a name. Raises AddressUnusable."""
+    """Returns a listening socket for each IP address of a host name. Raises AddressUnusable."""
     try:
         found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         listening = [socket.create_server(place[:2], family=family) for family, _, _, _, place in dict.fromkeys(found)]

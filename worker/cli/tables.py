@@ -33,10 +33,8 @@ def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_js
 
 
 class Terminal(Console):
-    """A console that prints other people's text literally: it obeys neither markup (`[/red]`) nor control characters.
-
-    In a file or a pipe, lines are as long as a row needs, so that no text is folded.
-    """
+    """A console that prints text literally: neither markup (`[/red]`) nor control characters in it have an effect. In a
+    file or a pipe, a line is as long as its row, so that no text is folded."""
 
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False)
@@ -157,7 +155,7 @@ def _hours(median_h: float | None, p90_h: float | None) -> str:
 
 
 def new_table(*headings: str) -> Table:
-    """Makes an empty table; without a heading row if all headings are empty."""
+    """Makes an empty table, which has no heading row if all headings are empty."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for heading in headings:
         table.add_column(heading, overflow="fold")

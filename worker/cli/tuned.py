@@ -72,7 +72,7 @@ def pr(
 
 
 def _list_actions(mender: "Mender") -> Iterator[str]:
-    """Yields the lines about what would be done for a repository."""
+    """Yields lines that say what would be done to the pull requests of a repository."""
     plan, name = mender.plan(), mender.repository.name
     path = "no tuned table" if plan.tables is None else plan.tables.path
     yield f"{name} at {short_sha(plan.tip)} ships {path}: {count_text(len(plan.actions), 'pull request')} to change"

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
-"""The exit codes. If a nightly has a regression and missing results, it is REGRESSION."""
+"""The exit codes. A nightly with a regression and with missing results ends with REGRESSION."""
 
 
 def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
-    """Waits until no job of these submissions is open, replays and verdicts included, then ends the command."""
+    """Waits until no job of these submissions is open, not even of replays or verdicts, then ends the command."""
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.session import session
 
@@ -38,14 +38,14 @@ def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
 
 
 def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
-    """Returns the exit code for the states of submissions and the ids of their confirmed regressions."""
+    """Returns the exit code of a nightly, from its submissions' states and the ids of the regressions it confirmed."""
     if confirmed:
         return REGRESSION
     return WELL if all(state in ENDED_WELL for state in states) else NOT_COMPLETE
 
 
 def _write_state(opened: "Session", submission_ids: Sequence[int]) -> str | None:
-    """Writes the progress of the submissions as a line; None when none has an open job."""
+    """Writes the progress of the submissions as one line; None if no job of theirs is open."""
     from tilewatch.db.models import OPEN_JOB
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.worker_reads import steps
