@@ -1,1 +1,2 @@
-"""Finds alarms, and writes and sends messages to people: to whom, in which words, by which service."""
+"""Finds alarms, and writes and sends the messages to people. It decides who gets them, their words and their
+service."""

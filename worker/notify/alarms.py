@@ -1,9 +1,8 @@
-"""Finds the alarms that should be open, from facts of the last nights. Pure.
+"""Decides which alarms should be open, from the results of the last nights. It only computes from its arguments.
 
 An alarm is opened when a state begins and closed when it ends. Its key names the beginning (a submission, a night), so
 that the same trouble a second time is a second alarm. One alarm covers all configs and problems that a submission
-changed, so that a new compiler causes one message, not sixty.
-"""
+changed, so that a new compiler causes one message, not sixty."""
 
 import datetime as dt
 from collections import defaultdict
@@ -25,15 +24,15 @@ from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import count_text, short_sha
 
 EVENT_STAYS_OPEN = dt.timedelta(days=7)
-"""How long an alarm about an event, which has no end, stays open."""
+"""The time for which an alarm about an event stays open. An event has no end that could close it."""
 
 FAILURE_STAYS_OPEN = dt.timedelta(days=30)
-"""How long an alarm about broken configs stays open; then this counts as the normal state."""
+"""The time for which an alarm about broken configs stays open. After that, they count as normally broken."""
 
 CONFIRMED = ("regression", "improvement")
-"""Verdicts of changes that replays confirmed."""
+"""The verdicts that say that replays confirmed a change."""
 LOSS_THAT_MATTERS = 0.02
-"""Least relative loss that counts; a smaller one is a tie, because sweeps take few samples of each config."""
+"""The least relative loss that counts. A smaller one is a tie, because sweeps take few samples of each config."""
 
 Key = TypeVar("Key")
 
@@ -52,14 +51,14 @@ class OpenAlarm:
 
 @dataclass(frozen=True)
 class Changes:
-    """Alarms to open, and the keys of alarms to close."""
+    """Holds alarms to open, and the keys of alarms to close."""
 
     to_open: tuple[OpenAlarm, ...]
     to_close: tuple[str, ...]
 
 
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes:
-    """Returns which alarms to open and close: the difference between those that should be open and the stored ones."""
+    """Returns which alarms to open and which to close, so that the stored open alarms become the `current` ones."""
     by_key = {alarm.key: alarm for alarm in current}
     open_keys = {alarm.key for alarm in stored}
     return Changes(
@@ -71,8 +70,8 @@ def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes
 def find_late_nightlies(
     repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
-    """Finds the missing or late nightlies of a repository. `last` is its newest submitted night; older ones are
-    over."""
+    """Returns alarms about missing or late nightlies of a repository. `last` is its newest submitted night; the nights
+    before it raise no alarm."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
         alarms.append(
@@ -103,7 +102,7 @@ def find_late_nightlies(
 
 
 def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
-    """Returns an alarm for each repository that cannot be fetched, from the first failure to the next good fetch."""
+    """Returns an alarm for each repository that cannot be fetched, from its first failure to the next good fetch."""
     return [
         OpenAlarm(
             "fetch_failed",
@@ -118,7 +117,7 @@ def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
 
 
 def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
-    """Returns an alarm for each time that measured commits left a followed branch."""
+    """Returns an alarm for each rewrite of a followed branch that removed measured commits from it."""
     return [
         OpenAlarm(
             "history_rewritten",
@@ -133,7 +132,8 @@ def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
 
 
 def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) -> list[OpenAlarm]:
-    """Returns the open alarms of repositories that get no nightly. The next nightly closes them (schedule.py)."""
+    """Returns the open alarms about watched repositories that got no nightly. The next nightly closes them
+    (schedule.py)."""
     return keep(alarm for alarm in stored if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched)
 
 
@@ -153,7 +153,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
 
 
 def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """Returns an alarm for each host with a worker that reports that the code of commits is not fully confined."""
+    """Returns an alarm for each host with a worker that reports that it does not fully confine the code of commits."""
     less = {host: level for host, level in confinements if level != Level.FULL}
     return [
         OpenAlarm(
@@ -168,7 +168,7 @@ def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm
 
 
 def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[OpenAlarm]:
-    """Returns an alarm for each kernel, GPU model, submission and kind that has broken configs."""
+    """Returns alarms about broken configs: one for each kernel, GPU model, submission and kind of alarm."""
     by_sweep = {pair.after_id: pair for pair in pairs}
     groups: dict[tuple[str, str, str, int], list[tuple[SweepPair, FallenConfig]]] = defaultdict(list)
     for each in fallen:
@@ -178,7 +178,8 @@ def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfi
 
 
 def sweep_of_key(key: str) -> tuple[str, str, int] | None:
-    """Returns the kernel, GPU model and submission in the key of an alarm about configs; None for other alarms."""
+    """Returns the kernel, GPU model and submission that the key of an alarm about broken configs names; None for
+    others."""
     kind, *rest = key.split("/")
     if kind not in ("stopped_compiling", "became_wrong") or len(rest) != 3:
         return None
@@ -186,12 +187,12 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def lost_its_tie(run: RunPair) -> bool:
-    """Returns whether the winner of the night before is now slower by at least LOSS_THAT_MATTERS."""
+    """Returns whether the config that won the night before is now slower than the best by LOSS_THAT_MATTERS or more."""
     return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of alarms about lost ties that a confirmed change explains by now."""
+    """Returns the keys of alarms about lost ties for all of whose runs a change has been confirmed by now."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"
@@ -201,11 +202,11 @@ def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
 
 
 def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Finds configs that won or tied before and are slower now: one alarm per kernel, GPU model and submission.
+    """Returns alarms about configs that won or tied before and are slower now: one per kernel, GPU model and
+    submission.
 
-    Runs with a confirmed change are left out, because the message about the change names its commit. A revert of it
-    would otherwise raise an alarm too.
-    """
+    Runs with a confirmed change are left out, because the message about the change names its commit. Without that rule,
+    the revert of such a change would raise an alarm too."""
     lost = [run for run in runs if lost_its_tie(run) and run.verdict not in CONFIRMED]
     alarms: list[OpenAlarm] = []
     for (kernel, gpu, submission), group in _grouped(lost).items():
@@ -228,7 +229,7 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Finds checklist lines of winners that turned from yes to no: one alarm per kernel, GPU model and submission."""
+    """Returns alarms about winners that lost a line of the checklist: one per kernel, GPU model and submission."""
     lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
     return [
         OpenAlarm(
@@ -256,12 +257,10 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 
 
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
-    """Finds kernels whose shipped config is slower than the best config found. An alarm stays open while this is true
-    of any problem.
+    """Returns an alarm for each kernel whose shipped config is slower than the best config found, on any problem.
 
-    The config that the library's host code launches should tie with the best one. If it is not known, the tile table's
-    config is used instead. That is only our guess, so it opens an alarm only if it was within `table_limit` before.
-    """
+    The shipped config is the one that the library's host code launches. If it is not known, the tile table's config is
+    used instead. That is only our guess, so it opens an alarm only if it was within `table_limit` before."""
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []
@@ -297,7 +296,7 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Finds nodes on which the version of a baseline's package changed, so that ratios before and after differ."""
+    """Returns alarms about nodes on which a baseline's package changed its version, so that ratios may change."""
     alarms: dict[str, OpenAlarm] = {}
     for run in runs:
         for package, name in PACKAGES.items():
@@ -317,7 +316,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:
-    """Returns stored alarms as alarms that stay open."""
+    """Makes alarms that should be open from stored ones, so that these stay open."""
     return [OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail) for alarm in stored]
 
 

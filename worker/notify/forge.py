@@ -1,8 +1,8 @@
-"""Writes a regression or a check to its commit on a forge: a status and a comment, by GitHub's API or a similar one.
+"""Reports a regression or a check on its commit on a forge: as a status and a comment, by GitHub's API or a similar
+one.
 
 It is safe to repeat: a status replaces the earlier one with its name, and a comment contains the key of its message in
-a hidden line. The token is not in any message, log line or repr.
-"""
+a hidden line. The token is not in any message, log line or repr."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ STATES = {
 """The commit status for each kind of message. Other kinds are not sent to a forge."""
 
 COMMENTED = ("opened", "reopened", "check_fine", "check_slower", "check_unsure")
-"""Kinds of message that are also written as a comment: those that people wait for or must act on."""
+"""The kinds of message that also become a comment: people wait for them or must act on them."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Forge:
         return self._outcome(self._request("POST", f"statuses/{sha}", json=status))
 
     def _comment(self, message: OutgoingMessage, sha: str) -> SendResult:
-        """Writes a comment on a commit, unless an earlier attempt has written it."""
+        """Writes a comment on a commit. After a failed attempt, it first looks whether the comment is there already."""
         if message.attempt > 1:
             for answer in self._comment_pages(sha):
                 if not answer.ok:
@@ -111,13 +111,13 @@ class Forge:
 
 
 def marker(key: str) -> str:
-    """Returns a message's key in an HTML comment, which pages do not show. A `--` in the key would end the comment."""
+    """Returns a hidden HTML comment with a message's key. A `--` in the key would end the comment."""
     return f"<!-- tilewatch: {key.replace('--', '- -')} -->"
 
 
 def comment_of(message: OutgoingMessage) -> str:
-    """Returns the Markdown of a comment. The text is in a code fence, so that a commit's subject cannot mention people
-    or contain links. The heading is escaped."""
+    """Returns a message as the Markdown of a comment. The text is in a code fence, so that a commit's subject cannot
+    mention people or contain links. The heading is escaped."""
     lines = fit_lines(message.body.split("\n"), COMMENT_CHARACTERS)
     longest = max((len(ticks) for line in lines for ticks in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

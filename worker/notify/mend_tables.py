@@ -1,7 +1,5 @@
-"""Opens, changes and withdraws pull requests that replace slow entries of tuned tables.
-
-Each step is stored before or after it is done on the forge, so that the next pass continues one that was cut short.
-"""
+"""Opens, changes and withdraws pull requests that replace slow entries of tuned tables. Each step on the forge is
+stored before or after it, so that the next pass continues a pass that was cut short."""
 
 import hashlib
 import re
@@ -33,7 +31,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Action:
-    """A pull request to open (without `stored`), to change, or to withdraw (without `state`)."""
+    """One change to make: opens a pull request if `stored` is None, withdraws it if `state` is, else changes it."""
 
     stored: PullRequest | None
     state: TableState | None
@@ -42,7 +40,7 @@ class Action:
 
 @dataclass(frozen=True)
 class MendingPlan:
-    """What has to be done for a repository. `tables` is None if the commit `tip` ships none."""
+    """Lists the changes to a repository's pull requests. `tables` is None if the commit `tip` has no tuned table."""
 
     tip: str
     tables: ShippedTables | None
@@ -50,11 +48,10 @@ class MendingPlan:
 
 
 def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sha256: str) -> list[Action]:
-    """Returns what has to be done for the pull requests of a repository, at most one action for each table. Pure.
+    """Returns the changes to make to the pull requests of a repository, at most one for each table. It only computes.
 
-    Entries of a pull request that a person closed are not proposed again. Nothing is changed while it is not known
-    whether an entry of an open pull request is still slower.
-    """
+    Entries of a pull request that a person closed are not proposed again. A pull request is left as it is while it is
+    unknown whether one of its entries is still slower."""
     declined = {
         (each.kernel, each.gpu_model, problem, config_key(base))
         for each in stored
@@ -87,8 +84,8 @@ def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sh
 
 @dataclass(frozen=True)
 class Mender:
-    """Mends the tables of a watched repository. `forge` is None if its pull requests are not switched on. The methods
-    raise ExpectedError."""
+    """Mends the tuned tables of a watched repository. `forge` is None if the settings do not switch its pull requests
+    on. The methods raise ExpectedError."""
 
     settings: Settings
     repository: WatchedRepository
@@ -99,7 +96,7 @@ class Mender:
         return self.settings.connection().database_url
 
     def plan(self) -> MendingPlan:
-        """Returns what has to be done at the newest commit in this node's clone."""
+        """Returns the changes to make to pull requests, for the newest commit in this node's clone."""
         tip = commits.find_tips(self.repository.folder, self.repository.branch)[-1]
         tables = stale_tables.read_tables(self.repository.folder, tip)
         with session(self.url) as opened:
@@ -115,10 +112,8 @@ class Mender:
         return MendingPlan(tip, tables, actions)
 
     def mend(self) -> None:
-        """Reads what people did with the pull requests, fetches, and does what has to be done.
-
-        The states are read first, so that what was merged by then is part of what is fetched.
-        """
+        """Reads which pull requests people merged or closed, fetches the repository, and makes the changes of `plan`.
+        The pull requests are read first, so that the fetch includes whatever was merged by then."""
         forge, clone = self.forge, self.repository.clone
         assert forge is not None
         assert clone is not None
@@ -179,8 +174,8 @@ class Mender:
 
 
 def make_menders(settings: Settings, *, switched_on: bool = True) -> list[Mender]:
-    """Makes a mender for each watched repository, with a forge for those that are switched on; without `switched_on`
-    for none. Raises BadNotifySettings, and ExpectedError if the token is missing."""
+    """Returns a mender for each watched repository. It has a forge if notify.toml switches the repository's pull
+    requests on, unless `switched_on` is False. Raises BadNotifySettings, and ExpectedError if the token is missing."""
     places, token = routing.load(settings.notify_file if switched_on else None).pull_requests, settings.forge_token
     if places and token is None:
         raise ExpectedError("notify.toml switches on pull requests and TILEWATCH_FORGE_TOKEN is not set")
@@ -191,7 +186,7 @@ def make_menders(settings: Settings, *, switched_on: bool = True) -> list[Mender
 
 
 def mend_all(settings: Settings) -> None:
-    """Makes one pass over the repositories whose pull requests are switched on. Trouble with one stops no other."""
+    """Mends the tables of all repositories that have pull requests switched on. A failure in one stops no other."""
     for each in make_menders(settings):
         if each.forge is None:
             continue
@@ -206,7 +201,7 @@ def mend_all(settings: Settings) -> None:
 
 
 def _list_entries(stale: Iterable[ShippedEntry]) -> list[list[object]]:
-    """Returns entries as `pull_requests` stores them."""
+    """Returns entries in the form in which the table `pull_requests` stores them."""
     return [[each.problem, dict(each.base), dict(each.head)] for each in stale]
 
 

@@ -15,11 +15,11 @@ from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.wording import Text
 
 KINDS = ("check_fine", "check_slower", "check_unsure")
-"""The kind of message by the check's exit code."""
+"""The kinds of message, in the order of the check's exit codes."""
 
 
 def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
-    """Writes a message about each unreported check to the forges that have a route for checks."""
+    """Writes messages about all checks without one, to the forges that have a route for checks."""
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):
@@ -46,7 +46,8 @@ def _write_check(opened: Session, settings: NotifySettings, forges: Collection[s
 
 
 def check_text(story: CheckStory) -> Text:
-    """Returns the message about a check: its state and counts as the subject, and the lines of `tilewatch compare`."""
+    """Returns the message about a check. Its subject has the state and the counts, its body the lines of `tilewatch
+    compare`."""
     check = story.check
     counts = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in story.operators).items())
     what = one_line(check.failure) if check.failure is not None else counts or "no kernel to compare"

@@ -1,8 +1,6 @@
 """Writes the messages about changes of regressions, alarms and days, sends them, and stores the outcome of each.
-
 wording.py writes the texts, routing.py chooses the channels, senders.py and forge.py send, and db/lifecycle/messages.py
-changes the state of a message. Several processes may run this at once: each message is sent by one of them.
-"""
+changes the state of a message. Several processes may run this at once: each message is sent by one of them."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -33,15 +31,15 @@ from tilewatch.worker.settings import Settings
 log = structlog.get_logger()
 
 LEASE_S = 120.0
-"""Seconds for which a sender claims a message: longer than it needs to send one."""
+"""The seconds for which a sender claims a message. Sending one takes less."""
 
 FORGE_ONLY = ("resolved", "expected")
-"""Kinds of message that only forges get: a person made the change, so people know it."""
+"""The kinds of message that only go to forges: a person caused them, so people know."""
 
 
 @dataclass(frozen=True)
 class Outbox:
-    """The settings and senders with which messages are written and sent."""
+    """Holds the settings and senders that messages are written and sent with."""
 
     database_url: str
     settings: NotifySettings
@@ -50,8 +48,8 @@ class Outbox:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Makes the outbox for these settings. A channel without an address or token sends nothing and says why. Raises
-        BadNotifySettings if the file is wrong."""
+        """Makes the outbox for these settings. A channel without an address or token sends nothing, and its result says
+        why. Raises BadNotifySettings if notify.toml is wrong."""
         if settings.old_notify_name is not None:
             log.warning(settings.old_notify_name)
         notify = routing.load(settings.notify_file)
@@ -62,7 +60,7 @@ class Outbox:
 
 
 def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
-    """Writes the messages about all unreported changes, sends the due ones, and returns how many were sent."""
+    """Writes messages about all changes that have none yet, sends the due ones, and returns how many were sent."""
     with session(outbox.database_url) as opened:
         messages.take_turns(opened)
         write_changes(opened, outbox, now)
@@ -98,8 +96,8 @@ def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now
 
 
 def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm, now: dt.datetime) -> None:
-    """Writes the messages about an alarm, in the transaction that opens it, to the routes of its kernel and GPU
-    model."""
+    """Writes the messages about an alarm to the channels that get alarms of its kernel and GPU model. It uses the
+    transaction that opens the alarm."""
     text = wording.alarm_text(alarm.kind, alarm.subject, alarm.detail, outbox.dashboard_url)
     gpus = (alarm.gpu_model,) if alarm.gpu_model else ()
     for channel in routing.recipients(outbox.settings, "alarm", alarm.kernel, gpus):
@@ -117,7 +115,7 @@ def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm
 
 
 def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
-    """Writes the digest if it is due, once a day: the keys of its messages contain the day."""
+    """Writes the digest if it is due. It is written once a day, because the keys of its messages contain the day."""
     day = routing.digest_due(outbox.settings, now)
     if day is None or outbox.settings.digest is None:
         return
@@ -132,7 +130,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
 
 
 def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
-    """Writes the digest, without a repository whose part of it cannot be written."""
+    """Writes the digest of a day. It leaves out a repository about which it cannot be written."""
     writable = []
     for repository in day.list_repositories():
         with isolate(opened, repository, "the digest cannot be written about it"):
@@ -142,7 +140,7 @@ def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
 
 
 def send_due(outbox: Outbox) -> int:
-    """Sends all due messages and returns how many were sent. A channel that fails is left out until the next call."""
+    """Sends all due messages and returns how many were sent. A channel that fails gets no more until the next call."""
     repeatable = [name for name, sender in outbox.senders.items() if sender.repeatable]
     failed: list[str] = []
     sent = 0
@@ -160,7 +158,7 @@ def send_due(outbox: Outbox) -> int:
 
 
 def send_tests(outbox: Outbox) -> dict[str, SendResult]:
-    """Sends a test message to every channel and returns the outcomes. For a forge it only tests the access."""
+    """Sends a test message to every channel and returns the results. On a forge, it only tests the access."""
     test = OutgoingMessage("check", "check", "Tilewatch can reach you here", f"Dashboard: {outbox.dashboard_url}")
     return {
         name: sender.probe() if isinstance(sender, Forge) else sender.send(test)
@@ -169,8 +167,8 @@ def send_tests(outbox: Outbox) -> dict[str, SendResult]:
 
 
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """Lists the channels of a message about a regression. A forge only gets messages about regressions that a commit
-    caused, not a toolchain, a node or a baseline."""
+    """Lists the channels for a message about a regression. A forge is only told of regressions that a commit caused,
+    not of those by a toolchain, a node or a baseline."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in wording.BY_A_COMMIT
@@ -179,7 +177,7 @@ def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Assigns a regression without an owner to the one that its notification route names. Returns it with its owner."""
+    """Returns a regression with its owner. One without an owner gets the owner of the first route that names one."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
@@ -239,8 +237,8 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, now: dt.datetime) -> wording.Day:
-    """Returns what a day's digest reports. Planted and recorded regressions are left out, and one that was opened and
-    ended on this day is listed under "ended" alone."""
+    """Returns the content of a day's digest. It leaves out planted and recorded regressions. A regression that was
+    opened and ended on this day is only listed as ended."""
     since = now - dt.timedelta(days=1)
     rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]

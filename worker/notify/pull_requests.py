@@ -1,7 +1,5 @@
-"""Opens, changes and closes pull requests by GitHub's API, and merge requests by GitLab's.
-
-The token is not in any error or repr.
-"""
+"""Opens, changes and closes pull requests by GitHub's API, and merge requests by GitLab's. Errors and reprs do not
+contain the token."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -17,11 +15,11 @@ State = Literal["open", "merged", "closed"]
 
 
 class ForgeFailed(ExpectedError):
-    """The forge did not do what was asked. The message is a sentence."""
+    """Raised if the forge did not do what it was asked to do. The message is a sentence."""
 
 
 class ForgeAway(ForgeFailed):
-    """The forge does not answer or has trouble of its own, which passes."""
+    """Raised if the forge does not answer or has trouble of its own, which will pass."""
 
 
 class Found(NamedTuple):
@@ -31,7 +29,8 @@ class Found(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The names of an API. `comments` is where those of a pull request are written."""
+    """The names by which an API calls things. `comments` is the path to which a comment on a pull request is
+    written."""
 
     api: str
     project: str
@@ -58,13 +57,13 @@ WORDS = {
 
 @dataclass(frozen=True)
 class PullRequestForge:
-    """A project on a forge. Its methods raise ForgeFailed."""
+    """A project on a forge, with calls for its pull requests. They raise ForgeFailed."""
 
     place: PullRequestPlace
     token: str = field(repr=False)
 
     def find(self, branch: str) -> Found | None:
-        """Returns the newest pull request of a branch, open or not; None without one."""
+        """Returns the newest pull request of a branch, whether it is open or not; None if there is none."""
         owner = f"{self.place.forge.partition('/')[0]}:" if self.place.kind == "github" else ""
         found = self._ask("GET", self._words.pulls, params={self._words.source: f"{owner}{branch}", "state": "all"})
         return self._read(found[0]) if isinstance(found, list) and found else None

@@ -1,8 +1,6 @@
 """Reads notify.toml (TILEWATCH_NOTIFY) and decides who gets a message and when: routes, owners, quiet hours, digest.
-
-Pure except `load`. Errors in the file are sentences without addresses, because an address is a secret: anybody who has
-it can write to the channel.
-"""
+All but `load` only compute. Errors in the file are sentences without addresses. An address is a secret, because anybody
+who has it can write to the channel."""
 
 import datetime as dt
 import os
@@ -19,10 +17,10 @@ from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_giv
 from tilewatch.text import shorten
 
 LOG = "log"
-"""The channel that always exists: the log of the sending process."""
+"""The name of the channel that always exists: the log of the process that sends."""
 
 DIGEST_PATIENCE = dt.timedelta(hours=6)
-"""How late a digest may be written; after that, the next day's contains what is still open."""
+"""The longest delay of a digest. A later one is not written: the next day's lists what is still open."""
 
 LONGEST_MESSAGE = 1_000  # about a file: one with 25,000 mistakes was answered with 1.2 MB (2026-11-28)
 
@@ -30,7 +28,7 @@ Topic = Literal["regression", "improvement", "alarm", "check"]
 
 
 class BadNotifySettings(ExpectedError, ValueError):
-    """notify.toml is wrong. The message is a sentence without addresses."""
+    """Raised if notify.toml is wrong. The message is a sentence without addresses."""
 
 
 def _zone(name: str) -> str:
@@ -68,7 +66,8 @@ class Channel(_Strict):
 
 
 class Route(_Strict):
-    """A rule which messages go where. All matching routes are used. `*` stands for any text, `?` for a letter."""
+    """A rule that sends matching messages to channels. All matching rules apply. `*` stands for any text, `?` for a
+    letter."""
 
     kernel: str = "*"
     gpu: str = "*"
@@ -78,7 +77,7 @@ class Route(_Strict):
 
 
 class Quiet(_Strict):
-    """Quiet hours, in the time zone of the settings. They pass midnight if `to` is earlier than `from`."""
+    """The quiet hours, in the time zone of the settings. They pass midnight if `to` is earlier than `from`."""
 
     start: dt.time = Field(alias="from")
     end: dt.time = Field(alias="to")
@@ -90,8 +89,8 @@ class Digest(_Strict):
 
 
 class PullRequestPlace(_Strict):
-    """The project on a forge in which pull requests replace slow entries of a repository's tuned table. `api` is by
-    default that of the forge's makers."""
+    """The project on a forge that gets pull requests about a repository's tuned table. `api` is the address of the
+    forge's API; without it, that of github.com or gitlab.com."""
 
     forge: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)+$")
     kind: Literal["github", "gitlab"] = "github"
@@ -99,8 +98,8 @@ class PullRequestPlace(_Strict):
 
 
 class NotifySettings(_Strict):
-    """The content of notify.toml. Without a file, every message goes to the log. `pull_requests` are by the names of
-    watched repositories."""
+    """The content of notify.toml. Without the file, every message goes to the log. `pull_requests` is keyed by the name
+    of a watched repository."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)
@@ -120,8 +119,8 @@ class NotifySettings(_Strict):
 
 
 def load(file: Path | None, environment: Mapping[str, str] = os.environ) -> NotifySettings:
-    """Reads the notification settings. Addresses may come from environment variables that the file names. Without a
-    file returns the default settings. Raises BadNotifySettings."""
+    """Returns the notification settings in a file, or the default settings if `file` is None. Addresses may come from
+    environment variables that the file names. Raises BadNotifySettings."""
     if file is None:
         return NotifySettings()
     try:
@@ -139,12 +138,12 @@ def recipients(settings: NotifySettings, topic: Topic, kernel: str | None, gpus:
 
 
 def find_owner(settings: NotifySettings, kernel: str | None, gpus: Sequence[str]) -> str | None:
-    """Returns the owner that the first matching route names; None if none does."""
+    """Returns the owner that the first matching route names; None if no matching route names one."""
     return next((route.owner for route in settings.routes if route.owner and _matches(route, kernel, gpus)), None)
 
 
 def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.datetime | None:
-    """Returns until when a message to a channel must wait because of quiet hours; None if it may be sent now."""
+    """Returns the end of the quiet hours for which a message to a channel must wait; None if it may be sent now."""
     hours, target = settings.quiet, settings.channels.get(channel)
     if hours is None or target is None or not target.quiet or target.forge:
         return None
@@ -170,7 +169,7 @@ def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
 
 
 def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
-    """Returns whether a route matches a message. A message without a kernel or GPU models only matches `*` there."""
+    """Returns whether a route matches a message. One without a kernel or GPU only matches a route with `*` for it."""
     fits_kernel = route.kernel == "*" if kernel is None else fnmatchcase(kernel, route.kernel)
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 
@@ -187,7 +186,7 @@ def _read(name: str, written: dict[str, Any], environment: Mapping[str, str]) ->
 
 
 def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> None:
-    """Replaces the name of an environment variable by the address in it, if the variable is set."""
+    """Replaces the name of an environment variable by the address that the variable holds, if it is set."""
     for kind in ("apprise", "webhook"):
         variable = fields.get(f"{kind}_from")
         if isinstance(variable, str) and kind not in fields and environment.get(variable):
@@ -196,7 +195,7 @@ def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _sentences(name: str, error: ValidationError) -> list[str]:
-    """Writes a clause for each error: where it is and what is wrong, without the value, which may be an address."""
+    """Returns a clause for each error: where it is and what is wrong, without the value, which may be an address."""
     clauses = []
     for problem in error.errors(include_input=False, include_url=False):
         key = ".".join(str(part) for part in problem["loc"])

@@ -1,8 +1,7 @@
-"""Sends one message by Apprise, a webhook or the log, and returns the outcome.
+"""Sends one message by Apprise, a webhook or the log, and returns the result.
 
-An outcome says whether another attempt makes sense; outbox.py decides when. Outcomes and log lines never contain an
-address, because anybody who has it can write to the channel.
-"""
+The result says whether another attempt makes sense; outbox.py decides when. Results and log lines never contain an
+address, because anybody who has it can write to the channel."""
 
 import datetime as dt
 import email.utils
@@ -21,20 +20,21 @@ log = structlog.get_logger()
 
 CONNECT_LIMIT_S, ANSWER_LIMIT_S = 4.0, 10.0
 SERVICE_LIMIT_S = 20.0
-"""Longest time in which an Apprise service may send a message: well under outbox.py's LEASE_S."""
+"""The longest time that an Apprise service gets to send a message. It is well below outbox.py's LEASE_S."""
 
 REFUSED = (400, 410, 413, 415, 422)
-"""HTTP statuses after which a message is not sent again. Others (401, 404, 5xx) may pass, or a person can fix them."""
+"""HTTP statuses after which a message is not sent again. Trouble with other ones (401, 404, 5xx) may pass or be
+mended."""
 
 LONGEST_RETRY_AFTER_S = 86_400.0
 SECRET_LENGTH = 6
-"""Length from which a piece of an address may be a secret; shorter pieces are words such as `api`."""
+"""The least length of a piece of an address that may be a secret. Shorter pieces are words such as `api`."""
 
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """A message to a channel. `key` is the same for every attempt. `sha` and `about` are for a forge: the commit, and
-    what its status is about."""
+    """A message to one channel. `key` is the same for every attempt. `sha` and `about` are for a forge only: the commit
+    that gets a status, and the subject of that status."""
 
     key: str
     kind: str
@@ -48,8 +48,8 @@ class OutgoingMessage:
 
 @dataclass(frozen=True)
 class SendResult:
-    """The outcome of an attempt to send. `trouble` is None if the message was sent. `again`: another attempt makes
-    sense, after `wait_s` if the service asked for that."""
+    """The result of an attempt to send. `trouble` is None if the message was sent. `again` says that another attempt
+    makes sense, after `wait_s` seconds if the service asked for that."""
 
     trouble: str | None = None
     again: bool = False
@@ -68,7 +68,7 @@ TAKEN = SendResult()
 
 
 class Sender(Protocol):
-    """Sends messages to one channel. `repeatable`: the receiver knows messages by their keys and shows each once."""
+    """Sends messages to one channel. If it is `repeatable`, the receiver shows a message with a known key only once."""
 
     @property
     def repeatable(self) -> bool: ...
@@ -78,7 +78,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class Closed:
-    """Stands for a channel that cannot be used until a person mends it. Sends nothing, and says why."""
+    """Stands for a channel that cannot be used until a person mends it: sends nothing, and returns why."""
 
     trouble: str
     repeatable = True
@@ -89,7 +89,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Log:
-    """Writes messages to the log of this process. It is used if no channel is set up."""
+    """Writes messages to the log of this process. It is the only sender if no channel is set up."""
 
     repeatable: bool = True
 
@@ -128,7 +128,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Service:
-    """Sends messages by an Apprise service such as mail or Slack. Most have no keys, so nothing is sent twice."""
+    """Sends messages by an Apprise service such as mail or Slack. Most services show a repeated message twice."""
 
     address: str
     repeatable: bool = False
@@ -150,11 +150,11 @@ class Service:
 
 
 ERROR_LEVELS = ("WARNING", "ERROR", "CRITICAL")
-"""Levels of the log entries in which Apprise says what went wrong."""
+"""The levels of log entries by which Apprise says what went wrong."""
 
 
 def read_result(answer: requests.Response, who: str, now: dt.datetime | None = None) -> SendResult:
-    """Returns the outcome of an attempt from its HTTP answer."""
+    """Returns the result of an attempt to send, from the service's HTTP answer."""
     if answer.ok:
         return TAKEN
     trouble = f"{who} answers {answer.status_code} {answer.reason or ''}".strip()
@@ -164,7 +164,7 @@ def read_result(answer: requests.Response, who: str, now: dt.datetime | None = N
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """Returns how long a service asks us to wait, by Retry-After or by GitHub's rate limit; None if it does not ask."""
+    """Returns the seconds that a service asks us to wait, by Retry-After or GitHub's rate limit; None without."""
     retry_after = answer.headers.get("Retry-After", "").strip()
     if retry_after.isdecimal():
         return float(retry_after)
@@ -180,7 +180,7 @@ def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | Non
 
 
 def without_secrets(text: str, address: str) -> str:
-    """Replaces the parts of our address in a service's sentence by "...", except for the host name."""
+    """Replaces the pieces of our address in a service's sentence by "...", but keeps the host name."""
     host = urlsplit(address).hostname or ""
     pieces = {piece for piece in re.split(r"[/:@?&=+,]+", address) if len(piece) >= SECRET_LENGTH}
     for piece in sorted(pieces - {host}, key=len, reverse=True):

@@ -1,7 +1,6 @@
-"""Writes what a pull request for a tuned table consists of: its title, its text and the new content of the file. Pure.
+"""Writes the title, the text and the new file of a pull request for a tuned table. It only computes from its arguments.
 
-Names of kernels, problems and parameters are the watched repository's, so all of them are escaped.
-"""
+Names of kernels, problems and parameters come from the watched repository, so all of them are escaped."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ from tilewatch.worker.transfer.stale_tables import ShippedEntry, ShippedTables, 
 from tilewatch.worker.transfer.tuned_tables import make_row
 
 INDENTS = (1, 2, 4, None)
-"""Indents in which a repository may keep its table; the first one is that of `tilewatch tuned export`."""
+"""The indents in which a repository may keep its table. The first one is that of `tilewatch tuned export`."""
 
 MEASURED = """### How it was measured
 
@@ -56,12 +55,12 @@ class PullRequestText:
 
     @property
     def message(self) -> str:
-        """Returns the message of the commit."""
+        """Returns the message of the pull request's commit."""
         return f"{self.title}\n\nTilewatch timed old and new configs side by side. The pull request has the evidence.\n"
 
 
 def write(tables: ShippedTables, state: TableState, sweeps: Sweeps, dashboard_url: str) -> PullRequestText:
-    """Writes the pull request of one table."""
+    """Returns the pull request for one table."""
     gpu_name, kernel = state.stale[0].winner.gpu_name, state.key[0]
     what = count_text(len(state.stale), "slow config")
     title = without_mentions(f"Replace {what} of {one_line(kernel)} on {one_line(gpu_name)}")
@@ -117,8 +116,8 @@ def _list_uncovered(problems: Sequence[str]) -> list[list[str]]:
 
 
 def _replace_rows(tables: ShippedTables, state: TableState, sweeps: Sweeps, dashboard_url: str) -> str:
-    """Returns the file with the new rows; all others, and its layout, are unchanged. A new row names its commit if that
-    is not the table's."""
+    """Returns the table's file with the stale rows replaced. The other rows and the layout stay as they are. A new row
+    names the commit of its measurement if the table names another one."""
     stale = {each.problem: each for each in state.stale}
     near = [each for each in sweeps.winners if (each.kernel, each.gpu_model) == state.key]
     copied = ShippedTables(tables.path, tables.text, json.loads(tables.text))

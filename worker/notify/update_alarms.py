@@ -1,8 +1,7 @@
 """Opens and closes alarms, and writes a message for each new one in the same transaction.
 
-It runs every few minutes on any worker of the queue `tell`; two at once take turns. db/worker_reads reads the facts,
-alarms.py decides which alarms should be open, and outbox.py writes the messages.
-"""
+It runs every few minutes on any worker of the queue `tell`. Two of them take turns. db/worker_reads reads the results,
+alarms.py decides which alarms should be open, and outbox.py writes the messages."""
 
 import datetime as dt
 from collections import defaultdict
@@ -29,21 +28,21 @@ from tilewatch.worker.notify.alarms import Changes, OpenAlarm
 from tilewatch.worker.notify.outbox import Outbox
 
 RECENT = dt.timedelta(days=2)
-"""How old runs and sweeps may be that are looked at; older ones were looked at when they were new."""
+"""The age up to which runs and sweeps are looked at. Older ones were looked at when they were new."""
 
 EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
-"""Kinds of alarm about a single event, which has no end."""
+"""The kinds of alarm about a single event, which has no end."""
 
 Row = TypeVar("Row", RunPair, SweepPair, Rewrite)
 
 WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
-"""Kinds of alarm that are opened where no channel is known."""
+"""The kinds of alarm that other code opens, which has no channels to write a message to."""
 
 
 def update_alarms(
     out: Outbox, watched: Collection[str], times: NightlyTimes, regret_limit: float, now: dt.datetime
 ) -> Changes:
-    """Opens and closes alarms, and returns which. `watched` holds the repositories that should have a nightly."""
+    """Opens and closes alarms, and returns the changes. `watched` are the repositories that should have a nightly."""
     with session(out.database_url) as opened:
         life.take_turns(opened)
         stored = alarm_queries.list_alarms(opened)
@@ -73,7 +72,7 @@ def _list_alarms(
     regret_limit: float,
     now: dt.datetime,
 ) -> list[OpenAlarm]:
-    """Returns the alarms that should be open. An error in one repository hides no alarm of another."""
+    """Returns the alarms that should be open. If one repository fails, the alarms of all others are still found."""
     # Branches are left out: a person submitted them by hand, and looks at the result.
     newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
     runs = _group_by_repository(run for run in newest if not is_branch(run.repository))
@@ -121,7 +120,8 @@ def _group_by_repository(rows: Iterable[Row]) -> defaultdict[str, list[Row]]:
 
 
 def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
-    """Returns the open alarms about configs with at least one config still broken, for up to FAILURE_STAYS_OPEN."""
+    """Returns the open alarms about configs of which at least one is still broken. None is older than
+    FAILURE_STAYS_OPEN."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)

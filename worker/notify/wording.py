@@ -1,8 +1,7 @@
-"""Writes the texts of messages, each a subject and a body, in plain text for mail, chat and logs. Pure.
+"""Writes the texts of messages: a subject and a body, in plain text for mail, chat and logs. It only computes.
 
 A message about a regression must be enough to decide what to do: size and interval, problem, cause, first bad commit,
-owner, evidence, and the commands that repeat it.
-"""
+owner, evidence, and the commands that repeat it."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.text import change_text, count_text, one_line, short_sha, write_change
 
 LISTED = 12
-"""Most lines in a section of a digest; the dashboard has all of them."""
+"""The most lines in a section of a digest. The dashboard has all of them."""
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
-"""Categories of causes that may be a commit of the watched repository."""
+"""The categories of causes that may be a commit of the watched repository."""
 
 HEADINGS = {
     "opened": "",
@@ -38,7 +37,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Day:
-    """The content of a digest: what changed in a day, and what is open at its end."""
+    """The content of a digest: the changes of one day, and what is open at its end."""
 
     opened: Sequence[RegressionRow]
     ended: Sequence[RegressionRow]
@@ -52,7 +51,7 @@ class Day:
         return sorted({each.repository for name in OF_A_REPOSITORY for each in getattr(self, name)})
 
     def of(self, *repositories: str) -> Self:
-        """Returns the day without the rows of other repositories."""
+        """Returns the day with only the rows of these repositories."""
         kept = {
             name: [each for each in getattr(self, name) if each.repository in repositories] for name in OF_A_REPOSITORY
         }
@@ -60,7 +59,7 @@ class Day:
 
 
 OF_A_REPOSITORY = ("opened", "ended", "still_open", "improvements", "nights")
-"""Fields of a Day whose rows belong to a repository."""
+"""The fields of a Day whose rows each belong to a repository."""
 
 
 def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Text:
@@ -96,7 +95,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
 
 
 def headline(regression: RegressionRow, was: str = "") -> str:
-    """Writes what changed, by how much, where and since when. `was` is put before the size if the change has ended."""
+    """Writes what changed, by how much, where and since when. If the change has ended, `was` precedes the size."""
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} on {on}: {was}{write_change(regression.size)} "
@@ -172,7 +171,7 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Writes since which commit a regression exists. A change of the toolchain or a node was only first seen there."""
+    """Writes the first commit of a regression or its range. Other causes than a commit were only first seen there."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:
