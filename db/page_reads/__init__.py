@@ -1,1 +1,1 @@
-"""Reads for pages and the command line. Reads for workers are in db/worker_reads."""
+"""Queries for the pages and for the command line. The queries for workers are in db/worker_reads."""

@@ -1,4 +1,4 @@
-"""Reads what people and programs asked for, and the outcomes."""
+"""Reads what people and programs asked Tilewatch to do, with the outcomes."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from tilewatch.db.query_parts import read_rows, select_row
 
 @dataclass(frozen=True)
 class ActionRow:
-    """A request of a person or a program. `outcome` is None until there is one. `gpu_s` is what its checks have cost so
-    far, in GPU seconds; None if it submitted no check."""
+    """One thing that a person or a program asked for. `outcome` is None while it is not done. `gpu_s` is the GPU time
+    in seconds that the checks it submitted have used so far; None if it submitted no check."""
 
     asked_at: dt.datetime
     who: str
@@ -25,7 +25,7 @@ class ActionRow:
 
 
 def list_actions(session: Session, limit: int = 20) -> list[ActionRow]:
-    """Lists the newest actions, whatever their state."""
+    """Lists the newest actions in all states, newest first."""
     checks = func.jsonb_array_elements_text(Action.wanted["checks"]).table_valued("check_id").render_derived()
     cost = (
         select(func.sum(CheckOperator.gpu_s))

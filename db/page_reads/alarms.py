@@ -1,4 +1,4 @@
-"""Reads open and closed alarms."""
+"""Reads the open alarms, and names each kind of alarm in words."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -41,11 +41,11 @@ ALARMS = {
     "list_beaten": ("a config outside the short list is better", "Add it to the list."),
     "history_rewritten": ("a history was rewritten", "Check that the branch is the right one."),
 }
-"""What each kind of alarm is, and what to do next."""
+"""Maps each kind of alarm to a description and to the next action."""
 
 
 def describe_kind(kind: str) -> tuple[str, str]:
-    """Returns the words for a kind of alarm, also for one of another version of Tilewatch, and the next action."""
+    """Returns the description of a kind of alarm, made of its name if ALARMS lacks it, and the next action."""
     return ALARMS.get(kind, (kind.replace("_", " "), "Look at the queue."))
 
 

@@ -1,4 +1,4 @@
-"""Reads checks: what they compare, how far they are, and the outcome of each operator with its launches."""
+"""Reads checks: the commits compared, the progress, and the outcome of each operator with the times of its launches."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 
 @dataclass(frozen=True)
 class CheckRow:
-    """A check in a list. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the check has ended.
-    `operators` counts its operators, `answered` those with an outcome; they are 0 until the check is prepared.
-    `changed` counts the operators that need launches; None until then. `failure` says why there are no operators."""
+    """One row of the list of checks. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the
+    check has ended. `operators` counts its operators, `answered` those with an outcome; both are 0 until it is
+    prepared. `changed` counts the operators that must be timed; None until then. `failure` says why there are none."""
 
     id: int
     repository: str
@@ -47,7 +47,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class CheckOperatorRow:
-    """An operator of a check. The fields are columns that db/models.py describes. `kind` is None without an outcome."""
+    """The outcome of a check for one operator, in columns that db/models.py describes. `kind` is None before it."""
 
     kernel: str
     problem: str
@@ -75,7 +75,7 @@ class CheckOperatorRow:
 
 @dataclass(frozen=True)
 class CheckStory:
-    """A check with its operators, in the order of the library. It has none until it is prepared."""
+    """A check with its operators, in the order of the library. The tuple is empty until the check is prepared."""
 
     check: CheckRow
     operators: tuple[CheckOperatorRow, ...]
@@ -92,7 +92,7 @@ def find_check(session: Session, check_id: int) -> CheckStory | None:
 
 
 def list_checks(session: Session, limit: int = 50, repositories: Sequence[str] | None = None) -> list[CheckRow]:
-    """Lists the newest checks, newest first, of these repositories; None means all."""
+    """Lists the newest checks of these repositories, newest first. If `repositories` is None, it lists those of all."""
     query = _checks().order_by(Check.id.desc()).limit(limit)
     if repositories is not None:
         query = query.where(Check.repository.in_(repositories))

@@ -1,6 +1,6 @@
-"""Reads everything about one run, and finds the run that it is compared with.
+"""Reads everything about one run, and finds the run that the pages compare it with.
 
-That is the run of the same series at the nearest earlier commit, the previous point on the page Series. The judge
+That run is the previous point on the page Series: the one of the same series at the nearest earlier commit. The judge
 compares with a longer history, of one machine and toolchain, which need not contain that run.
 """
 
@@ -69,9 +69,9 @@ class RunRow:
 
 @dataclass(frozen=True)
 class SamplesRow:
-    """The raw samples of one implementation in a run. Element i is from paired round i. `throttled_us` holds samples of
-    rounds in which the GPU was throttled, which do not count; None without any. `detail` holds what else the run
-    stored, such as the config that a baseline chose."""
+    """The raw times of one implementation in a run. Element i of `samples_us` is from paired round i. `throttled_us`
+    holds the times of rounds in which the GPU was throttled, which are left out of all statistics; None if there are
+    none. `detail` holds the other things stored with the measurement, such as the config that a baseline chose."""
 
     implementation: str
     role: str
@@ -91,7 +91,7 @@ class SamplesRow:
 
 @dataclass(frozen=True)
 class CubinRow:
-    """The trial of a config in a sweep, with the static facts of its cubin."""
+    """One config's trial in a sweep, with the static facts of its cubin."""
 
     params: dict[str, Any]
     status: str
@@ -114,7 +114,7 @@ class CubinRow:
 
 @dataclass(frozen=True)
 class CodeDiffRow:
-    """The difference between the code of two cubins, which worker/comparing/winner_code_diffs.py stored."""
+    """The difference between the machine code of two cubins, stored by worker/comparing/winner_code_diffs.py."""
 
     sentence: str
     changes: list[dict[str, Any]]
@@ -131,7 +131,7 @@ class CommitInRangeRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """One problem of a weighted total, as its night measured it. A step of the model runs it `weight` times."""
+    """One problem of a model's total, measured in the same night. One step of the model runs it `weight` times."""
 
     run_id: int
     kernel: str
@@ -167,7 +167,7 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
 
 def find_run_before(session: Session, run_id: int) -> int | None:
     """Returns the id of the run to compare this one with: a run of its series at the nearest earlier commit. If there
-    are several, one of the same machine is taken, else the last. Returns None for the first run of a series."""
+    are several, it takes one of the same machine, else the last. Returns None for the first run of a series."""
     this_run, this_sweep = aliased(Run), aliased(Sweep)
     this_commit, this_recording = aliased(Commit), aliased(Recording)
     this_machine = func.coalesce(this_recording.machine, this_run.host)
@@ -191,7 +191,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
 
 
 def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
-    """Lists the samples of a run: those of the kernel, then of its baselines."""
+    """Lists the raw times of a run: first the kernel's, then those of its baselines."""
     query = (
         select_row(
             SamplesRow,
@@ -207,7 +207,7 @@ def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
 
 
 def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
-    """Returns the trial of a config in a sweep, with its cubin's facts; None if the sweep has no such config."""
+    """Returns a config's trial in a sweep, with its cubin's static facts; None if the sweep has no such config."""
     query = (
         select_row(CubinRow, [Config, Trial, Compilation], compile_status=Compilation.status)
         .join(Config, Config.id == Trial.config_id)
@@ -218,7 +218,7 @@ def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | No
 
 
 def find_next_best(session: Session, sweep_id: int, config_id: int) -> int | None:
-    """Returns the fastest config of a sweep other than this one; None if no other config has a time."""
+    """Returns the id of a sweep's fastest config other than `config_id`; None if no other config has a time."""
     query = (
         select(Trial.config_id)
         .where(Trial.sweep_id == sweep_id, Trial.status == "timed", Trial.config_id != config_id)
@@ -238,7 +238,7 @@ def find_code_diff(session: Session, base: CubinRow | None, head: CubinRow | Non
 
 
 def list_commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitInRangeRow]:
-    """Lists the stored commits with positions in (after, up_to], the newest first."""
+    """Lists the stored commits after position `after`, up to position `up_to` inclusive, the newest first."""
     query = (
         select(Commit.sha, Commit.subject, Commit.author, Commit.committed_at)
         .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
@@ -248,7 +248,7 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
 
 
 def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
-    """Lists the parts of a weighted total, the largest first. The list is empty if the run is not a total."""
+    """Lists the problems whose times a weighted total adds up, the largest first; empty if the run is not a total."""
     total, total_run = aliased(Sweep), aliased(Run)
     part_of = Sweep.parts_of[total.problem]
     weight = part_of["weight"].as_float()
@@ -270,7 +270,7 @@ def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
 
 
 def has_simulated_runs(session: Session, repository: str, newest: int = 50) -> bool:
-    """Returns whether one of a repository's newest runs was simulated. Not all runs are read: there may be millions."""
+    """Returns whether any run of a repository's newest sweeps was simulated. Older sweeps are too many to read."""
     sweeps = select(Sweep.id).where(Sweep.repository == repository).order_by(Sweep.id.desc()).limit(newest)
     origins = select(Run.origin).where(Run.sweep_id.in_(sweeps)).distinct()
     return "simulated" in session.scalars(origins)

@@ -1,5 +1,5 @@
-"""Reads the health of GPUs (the times of their canaries, which only change if the GPU does, and their quarantines) and
-the time that nights took of them."""
+"""Reads the health of GPUs and the GPU time of each kernel's nights. A GPU's health is its canaries, whose times change
+only if the GPU does, and its quarantines."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tilewatch.db.query_parts import read_rows, select_row
 
 @dataclass(frozen=True)
 class CanaryRow:
-    """A canary on a GPU, before or after a run."""
+    """The times of a canary's two parts, for computing and for memory, on one GPU before or after a run."""
 
     gpu_uuid: str
     gpu_name: str
@@ -25,7 +25,7 @@ class CanaryRow:
 
 
 def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
-    """Lists the canaries of the newest runs of this database, without recorded ones, the oldest first."""
+    """Lists the canaries of the newest runs that this database's workers measured, the oldest first."""
     newest = select(Run).where(Run.origin != "recorded").order_by(Run.id.desc()).limit(runs).subquery()
     reading = func.jsonb_array_elements(newest.c.telemetry).table_valued(column("value", JSONB)).render_derived()
     compute = reading.c.value["canary_compute_us"].astext
@@ -59,18 +59,18 @@ class QuarantineRow:
 
 
 def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
-    """Lists the open quarantines, then the ended ones, each the newest first."""
+    """Lists the open quarantines, then the ended ones. Both are sorted from newest to oldest."""
     newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
     return read_rows(session, select_row(QuarantineRow, [Quarantine]).order_by(*newest).limit(limit), QuarantineRow)
 
 
 WAITED_S = cast(Measurement.detail["seconds"]["waiting"].astext, Double)
-"""How long a run waited while another series had its GPU."""
+"""The seconds for which a run waited because another series was using its GPU."""
 
 
 @dataclass(frozen=True)
 class GpuTimeRow:
-    """The runs of one kernel's nightly sweeps. `series` counts each series of a GPU model once."""
+    """The GPU time of one kernel's nightly runs in a period. `series` counts the pairs of a problem and a GPU model."""
 
     repository: str
     kernel: str
@@ -81,7 +81,7 @@ class GpuTimeRow:
 
 
 def list_gpu_times(session: Session, since: dt.datetime, until: dt.datetime) -> list[GpuTimeRow]:
-    """Lists the kernels with own runs of nightlies between two times, those that took longest first."""
+    """Lists the kernels that nightlies measured here between two times, the one with the most GPU time first."""
     spent_s = func.extract("epoch", Run.finished_at - Run.started_at) - func.coalesce(WAITED_S, 0.0)
     gpu_s = cast(func.sum(spent_s), Double).label("gpu_s")
     query = (

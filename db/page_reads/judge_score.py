@@ -1,7 +1,7 @@
 """Reads how good the judge is: what people marked right and wrong, how soon they were notified, and what that cost.
 
-Precision is computed from what people marked, so the number of marks is read too. A regression or verdict that several
-people marked counts once, by the newest mark.
+The number of marks is read too, because precision is computed from them. If several people marked a regression or a
+verdict, only the newest mark counts.
 """
 
 import datetime as dt
@@ -16,14 +16,14 @@ from tilewatch.db.models import Commit, Mark, Message, Regression, RegressionSer
 from tilewatch.db.query_parts import is_counted
 
 FALSE_ALARM_BUDGET = 0.05
-"""Most false alarms per 1,000 judged points. The judge must keep to this in the simulated worlds with disturbances."""
+"""The most false alarms per 1,000 judged points that the judge may give in the simulated worlds with disturbances."""
 
 Z_95 = 1.96
 
 
 @dataclass(frozen=True)
 class Delay:
-    """The median and the 90th percentile of the hours until a regression's first message; None for no regressions."""
+    """The median and the 90th percentile of the hours until a regression's first message; None if there was none."""
 
     count: int
     median_h: float | None
@@ -32,9 +32,9 @@ class Delay:
 
 @dataclass(frozen=True)
 class Score:
-    """How well the judge did. `missed` counts runs that somebody marked wrong though their verdict was no change.
-    `from_commit` is the time from the commit that made a regression to the first message about it; `from_run` starts at
-    the end of the run that showed it. `launches` counts those of replays, `runs` the nightly runs."""
+    """The numbers that show how well the judge did. `missed` counts runs that were marked wrong though their verdict
+    was no change. `from_commit` is the time from the commit that made a regression to its first message; `from_run`
+    starts at the end of the run that showed it. `launches` counts the launches of replays, `runs` the nightly runs."""
 
     since: dt.datetime | None
     points: int
@@ -59,7 +59,7 @@ class Score:
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """Returns the 95 % Wilson interval of the precision: three right marks of three do not mean 100 %."""
+        """Returns the 95 % Wilson interval of the precision, because three right marks of three do not prove 100 %."""
         marked = self.right + self.wrong
         if not marked:
             return None
@@ -71,7 +71,7 @@ class Score:
 
     @property
     def false_alarms_per_1000(self) -> float | None:
-        """Returns the false alarms per 1,000 points: a lower bound, because unmarked verdicts may be wrong too."""
+        """Returns the known false alarms per 1,000 judged points. There may be more, since few verdicts are marked."""
         return 1000 * self.wrong / self.points if self.points else None
 
     @property
@@ -132,8 +132,8 @@ def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[in
 
 
 def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
-    """Counts marked runs: changes marked right, changes marked wrong, and other verdicts marked wrong. Runs of a
-    regression that was marked itself are left out."""
+    """Counts the runs whose reported change was marked right, those whose reported change was marked wrong, and those
+    with another verdict that was marked wrong. It leaves out the runs of regressions that have a mark of their own."""
     theirs = aliased(Mark)
     of_marked = exists().where(
         RegressionSeries.run_id == Mark.run_id, theirs.regression_id == RegressionSeries.regression_id
@@ -153,7 +153,7 @@ def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int,
 
 
 def _delay(session: Session, start: ColumnElement[dt.datetime] | Any, since: dt.datetime | None) -> Delay:
-    """Returns the delay from `start` to the first message, over all regressions about which a message was sent."""
+    """Returns how long after `start` the first message was sent, over all regressions that have a sent message."""
     reported = (
         select(
             Regression.id, (func.extract("epoch", func.min(Message.sent_at) - func.min(start)) / 3600).label("hours")

@@ -1,5 +1,5 @@
-"""Reads jobs, workers and queues, and what `tilewatch status` shows of them. Ages, and whether a worker is alive, are
-computed by the database's clock, because the reader's clock may differ."""
+"""Reads jobs, workers and queues, and the overview for `tilewatch status`. The database computes ages and which workers
+are alive by its own clock, because the reader's clock may differ."""
 
 import datetime as dt
 from collections import Counter
@@ -61,7 +61,7 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class QueueRow:
-    """The numbers of unfinished jobs in a queue, and of live workers that take from it."""
+    """The number of unfinished jobs of one queue in each state, and of live workers that take jobs from it."""
 
     queue: str
     waiting: int
@@ -82,7 +82,7 @@ class Status:
 
 
 def read_status(session: Session) -> Status:
-    """Reads the state of jobs, submissions, workers and quarantines, for `tilewatch status`."""
+    """Returns the state of jobs, submissions, workers and quarantines, for `tilewatch status`."""
     return Status(
         jobs=tuple(count_jobs(session)),
         running=tuple(list_jobs(session, states=("running",))),
@@ -104,14 +104,14 @@ def count_jobs(session: Session) -> list[JobCount]:
 
 
 def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list[JobRow]:
-    """Lists jobs in these states, the last changed first."""
+    """Lists jobs in these states, the most recently changed first."""
     changed_at = func.coalesce(Job.finished_at, Job.started_at, Job.created_at)
     return _read_jobs(session, states, limit, changed_at.desc(), Job.id.desc())
 
 
 def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
-    """Lists queued jobs in the order of `lifecycle.jobs.claim`, then waiting jobs. A worker may take a nightly's job
-    between checks, which this list does not show."""
+    """Lists queued jobs in the order in which `lifecycle.jobs.claim` takes them, then waiting jobs. One exception is
+    not shown: between the jobs of checks, a worker may take a nightly's job."""
     return _read_jobs(session, ("queued", "waiting"), limit, Job.state, Job.priority, Job.check_id, Job.id)
 
 
@@ -130,7 +130,7 @@ def list_workers(session: Session) -> list[WorkerRow]:
 
 
 def list_queues(session: Session) -> list[QueueRow]:
-    """Lists the queues with unfinished jobs, with the number of live workers that take from each."""
+    """Lists the queues that have unfinished jobs, with the number of live workers that take jobs from each."""
     query = (
         select(
             Job.queue,

@@ -1,4 +1,4 @@
-"""Reads metrics for alerting: how many jobs wait and how long, GPUs in quarantine, and the last good night."""
+"""Reads the numbers for alerting: how many jobs wait and how long, GPUs in quarantine, and the last complete night."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """When the newest complete nightly of a GPU model ended, in seconds since 1970. Branches do not count."""
+    """The end of a GPU model's newest nightly whose jobs all succeeded, in seconds since 1970, without branches."""
 
     gpu_model: str
     ended_unix_s: float
@@ -55,7 +55,7 @@ def read_queue_metrics(session: Session) -> QueueMetrics:
 
 
 def _queues(session: Session) -> list[QueueDepth]:
-    """Lists the queues with their depths and ages. A job that was put off waits from the time when it is due again."""
+    """Lists the queues with their depths and waiting times. A job that was put off waits only from when it is due."""
     since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
     query = (
         select(Job.queue, func.count(), func.extract("epoch", func.now() - func.min(since)))

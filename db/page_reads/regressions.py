@@ -1,4 +1,4 @@
-"""Reads regressions: a list of them, one with its series and events, and the changes of one series."""
+"""Reads regressions: the list, one regression with its series and events, and the changes of one series."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from tilewatch.db.repository_names import is_example
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """A confirmed change. `size` is the relative change in time of its worst series: +0.05 is 5 % slower. A `recorded`
-    one came with a recording, so people were notified elsewhere. A `simulated` one is not from a GPU. A `counted` one
-    is in the counts of all pages and messages: it was not recorded, and it is no planted example."""
+    """A confirmed change, of any direction. `size` is the relative change in time of its worst series: +0.05 is 5 %
+    slower. If `recorded`, it came with a recording, so people were notified elsewhere. If `simulated`, its times are
+    not from a GPU. If `counted`, all pages and messages count it: it was not recorded, and it is no planted example."""
 
     id: int
     direction: str
@@ -60,7 +60,7 @@ class RegressionRow:
 
 @dataclass(frozen=True)
 class RegressionSeriesRow:
-    """A series that a regression changed."""
+    """One series that a regression changed, with the size of the change in it."""
 
     kernel: str
     problem: str
@@ -87,7 +87,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class LevelRow:
-    """A confirmed change of one series: after the commit at `good_position`, up to the one at `bad_position`."""
+    """A confirmed change of one series. It came after the commit at `good_position`, at latest at `bad_position`."""
 
     regression_id: int
     direction: str
@@ -98,15 +98,15 @@ class LevelRow:
 
 
 def describe_origin(row: Mapping[Any, Any]) -> str:
-    """Returns in brackets where a regression comes from that no GPU here showed; empty for others. `row` has the fields
-    of RegressionRow."""
+    """Returns where a regression comes from if no GPU here showed it, in brackets, such as " (simulated)"; else an
+    empty string. `row` has the fields of RegressionRow."""
     if is_example(row["repository"]):
         return " (planted example)"
     return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""
 
 
 def list_regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
-    """Lists regressions that were opened after `since`, the newest first; None means all."""
+    """Lists regressions that were opened after `since`, the newest first. If `since` is None, it lists all."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if since is not None:
         query = query.where(Regression.opened_at > since)

@@ -1,4 +1,4 @@
-"""Reads replays and suspicions as the evidence for a run's verdict."""
+"""Reads the replays and the suspicion behind a run's verdict."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from tilewatch.db.query_parts import find_row, read_rows, select_row
 
 @dataclass(frozen=True)
 class ReplayRow:
-    """A replay: two cubins, timed in turns on one GPU. Element i of the two lists of times is the median of launch i.
-    `counters` holds the counters of both cubins, as "good" and "bad", or a reason as "missing"; None if none were
-    read."""
+    """A replay: two cubins, timed in turns on one GPU. Element i of `good_us` and `bad_us` is the median of launch i.
+    `counters` maps "good" and "bad" to the hardware counters of the two cubins, or "missing" to the reason why there
+    are none; it is None if nobody tried to read them."""
 
     axis: str
     good_sha: str
@@ -36,7 +36,7 @@ class ReplayRow:
 
 @dataclass(frozen=True)
 class SuspicionRow:
-    """The suspicion of a run, and its outcome."""
+    """The suspicion that a run raised, and its outcome."""
 
     state: str
     reason: str
@@ -47,13 +47,13 @@ class SuspicionRow:
 
 
 def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
-    """Returns the suspicion of a run; None if it has none."""
+    """Returns the suspicion that a run raised; None if it raised none."""
     query = select_row(SuspicionRow, [Suspicion]).where(Suspicion.run_id == run_id)
     return find_row(session, query, SuspicionRow)
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """Lists the replays that a run's suspicion asked for, and those of its series whose bad commit is the run's."""
+    """Lists the replays that a run's suspicion asked for, and all of its series whose bad commit is its own."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(ReplayRow, [Replay], good_sha=good.sha, bad_sha=bad.sha)

@@ -1,4 +1,4 @@
-"""Reads the repositories and series that there are, and all points of a series."""
+"""Reads the repositories and series in the database, and all points of one series."""
 
 import datetime as dt
 import difflib
@@ -51,7 +51,7 @@ class SeriesRow:
 
 @dataclass(frozen=True)
 class PointRow:
-    """A point of a trend: one implementation in one run. `left_branch_at` is None while its commit is on the branch."""
+    """A point of a trend: one implementation in one run. `left_branch_at` is None while the commit is on the branch."""
 
     run_id: int
     sha: str
@@ -98,12 +98,12 @@ class PointRow:
 
 
 class UnknownName(ExpectedError):
-    """A name of a repository, kernel, problem or GPU model that no sweep has. The message names the nearest one."""
+    """Raised for a repository, kernel, problem or GPU model that no sweep has. The message names the nearest one."""
 
 
 def require_known(session: Session, **given: str | None) -> None:
-    """Raises UnknownName for a name that no sweep has, so that a misspelt or renamed kernel is noticed. `given` may
-    have repository, kernel, problem and gpu_model. None means all, and is always known."""
+    """Raises UnknownName for a name that no sweep has, so that a misspelt or renamed kernel is noticed. The arguments
+    may be repository, kernel, problem and gpu_model. None stands for all names and is accepted."""
     for what, name in given.items():
         column = Commit.repository if what == "repository" else getattr(Sweep, what)
         query = select(column).select_from(Sweep).join(Commit, Commit.id == Sweep.commit_id).distinct()
@@ -116,7 +116,7 @@ def require_known(session: Session, **given: str | None) -> None:
 
 
 def list_repositories(session: Session) -> list[str]:
-    """Lists repositories with a submission: watched ones, the oldest first, then branches, removed and recorded."""
+    """Lists the repositories with a submission: watched ones first, then branches, removed ones and recorded ones."""
     own = func.bool_or(Submission.reason != "recorded")
     is_branch = Commit.repository.contains(BRANCH_START, autoescape=True)
     removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))
@@ -136,7 +136,7 @@ def list_watched(session: Session) -> list[str]:
 
 
 def list_series(session: Session) -> list[SeriesRow]:
-    """Lists every series that has at least one run."""
+    """Lists every series that has at least one run, sorted by name."""
     keys = series_keys()
     has_run = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*is_of_series(keys)).limit(1).lateral()
     query = (
@@ -152,7 +152,7 @@ def list_series(session: Session) -> list[SeriesRow]:
 def list_branches(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int
 ) -> list[str]:
-    """Lists the branches of a repository with runs of a series, as they are named in the database, the newest first."""
+    """Lists a repository's branches with runs of a series, by their names in the database, the newest run first."""
     start = name_of_branch(repository, "").removesuffix(")")
     query = (
         select(Sweep.repository)
@@ -175,11 +175,11 @@ def list_points(
 ) -> list[PointRow]:
     """Lists every measurement of a series and of its baselines, in the order of the commits.
 
-    Static facts are those of the measured config's cubin; a baseline has none. Without `static_facts` the query is
+    The static facts are those of the measured config's cubin; a baseline has none. Without `static_facts` the query is
     faster, because the winners' trials lie far apart among millions.
 
-    Runs and measurements are read apart: a series has 1,000 points after a year of nights, and each took 31 us of CPU
-    time (12 of them in Postgres) as one joined row of 41 columns.
+    Runs and measurements are read by two queries. A year of nights has 1,000 points, and as one joined row of 41
+    columns each took 31 us of CPU time (12 of them in Postgres).
     """
     about = {"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     runs = read_fields(session, _select_runs(), ("toolchain", "work", "rate"), about)
@@ -197,7 +197,7 @@ _STATIC_FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "comp
 
 @cache
 def _select_runs() -> Query:
-    """Selects the runs of a series. The bound parameters are those of SERIES."""
+    """Returns the query for the runs of a series. Its bound parameters are the columns in SERIES."""
     ill = (
         select(Quarantine.id)
         .where(
@@ -249,8 +249,8 @@ def _select_runs() -> Query:
 
 @cache
 def _select_measurements(*, static_facts: bool) -> Query:
-    """Selects the measurements of runs, in the order of the runs. The bound parameters are the lists of their ids and
-    of their sweeps' ids. A baseline without samples, which could not run, is left out."""
+    """Returns the query for the measurements of runs, in the order of the runs. Its bound parameters are `run_ids` and
+    `sweep_ids`, lists of equal length. It leaves out a baseline without samples, which could not run."""
     ids = (bindparam(name, type_=ARRAY(BigInteger)) for name in ("run_ids", "sweep_ids"))
     runs = func.unnest(*ids).table_valued("run_id", "sweep_id", with_ordinality="place").render_derived("listed")
     query = (

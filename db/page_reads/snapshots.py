@@ -1,5 +1,5 @@
-"""Reads one point of each series: the newest one at a moment, or the one at a commit. The overview compares today with
-a week ago, the comparison page two commits. The dashboard computes the difference."""
+"""Reads one point of each series: the newest at a moment, or the one at a commit. The overview compares a moment with a
+week before it, and the comparison page two commits. The dashboard computes the differences."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -55,16 +55,16 @@ from tilewatch.db.query_parts import (
 )
 
 OF_TORCH = (TORCH, CUBLAS, CUDNN)
-"""Packages with all baselines except DeepGEMM."""
+"""The packages that contain all baselines except DeepGEMM."""
 
 
 @dataclass(frozen=True)
 class SnapshotRow:
     """A point of a series: its kernel's measurement in one run, of one origin (measured, simulated or recorded).
 
-    `noise` is that of one night of this series by its verdict, relative; None if the history is too short.
-    `code_sha256` and `compiler` are those of the winner's machine code; None if it was not stored. `baseline_version`
-    is the version of the baseline's package, or of PyTorch and its libraries; None if the run did not store it.
+    `noise` is the relative noise of one night of the series, from the run's verdict; None if the history is too short.
+    `code_sha256` and `compiler` belong to the winner's machine code; None if it was not stored. `baseline_version` is
+    the version of the baseline's package, or of PyTorch and its libraries; None if the run did not store it.
     """
 
     run_id: int
@@ -114,7 +114,7 @@ class CommitRow:
 
 @dataclass(frozen=True)
 class JudgedChangeRow:
-    """A verdict other than unchanged. `change` is the relative change of the time: +0.05 is 5 % slower."""
+    """A run's verdict other than unchanged. `change` is the relative change of the time: +0.05 is 5 % slower."""
 
     run_id: int
     repository: str
@@ -134,8 +134,8 @@ class JudgedChangeRow:
 
 @dataclass(frozen=True)
 class RecentRatiosRow:
-    """The ratios of a series to its main baseline at the last few commits, the oldest first. `ages` holds the index of
-    each ratio's commit in `list_commits`, 0 for the newest. `baselines` holds the baseline of each ratio."""
+    """The ratios of a series to its main baseline at the last few commits, the oldest first. Element i of `ages` is the
+    index of ratio i's commit in `list_commits`, 0 for the newest; element i of `baselines` is its baseline."""
 
     kernel: str
     problem: str
@@ -147,13 +147,13 @@ class RecentRatiosRow:
 
 
 def list_commits(session: Session, repository: str | None, limit: int = 400) -> list[CommitRow]:
-    """Lists the newest measured commits of a repository; None means all repositories."""
+    """Lists the newest commits of a repository that have a run. If `repository` is None, it takes those of all."""
     columns = (Commit.repository, Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
     return read_rows(session, _select_newest(repository, limit, *columns), CommitRow)
 
 
 def list_judged_changes(session: Session, repository: str, since: dt.datetime) -> list[JudgedChangeRow]:
-    """Lists the verdicts other than unchanged on a repository's runs that ended after `since`, the newest first."""
+    """Lists a repository's runs that ended after `since` and have a verdict other than unchanged, the newest first."""
     query = (
         judged_runs(
             select_row(
@@ -206,7 +206,7 @@ def list_recent_ratios(session: Session, repository: str, commits: int) -> list[
 
 
 def list_points_as_of(session: Session, repository: str, at: dt.datetime) -> list[SnapshotRow]:
-    """Lists for each series of a repository its point at the newest commit up to `at`, else its first point."""
+    """Lists one point of each series of a repository: at the newest commit up to `at`, else its first point."""
     return _of_runs(session, session.scalars(_select_runs_as_of(), {"repository": repository, "at": at}).all())
 
 
@@ -216,8 +216,8 @@ def list_points_at_commit(session: Session, repository: str, sha: str) -> list[S
 
 
 def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAttribute[Any]) -> Query:
-    """Selects the newest measured commits of a repository, or of all. The commits are sorted first, so that only a few
-    of them are tested for runs."""
+    """Returns the query for the newest commits of a repository, or of all, that have a run. It sorts the commits first,
+    so that only a few of them are tested for runs."""
     asked = select(Commit).where(Commit.repository == repository) if repository is not None else select(Commit)
     order = commit_order.newest_first if repository is not None else commit_order.last_added_first
     commits = asked.order_by(*order()).subquery()
@@ -228,7 +228,7 @@ def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAtt
 
 @cache
 def _select_runs_as_of() -> CompoundSelect[Any]:
-    """Selects for each series of the bound parameter `repository` the run at the commit nearest to `at`."""
+    """Returns the query for the run of each series at the commit nearest to `at`. `repository` and `at` are bound."""
     repository, at = bindparam("repository", type_=Text), bindparam("at", type_=DateTime(timezone=True))
     dated = _date_in_order(repository)
     nearest_first = _nearest_first(dated, at)
@@ -244,8 +244,8 @@ def _select_runs_as_of() -> CompoundSelect[Any]:
 
 
 def _date_in_order(repository: BindParameter[str]) -> Subquery:
-    """Selects a repository's commits with the time since when each was on the branch: the latest date of the commit and
-    of all before it, because a commit is not older than what it contains."""
+    """Returns the query for a repository's commits with `since`, the time when each came onto the branch. That is the
+    latest date of the commit and of all before it, because a commit is not older than what it contains."""
     in_order = commit_order.oldest_first()
     since = func.max(Commit.committed_at).over(order_by=in_order)
     columns = (Commit.id, Commit.position, Commit.left_branch_at, since.label("since"))
@@ -253,8 +253,8 @@ def _date_in_order(repository: BindParameter[str]) -> Subquery:
 
 
 def _nearest_first(dated: Subquery, at: BindParameter[dt.datetime]) -> Sequence[ColumnElement[Any]]:
-    """Orders commits by their distance from a moment: first the newest ones that were on the branch then, next those
-    that had left it, then the oldest of those that came later."""
+    """Returns the terms that sort commits by their distance from a moment: first those that were on the branch then,
+    the newest first; next those that had left it, the newest first; then those that came later, the oldest first."""
     is_past = dated.c.since <= at
     return (
         is_past.desc(),
@@ -264,7 +264,7 @@ def _nearest_first(dated: Subquery, at: BindParameter[dt.datetime]) -> Sequence[
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:
-    """Selects one run of each series and origin. Measurements, whose rows are long, are joined later to these few."""
+    """Returns the query for one run of each series and origin. Measurements, whose rows are long, are joined later."""
     record = (*(getattr(Sweep, name) for name in SERIES), Run.origin)
     return (
         select(Run.id.label("run_id"))
@@ -278,9 +278,9 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Query:
 def _nearest_measured(
     repository: BindParameter[str], dated: Subquery, nearest_first: Sequence[ColumnElement[Any]]
 ) -> Query:
-    """Selects the run of each series at the commit nearest to a moment, without recorded runs. The commits are sorted
-    once, and for each series they are tested in this order until one has a run: a few index probes per series. With 480
-    series and 72,000 runs this takes 42 ms, sorting all runs 390 ms (2 cores, 2026-11)."""
+    """Returns the query for the run of each series at the commit nearest to a moment, recorded runs left out. It sorts
+    the commits once, and tests them for each series in this order until one has a run: a few index probes per series.
+    With 480 series and 72,000 runs this takes 42 ms, sorting all runs 390 ms (2 cores, 2026-11)."""
     commits = select(func.array_agg(aggregate_order_by(dated.c.id, *nearest_first))).scalar_subquery()
     keys = series_keys()
     ranked = func.unnest(commits).table_valued("commit_id", with_ordinality="rank").render_derived()
@@ -303,8 +303,8 @@ def _of_runs(session: Session, run_ids: Sequence[int]) -> list[SnapshotRow]:
 
 @cache
 def _select_of_runs() -> Query:
-    """Selects the points of the runs in the bound parameter `run_ids`. Another query finds these runs: Postgres plans
-    14 joined tables anew at each call, which took 5 ms of 36 for 488 series (2 cores, 2026-11-23)."""
+    """Returns the query for the points of the runs in the bound parameter `run_ids`. Another query finds these runs,
+    because Postgres would plan 14 joined tables at each call: 5 ms of 36 for 488 series (2 cores, 2026-11-23)."""
     return (
         measured_points(
             select_row(

@@ -1,5 +1,5 @@
-"""Reads the static facts of cubins over the commits, also for GPU models without a worker, and what differs between two
-sweeps. Configs with the same code key share one compilation, and so cannot differ."""
+"""Reads the static facts of cubins over the commits, even for GPU models without a worker, and the configs whose facts
+differ between two sweeps. Configs with the same code key share one compilation, so their facts cannot differ."""
 
 import datetime as dt
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ from tilewatch.db.query_parts import is_of_series, read_rows, series_keys
 
 @dataclass(frozen=True)
 class SpaceRow:
-    """A search space with at least one sweep."""
+    """A search space with a sweep: the configs of a kernel on a problem, for a GPU model and a repository."""
 
     repository: str
     kernel: str
@@ -28,7 +28,7 @@ class SpaceRow:
 
 @dataclass(frozen=True)
 class StaticRow:
-    """The counts of a sweep's configs by their static facts; db/trial_facts.py describes the fields."""
+    """One sweep's configs, counted by their static facts. db/trial_facts.py describes the counts."""
 
     sweep_id: int
     sha: str
@@ -50,7 +50,7 @@ class StaticRow:
 
 @dataclass(frozen=True)
 class CubinChangeRow:
-    """A config whose static facts differ between two sweeps."""
+    """One config whose static facts differ between two sweeps, with its facts in both."""
 
     params: dict[str, Any]
     status_before: str
@@ -70,7 +70,7 @@ class CubinChangeRow:
 
 @dataclass(frozen=True)
 class SpillsRow:
-    """The newest compiled sweep of a kernel on a problem. `most_stack_bytes` is the worst config's, per thread."""
+    """The spills in a kernel's newest compiled sweep on a problem. `most_stack_bytes` is per thread, at worst."""
 
     kernel: str
     problem: str
@@ -82,7 +82,7 @@ class SpillsRow:
 
 
 def list_spills(session: Session, repository: str, gpu_model: str) -> list[SpillsRow]:
-    """Lists the spills of each kernel and problem for a GPU model, the largest share of spilling configs first."""
+    """Lists the spills of each kernel and problem on a GPU model, the largest share of spilling configs first."""
     keys = series_keys()
     has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
     settled = Sweep.trial_facts["settled"].as_integer()
@@ -123,7 +123,7 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
 
 
 def list_spaces(session: Session) -> list[SpaceRow]:
-    """Lists the search spaces that have a sweep, by repository and architecture."""
+    """Lists the search spaces that have a sweep, sorted by repository and architecture."""
     keys = series_keys()
     query = (
         select(*keys.c, GpuModel.name.label("gpu_name"), GpuModel.arch)
@@ -137,7 +137,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Lists the counts of the newest sweep at each of the newest commits, the oldest commit first."""
+    """Lists the counts for the newest sweep at each of the newest commits, the oldest commit first."""
     names = [each.name for each in fields(StaticRow)]
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:5]))
@@ -161,7 +161,7 @@ def list_static_facts(
 
 
 def list_cubin_changes(session: Session, before: int, after: int) -> list[CubinChangeRow]:
-    """Lists the configs whose static facts differ between two sweeps, the worst first."""
+    """Lists the configs whose static facts differ between two sweeps. Configs that stopped compiling come first."""
     trial_before, trial_after = aliased(Trial), aliased(Trial)
     old, new = aliased(Compilation), aliased(Compilation)
     facts = ("status", "registers", "stack_bytes", "tma_loads", "tensor_core_mmas")

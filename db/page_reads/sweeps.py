@@ -1,4 +1,4 @@
-"""Reads sweeps, their trials and the measurements of their runs, and a kernel's times on all problems at a commit."""
+"""Reads sweeps, their trials, the measurements of their runs, and a kernel's times on all problems at a commit."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, is_of_series, read_r
 
 @dataclass(frozen=True)
 class SweepRow:
-    """A sweep in a list. `tile_table` and `ships` are the configs of the tile table and of the library's host code."""
+    """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` that of the host code."""
 
     id: int
     repository: str
@@ -54,7 +54,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """A config of a sweep with its static facts and time, without the compiler's remarks, which are long."""
+    """One config of a sweep with its static facts and time. The compiler's remarks, which are long, are left out."""
 
     config_id: int
     params: dict[str, Any]
@@ -118,7 +118,7 @@ class MeasurementRow:
 
 @dataclass(frozen=True)
 class SizeRow:
-    """One implementation on one problem of a kernel at a commit, measured by the newest run there."""
+    """The time of one implementation on one problem of a kernel, from the newest run at a commit."""
 
     run_id: int
     problem: str
@@ -137,7 +137,7 @@ class SizeRow:
 def list_sweeps(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int = 1_000
 ) -> list[SweepRow]:
-    """Lists the sweeps of a search space in any state, the newest commit first and its newest sweep first."""
+    """Lists the sweeps of a kernel on a problem in any state, first by commit, then by time, the newest first."""
     query = (
         select_row(
             SweepRow,
@@ -159,7 +159,7 @@ def list_sweeps(
 
 
 def list_winners(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[WinnerRow]:
-    """Lists the winner of each run of a search space, the newest commit first."""
+    """Lists the winner of each run of a kernel on a problem, the newest commit first."""
     query = (
         select_row(WinnerRow, [Run, Commit, Measurement, Config])
         .select_from(Sweep)
@@ -189,14 +189,14 @@ def list_trials(session: Session, sweep_id: int) -> list[TrialRow]:
 
 
 def read_remarks(session: Session, sweep_id: int, config_id: int) -> list[dict[str, Any]]:
-    """Returns the compiler's remarks on one config of a sweep."""
+    """Lists the compiler's remarks on one config of a sweep."""
     of_trial = (Trial.sweep_id == sweep_id) & (Trial.config_id == config_id)
     query = select(Compilation.remarks).join(Trial, Trial.compilation_id == Compilation.id).where(of_trial)
     return session.scalars(query).one_or_none() or []
 
 
 def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
-    """Lists the measurements of a sweep, the newest run first: in each run the winner, then its baselines."""
+    """Lists the measurements of a sweep, the newest run first. In each run the winner comes before its baselines."""
     sample = func.unnest(Measurement.samples_us).column_valued("sample")
     query = (
         select_row(
@@ -221,7 +221,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
 
 
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
-    """Lists the times of a kernel and its baselines on each problem at a commit, the fewest operations first."""
+    """Lists the times of a kernel and its baselines on each problem at a commit, sorted by operations."""
     newest = (
         select(Run.id.label("run_id"))
         .join(Sweep, Sweep.id == Run.sweep_id)

@@ -1,4 +1,4 @@
-"""Lists the tokens of programs."""
+"""Lists the tokens with which programs submit checks, with their budgets of GPU time."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from tilewatch.db.models import Check, CheckOperator, Token
 from tilewatch.db.query_parts import read_rows, select_row
 
 BUDGET_H = 24
-"""Hours in which the checks of a token may use up its budget."""
+"""The period in hours for which a token's budget of GPU time holds."""
 
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A token, without its secret. `spent_gpu_s` is what its checks cost in the last BUDGET_H hours."""
+    """A token without its secret. `spent_gpu_s` is the GPU time of its checks in the last BUDGET_H hours."""
 
     name: str
     rights: list[str]
@@ -27,7 +27,7 @@ class TokenRow:
 
 
 def who_of(name: str) -> str:
-    """Returns the name under which the actions of a token are stored."""
+    """Returns the name under which the database stores who acted when a program used a token."""
     return f"token {name}"
 
 

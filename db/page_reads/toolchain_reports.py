@@ -1,4 +1,4 @@
-"""Reads reports that compare toolchains: the answer, the verdict on each operator, and the launches behind it."""
+"""Reads reports that compare toolchains: the answer, the verdict on each operator, and the times of its launches."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 
 @dataclass(frozen=True)
 class ReportRow:
-    """A report in a list. `toolchains` are their names, the base first. `safety` is "safe", "safe if re-tuned", "not
-    safe" or "unknown"; None until there is a result. `job_state` and `failure` are those of the newest job that makes
-    the report; None for an imported one."""
+    """One row of the list of reports. `toolchains` are their names, the base first. `safety` is "safe", "safe if
+    re-tuned", "not safe" or "unknown"; None until there is a result. `job_state` and `failure` belong to the newest job
+    that makes the report; both are None for an imported report."""
 
     id: int
     toolchains: Sequence[str]
@@ -27,7 +27,7 @@ class ReportRow:
 
     @property
     def title(self) -> str:
-        """Returns the names, such as: 13.4 → 13.5, 13.6."""
+        """Returns the names of the toolchains, for example "13.4 → 13.5, 13.6"."""
         return f"{self.toolchains[0]} → {', '.join(self.toolchains[1:])}"
 
     @property
@@ -44,7 +44,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class TimeChange:
-    """The relative change of an operator's time (0.02 is 2 % slower), with its 95 % interval; None if infinite."""
+    """The relative change of an operator's time (0.02 is 2 % slower), with its 95 % interval; None is infinite."""
 
     kind: str
     change: float
@@ -56,10 +56,10 @@ class TimeChange:
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """The verdict on a kernel and problem under the toolchain `head`. `gpu_model` is None if the code was compared
-    without a GPU. `frozen` is the change with the base's config on both sides, `retuned` with the head's best config on
-    the head; None without launches. `moved_to` is the head's best config; None if that is the base's, or if none was
-    searched."""
+    """The verdict on a kernel and problem with the toolchain `head`. `gpu_model` is None if only the code was compared,
+    without a GPU. `frozen` is the change with the base's config on both sides. `retuned` is the change if the head uses
+    its own best config. Both are None without launches. `moved_to` is the head's best config; None if it is the base's
+    or if none was searched."""
 
     kernel: str
     problem: str
@@ -78,8 +78,8 @@ class OperatorRow:
 
 @dataclass(frozen=True)
 class LadderRow:
-    """The loss of an operator under a head, in points of 1 % of the base's time. `shares` maps each dependency to its
-    points with their 95 % interval; they add up to the loss. `blamed` are the dependencies that surely took some."""
+    """The loss of an operator with a head, in percent of the base's time. `shares` maps each dependency to its part of
+    the loss with a 95 % interval; the parts add up to it. `blamed` are the dependencies that surely caused some."""
 
     kernel: str
     problem: str
@@ -92,7 +92,7 @@ class LadderRow:
 
 @dataclass(frozen=True)
 class ReportLaunches:
-    """The launches of an operator on a GPU model, with the base and a head. Element i of the lists is from launch i."""
+    """The launch times of an operator on a GPU model, with the base and a head; element i of each is from launch i."""
 
     kernel: str
     problem: str
@@ -104,9 +104,9 @@ class ReportLaunches:
 
 @dataclass(frozen=True)
 class ReportStory:
-    """A report with its operators, in the library's order. A report of before 2026-11-28 has no ladders. `contents` is
-    the file that `toolchain compare` writes. `exit_code` is that of `toolchain compare`: 0 safe, 1 worse, 2 unknown.
-    """
+    """A report with its operators, in the library's order. Reports made before 2026-11-28 have no ladders. `contents`
+    is the file that `toolchain compare` writes. `exit_code` is that of `toolchain compare`: 0 safe, 1 worse, 2
+    unknown."""
 
     report: ReportRow
     sentence: str
@@ -126,7 +126,7 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
 
 
 def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
-    """Lists the reports that compare two compilers, named as by `ToolchainName.compiler`, the newest first."""
+    """Lists the reports from one compiler to another, newest first, by names as of `ToolchainName.compiler`."""
     query = _reports().order_by(ToolchainReport.made_at.desc())
     sides = ToolchainReport.answer["sides"]
     base, head = compilers
@@ -135,7 +135,7 @@ def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[Report
 
 
 def find_report_row(session: Session, report_id: int) -> ReportRow | None:
-    """Returns a report as in the list; None if there is no such report."""
+    """Returns the row that a report has in the list; None if there is no such report."""
     return find_row(session, _reports().where(ToolchainReport.id == report_id), ReportRow)
 
 
@@ -186,7 +186,7 @@ def _read_ladder(row: Mapping[str, Any]) -> LadderRow:
 
 
 def _sort(config: Mapping[str, int]) -> Mapping[str, int]:
-    """Sorts a config by name, as commands write it, because jsonb does not keep an order."""
+    """Returns a config sorted by parameter name, as the commands write it, because jsonb does not keep an order."""
     return dict(sorted(config.items()))
 
 

@@ -1,4 +1,4 @@
-"""Reads verdicts on runs, and the smallest change that one night of a series would show."""
+"""Reads verdicts on runs, and the smallest change that one night of a series could show."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from tilewatch.db.repository_names import EXAMPLES
 @dataclass(frozen=True)
 class VerdictRow:
     """The verdict on a run. `change` is the relative change of the time (+0.05 is 5 % slower), with its 95 % interval
-    `low` to `high`; None if the history is too short. The change came after `good_sha`, with `bad_sha` at the latest;
-    None if nothing changed."""
+    `low` to `high`; None if the history is too short. The change came after the commit `good_sha`, by `bad_sha` at the
+    latest; both are None if nothing changed."""
 
     run_id: int
     repository: str
@@ -42,8 +42,8 @@ class VerdictRow:
 
 @dataclass(frozen=True)
 class DetectableChange:
-    """The smallest relative change that one night of a series would show, from its newest verdict with a known noise.
-    `noise` is the standard deviation between nights. The launches of a check have less noise, because they compare two
+    """The smallest relative change that one night of a series could show, from its newest verdict with a known noise.
+    `noise` is the standard deviation between nights. A check can show smaller changes, because its launches compare two
     commits within the same minutes."""
 
     run_id: int
@@ -55,12 +55,12 @@ class DetectableChange:
 
 
 NEEDS_NOBODY = ("%earlier nights needed%", "%a replay is asked for%", "%it is asked again%")
-"""Patterns of the reasons of undecided verdicts that coming nights or replays decide (worker/judging)."""
+"""SQL patterns of the reasons of undecided verdicts that coming nights or replays will decide (see worker/judging)."""
 
 
 @dataclass(frozen=True)
 class UndecidedRow:
-    """A series whose newest run is undecided, with the commit of that run and the reason."""
+    """A series whose newest run has the verdict undecided, with the commit of that run and the reason."""
 
     run_id: int
     repository: str
@@ -76,8 +76,8 @@ class UndecidedRow:
 
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
-    """Lists the series of all repositories whose newest run was judged since a time and is undecided. Recorded runs are
-    left out, because they are not judged again. So are planted examples, and runs that a coming night decides."""
+    """Lists the series of all repositories whose newest run was judged since a time and is undecided. It leaves out
+    recorded runs, which are not judged again, planted examples, and runs that a coming night or replay decides."""
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
         select(later_run.id)
@@ -118,7 +118,7 @@ def list_verdicts(
     verdict: str | None = None,
     limit: int = 100,
 ) -> list[VerdictRow]:
-    """Lists verdicts on a repository's runs, newest commit first. Arguments that are None do not limit the list."""
+    """Lists verdicts on a repository's runs, the newest commit first. An argument that is None restricts nothing."""
     good, bad = aliased(Commit), aliased(Commit)
     named = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     query = (
@@ -147,7 +147,7 @@ def list_verdicts(
 def find_detectable_change(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str
 ) -> DetectableChange | None:
-    """Returns the smallest change that a night of a series would show; None if its history is too short."""
+    """Returns the smallest change that one night of a series could show; None if its history is too short."""
     query = (
         judged_runs(select_row(DetectableChange, [Verdict, Commit], measured_at=Run.finished_at))
         .where(
