@@ -1,2 +1,2 @@
-"""Changes the state of rows: jobs, messages, alarms, suspicions, regressions, quarantines, and requests of people.
-Every change of such a state is a function here. The caller, who opened the session, commits."""
+"""Functions that change the state of rows: jobs, messages, alarms, suspicions, regressions, quarantines and actions.
+Such a state is changed nowhere else. The caller opens the session and commits."""

@@ -1,8 +1,8 @@
-"""Does what a person asks for queued work, and stores who asked for it: a row of `actions` in the same transaction.
+"""Carries out or stores what a person or program asks for, and who asked: a row of `actions` in the same transaction.
 
-The command line and the dashboard use the same functions. Cancel and retry act at once, except that the reconciler
-sends the messages of retried jobs, within a minute. A submission needs the watched repository, which the asking process
-may not have: it is stored, and a worker submits it (worker/submitting/submit_requests.py).
+The command line and the dashboard use the same functions. Cancelling and retrying change the jobs at once; for retried
+jobs, the reconciler sends the messages to workers within a minute. A submission needs the watched repository's clone,
+which the asking process may lack: a worker reads the row and submits (worker/submitting/submit_requests.py).
 """
 
 import datetime as dt
@@ -28,11 +28,11 @@ Requestable = Literal["nightly", "sweep", "backfill"]
 
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
-"""Categories of causes that may be a commit of the watched repository."""
+"""The categories of a regression whose cause may be a commit of the watched repository."""
 
 
 class NoSuchWork(ExpectedError):
-    """The job or submission does not exist, or its state does not allow the action. The message is a sentence."""
+    """Raised if the job or submission does not exist, or if its state does not allow the action."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class JobSelection:
 
 @dataclass(frozen=True)
 class RequestedAction:
-    """An action that a worker shall carry out."""
+    """A stored request that a worker shall carry out. `wanted` holds its arguments."""
 
     id: int
     who: str
@@ -64,7 +64,7 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Cancels jobs for a person and returns a sentence. A worker stops one within seconds. Raises NoSuchWork."""
+    """Cancels jobs for a person and returns a sentence about it. Workers stop within seconds. Raises NoSuchWork."""
     ended = jobs.cancel(session, _list_chosen(session, chosen, OPEN_JOB))
     if not ended:
         raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))
@@ -72,8 +72,8 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Retries jobs that ended before their work was done, for a person, and stores the action. Returns a sentence of
-    what was done. `jobs.retry` changes the jobs. Raises NoSuchWork."""
+    """Queues again, for a person, jobs that ended before their work was done, and stores the action. Returns a sentence
+    about what was done. `jobs.retry` changes the jobs. Raises NoSuchWork if there are none."""
     again = jobs.retry(session, _list_chosen(session, chosen, ENDED_SHORT))
     if not again:
         raise NoSuchWork(
@@ -86,8 +86,8 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
 def ask_nightly(
     session: Session, who: str, *, repository: str | None = None, commit: str = "HEAD", gpus: Sequence[str] = ()
 ) -> int:
-    """Requests the whole suite of a repository at a commit, for these GPU models. Returns the action's id. Without a
-    repository or models, the usual ones are taken."""
+    """Requests all kernels of a repository at a commit, on these GPU models. Returns the action's id. Without a
+    repository or GPU models, the worker takes the usual ones."""
     return _ask(session, who, "nightly", {**_of(repository), "commit": commit, "gpus": list(gpus)})
 
 
@@ -109,7 +109,7 @@ def ask_sweep(
 def ask_backfill(
     session: Session, who: str, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> int:
-    """Requests the whole suite at each commit of a range A..B. Returns the action's id."""
+    """Requests all kernels at each commit of a range A..B. Returns the action's id."""
     return _ask(session, who, "backfill", {**_of(repository), "revisions": revisions, "gpus": list(gpus)})
 
 
@@ -135,8 +135,8 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
 
 
 def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Requests a bisection of a regression's range by replays of its worst series. Returns the regression. Raises
-    NotPossible if the range is one commit, if replays cannot separate its commits, or during a bisection."""
+    """Requests a bisection: replays of a regression's worst series that narrow its range. Returns the regression.
+    Raises NotPossible if the range is one commit, if replays cannot tell commits apart, or while a bisection runs."""
     row = _regression(session, regression_id)
     if row.commits_in_range <= 1:
         raise NotPossible(
@@ -154,8 +154,8 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
 
 
 def find_next_request(session: Session, after: int = 0) -> RequestedAction | None:
-    """Returns the oldest open request with a larger id, locked for this transaction; None if there is none. Requests
-    that another transaction has locked are skipped."""
+    """Returns the oldest open request with an id over `after`, and locks it for this transaction; None if there is
+    none. It skips requests that another transaction has locked."""
     query = (
         select(Action.id, Action.who, Action.action, Action.wanted, Action.asked_at)
         .where(Action.state == "asked", Action.id > after)
@@ -170,7 +170,7 @@ def find_next_request(session: Session, after: int = 0) -> RequestedAction | Non
 def end_request(
     session: Session, action_id: int, *, refused: bool, outcome: str, learned: Mapping[str, Any] | None = None
 ) -> None:
-    """Ends a request with its outcome, a sentence, and adds what was `learned` to the wanted fields."""
+    """Stores the outcome of a request, a sentence, and ends it. `learned` is added to the request's `wanted` fields."""
     columns = {"state": "refused" if refused else "done", "outcome": outcome, "ended_at": func.now()}
     wanted = Action.wanted.concat(cast(dict(learned or {}), JSONB))
     session.execute(
@@ -180,7 +180,7 @@ def end_request(
 
 
 def write_action(session: Session, who: str, action: str, wanted: Mapping[str, Any], outcome: str) -> str:
-    """Stores what a person did. Returns the outcome, a sentence for that person."""
+    """Stores an action that a person has just done. Returns `outcome`, a sentence for that person."""
     session.execute(
         insert(Action).values(
             who=who, action=action, wanted=dict(wanted), state="done", outcome=outcome, ended_at=func.now()

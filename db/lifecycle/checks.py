@@ -1,5 +1,5 @@
 """Changes the state of a check: submitted, prepared, each operator compared, ended. A check ends when its last operator
-has an outcome. A second call of the same write changes nothing. The caller, who opened the session, commits."""
+has an outcome. Repeating a write changes nothing. The caller opens the session and commits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.query_parts import find_row, select_row
 
 FINE, OVER, UNSURE = 0, 1, 2
-"""Exit codes, as of `tilewatch compare`: nothing is slower than allowed, something surely is, something may be."""
+"""Exit codes, as of `tilewatch compare`: no operator is slower than allowed, one surely is, or one may be."""
 
 LOST = "its job ended without an outcome"
 
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """What a check compares. `kernel` is None for all kernels of a nightly. A `fail_over` of 0.02 is 2 %."""
+    """The inputs of a check. `kernel` is None for all kernels of a nightly. A `fail_over` of 0.02 allows 2 % slower."""
 
     repository: str
     base_sha: str
@@ -34,7 +34,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class OpenOperator:
-    """An operator of a check that has no outcome yet, with the fields that its job needs."""
+    """An operator of a check that has no outcome yet, with the fields that its job needs to time both sides."""
 
     check_id: int
     base_sha: str
@@ -53,8 +53,8 @@ class OpenOperator:
 
 
 def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, bool]:
-    """Opens a check, or finds an equal one. Returns its id, and whether it is new. An equal check that has ended, and
-    could not compare something, is not found: a new check tries again."""
+    """Opens a check, or finds an equal one. Returns its id, and whether it is new. It does not find an equal check that
+    has ended without comparing everything: a new check is opened to try again."""
     key = ":".join(
         (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
     )
@@ -68,14 +68,14 @@ def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, boo
 
 
 def is_prepared(session: Session, check_id: int) -> bool:
-    """Returns whether a check was prepared or has ended, so that preparing has nothing left to do."""
+    """Returns whether a check was prepared or has ended, which leaves nothing to prepare."""
     query = select(or_(Check.changed.is_not(None), Check.ended_at.is_not(None))).where(Check.id == check_id)
     return session.scalars(query).one()
 
 
 def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, str, str]]:
-    """Stores every operator of a check. Operators that need no launches have their outcome already. Returns the id,
-    kernel and problem of those that need launches."""
+    """Stores every operator of a check. An operator that needs no launches comes with its outcome. Returns the id, the
+    kernel and the problem of each operator that needs launches."""
     waiting = []
     for row in rows:
         ended = {} if row["kind"] is None else {"ended_at": clock_now()}
@@ -89,7 +89,7 @@ def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, 
 
 
 def find_open_operator(session: Session, operator_id: int) -> OpenOperator | None:
-    """Returns an operator that has no outcome yet; None if it has one."""
+    """Returns an operator if it has no outcome yet; else None."""
     query = (
         select_row(OpenOperator, [CheckOperator, Check])
         .join(Check, Check.id == CheckOperator.check_id)
@@ -99,7 +99,7 @@ def find_open_operator(session: Session, operator_id: int) -> OpenOperator | Non
 
 
 def write_outcome(session: Session, check_id: int, operator_id: int, columns: Mapping[str, Any]) -> None:
-    """Stores the outcome of an operator that has none, and ends the check if it was the last one."""
+    """Stores the outcome of an operator if it has none yet, and ends the check if no other operator lacks one."""
     which = and_(CheckOperator.id == operator_id, CheckOperator.kind.is_(None))
     _change(session, which, {**columns, "ended_at": clock_now()})
     end_answered(session, check_id)
@@ -118,7 +118,7 @@ def end_answered(session: Session, check_id: int) -> None:
 
 
 def end_stranded(session: Session) -> None:
-    """Ends checks and operators whose jobs failed or were cancelled, and will never give an outcome."""
+    """Ends checks and operators that will never get an outcome, because their jobs failed or were cancelled."""
     preparing = and_(Job.check_id == Check.id, Job.kind == "prepare_check")
     unprepared = and_(
         Check.ended_at.is_(None), Check.changed.is_(None), ~exists().where(preparing, Job.state.in_(OPEN_JOB))
@@ -146,7 +146,7 @@ def end_stranded(session: Session) -> None:
 
 
 def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
-    """Selects why a job ended, as a sentence: its failure, or that it was cancelled."""
+    """Returns the SQL expression for why a job ended, as a sentence: its failure, or that it was cancelled."""
     cancelled = literal("its job was cancelled")
     return func.coalesce(
         select(case((Job.state == "cancelled", cancelled), else_=Job.failure))
@@ -159,7 +159,7 @@ def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: Mapping[str, Any]) -> list[int]:
-    """Changes operators. Returns the ids of their checks, each once and in order."""
+    """Changes the columns of operators. Returns the ids of their checks, sorted and each once."""
     changed = session.scalars(
         update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id),
         execution_options={"synchronize_session": False},

@@ -1,4 +1,4 @@
-"""Stores the order of a branch's commits: their positions, and which of them left the branch."""
+"""Stores the order of a branch's commits: the position of each, and when it left the branch."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tilewatch.db.models import Commit
 
 @dataclass(frozen=True)
 class KnownCommit:
-    """A stored commit of a branch. `has_left` is whether it is no longer part of the branch."""
+    """A stored commit of a branch. `has_left` tells whether it has left the branch, for example by a forced push."""
 
     sha: str
     position: int
@@ -26,7 +26,7 @@ def take_turns(session: Session, repository: str) -> None:
 
 
 def list_known(session: Session, repository: str) -> list[KnownCommit]:
-    """Lists the stored commits of a branch, in their stored order."""
+    """Lists a branch's stored commits, the oldest position first."""
     query = (
         select(Commit.sha, Commit.position, Commit.left_branch_at.is_not(None))
         .where(Commit.repository == repository)
@@ -36,7 +36,7 @@ def list_known(session: Session, repository: str) -> list[KnownCommit]:
 
 
 def write_order(session: Session, repository: str, positions: Mapping[str, int], left: Collection[str]) -> int:
-    """Stores new positions for a branch's commits. Returns how many of them left the branch since the last call."""
+    """Stores new positions for a branch's commits. Returns how many of `left` had not left by the previous call."""
     known = list_known(session, repository)
     session.execute(_MOVE, {"repository": repository, **_columns(known, positions, left)})
     return sum(each.sha in left and not each.has_left for each in known)
@@ -55,7 +55,7 @@ where commits.repository = :repository and commits.sha = placed.sha
 def _columns(
     known: Collection[KnownCommit], positions: Mapping[str, int], left: Collection[str]
 ) -> dict[str, list[object]]:
-    """Returns the columns of the commits that moved, which are few: most fetches move none."""
+    """Returns the values to write, in columns, for the commits that moved. Most fetches move none."""
     moved = [
         each
         for each in known

@@ -1,8 +1,8 @@
 """Changes the state of a job: added, sent, claimed, renewed, ended. docs/reference/jobs.md draws the states.
 
-A worker holds a job by a lease. Its writes name it as the owner, so a worker that lost its lease changes nothing.
-Leases use only the database's clock, because the clocks of nodes differ; it is read when the statement runs, not when
-the transaction began. Messages are sent elsewhere: `mark_sent` stores that.
+A worker holds a job by a lease. Each of its writes names it as the owner, so a worker that lost its lease changes
+nothing. Leases use only the database's clock, because the clocks of nodes differ. That clock is read when the statement
+runs, not when the transaction began. Other modules send the messages to workers; `mark_sent` stores that they did.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,17 +18,17 @@ from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Job, Worker
 from tilewatch.db.natural_keys import find_or_add
 
 MAX_ATTEMPTS = 3
-"""Workers that may die in a job before it is set aside as poison, because the job must be the cause."""
+"""The number of workers that may die while doing a job. Then the job must be the cause, and is set aside as poison."""
 
 
 CHECKS_TURN_S = 300.0
-"""Seconds after which a worker that only did checks takes the jobs of nightlies first. With the longest job of a check
-(worker/comparing/check.py), nightlies wait less than 10 minutes."""
+"""The seconds after which a worker that did only checks takes the jobs of nightlies first. Even with the longest job of
+a check (worker/comparing/check.py) added, nightlies wait less than 10 minutes."""
 
 
 class Priority(IntEnum):
-    """The order of jobs in a queue: the lowest goes first. A job gives its priority to the jobs that it queues. Jobs of
-    checks have MANUAL, and go before the sweeps with MANUAL, in the order of their checks (`claim`)."""
+    """The order of jobs in a queue, the lowest number first. A job passes its priority on to the jobs that it queues.
+    The jobs of checks have MANUAL, but go before other jobs with MANUAL, in the order of their checks."""
 
     CONFIRM = 0
     BISECT = 1
@@ -39,7 +39,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True)
 class ClaimedJob:
-    """A job that belongs to this worker until its lease runs out."""
+    """A job that a worker has claimed and owns until its lease runs out."""
 
     id: int
     key: str
@@ -58,7 +58,7 @@ class ClaimedJob:
 
 @dataclass(frozen=True)
 class UnsentJob:
-    """A queued job whose message must be sent once the transaction is committed."""
+    """A queued job whose message must be sent to the workers once the transaction is committed."""
 
     id: int
     queue: str
@@ -80,8 +80,8 @@ class NewJob(TypedDict):
 
 
 def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
-    """Adds a job, queued for a nightly unless the row says otherwise. Returns its id, and whether it is new. A job in
-    state "waiting" starts after `release`."""
+    """Adds a job unless its key exists. Returns its id, and whether it is new. By default it is queued with a nightly's
+    priority. A job in state "waiting" is not claimed before `release`."""
     priority = int(row.get("priority", Priority.NIGHTLY))
     return find_or_add(session, Job, ("key",), {"state": "queued", **row, "priority": priority})
 
@@ -89,11 +89,11 @@ def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
 def claim(
     session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
 ) -> ClaimedJob | None:
-    """Claims the most urgent job in the queue of job `job_id`, often that job itself; None if the queue has none.
+    """Claims the most urgent job in the queue of job `job_id`, often that job itself; None if there is none.
 
-    A message only says that its queue has work, because queues in Redis have no priorities. Each job has a message, so
-    each is claimed in the end. Jobs that another process is claiming are skipped, and so is a queue that is not one of
-    the worker's `queues`.
+    A message about a job only says that its queue has work, because queues in Redis have no priorities. Each job has
+    a message, so every job is claimed in the end. Jobs that another process is claiming are skipped. If `queues` is
+    given, jobs of other queues are not claimed.
     """
     own_queue = select(Job.queue).where(Job.id == job_id)
     queue = (own_queue if queues is None else own_queue.where(Job.queue.in_(queues))).scalar_subquery()
@@ -132,13 +132,13 @@ def claim(
 
 def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int, log: str | None = None) -> bool:
     """Extends the lease on a job and stores its progress and log. Returns False if the job was cancelled or now belongs
-    to another worker: the caller must stop working on it."""
+    to another worker; the caller must then stop working on it."""
     newer = {} if log is None else {"log": log}
     return _as_owner(session, job_id, owner, {"lease_until": after(lease_s), "done_steps": done_steps, **newer})
 
 
 def finish(session: Session, job_id: int, owner: str) -> bool:
-    """Ends a job whose work is done. Returns False if the lease was lost: the caller then rolls back."""
+    """Ends a job whose work is done. Returns False if the lease was lost; the caller must then roll back."""
     columns = {"done_steps": Job.total_steps, "log": None, "finished_at": clock_now()}
     return _as_owner(session, job_id, owner, {**_let_go("done"), **columns})
 
@@ -146,35 +146,35 @@ def finish(session: Session, job_id: int, owner: str) -> bool:
 def fail(
     session: Session, job_id: int, owner: str, failure: str, trace: str | None = None, log: str | None = None
 ) -> bool:
-    """Ends a job that failed for good, with one line for people. Returns False if the lease was lost meanwhile."""
+    """Ends a job that failed for good. `failure` is one line for people. Returns False if the lease was lost."""
     columns = {"failure": failure, "trace": trace, "log": log, "finished_at": clock_now()}
     return _as_owner(session, job_id, owner, {**_let_go("failed"), **columns})
 
 
 def hand_back(session: Session, job_id: int, owner: str) -> bool:
-    """Queues the job of a worker that must stop, without counting an attempt. Returns False if the lease was lost."""
+    """Queues a job again because its worker must stop, and counts no attempt. Returns False if the lease was lost."""
     return _queue_again(session, job_id, owner)
 
 
 def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
-    """Moves a job to another queue, without counting an attempt. Returns False if the lease was lost."""
+    """Moves a job to another queue, and counts no attempt. Returns False if the lease was lost."""
     return _queue_again(session, job_id, owner, queue=queue)
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
-    """Queues a job again after passing trouble: the automatic retry, after a wait that doubles each time. It does not
-    count as an attempt. `trouble` is a sentence for people. Returns False if the lease was lost."""
+    """Queues a job again after a failure that may pass, to be tried after a wait that doubles each time. Counts no
+    attempt. `trouble` is a sentence for people. Returns False if the lease was lost."""
     columns = {"put_offs": Job.put_offs + 1, "not_before": after(backoff_s(Job.put_offs)), "trouble": trouble}
     return _queue_again(session, job_id, owner, **columns)
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
-    """Queues those of these jobs that are waiting. Returns them."""
+    """Changes those of the given jobs that are waiting to queued, and returns these."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
 def requeue_expired(session: Session) -> list[UnsentJob]:
-    """Queues jobs whose lease ran out again, or ends them as poison after MAX_ATTEMPTS. Returns the queued ones."""
+    """Queues jobs whose lease ran out, or sets them aside as poison after MAX_ATTEMPTS. Returns the queued ones."""
     failure = (
         literal("set aside as poison: ")
         .concat(cast(Job.attempt, String))
@@ -190,8 +190,8 @@ def requeue_expired(session: Session) -> list[UnsentJob]:
 
 
 def list_unsent(session: Session, older_than_s: float) -> list[UnsentJob]:
-    """Lists queued jobs whose message was never sent, or so long ago that it may be lost, the most urgent first. Jobs
-    that were put off are not listed before their time. A second message does no harm."""
+    """Lists queued jobs whose message was never sent, or was sent so long ago that it may be lost, the most urgent
+    first. Jobs that were put off are not listed before their time. Sending a message twice does no harm."""
     lost = or_(Job.sent_at.is_(None), Job.sent_at <= after(-older_than_s))
     due = or_(Job.not_before.is_(None), Job.not_before <= clock_now())
     query = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
@@ -203,14 +203,14 @@ def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
 
 
 def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Cancels jobs that have not ended and returns their ids. A worker notices this when it renews its lease."""
+    """Cancels jobs that have not ended, and returns their ids. A job's worker learns of it when it renews its lease."""
     alive = and_(Job.id == func.any(list(job_ids)), Job.state.in_(OPEN_JOB))
     return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": clock_now()})]
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Changes failed, poisoned or cancelled jobs back to queued, with 0 attempts, and returns their ids. This is the
-    part of a person's retry that changes jobs; `actions.retry` calls it."""
+    """Queues failed, poisoned or cancelled jobs again, with 0 attempts, and returns their ids. `actions.retry`, which a
+    person calls, uses this function to change the jobs."""
     anew = {
         **_let_go("queued"),
         **dict.fromkeys(("failure", "trace", "log", "trouble", "sent_at", "started_at", "finished_at")),
@@ -222,8 +222,8 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def _urgency(owner: str) -> ColumnElement[int]:
-    """Returns the sort key of claims: checks come between replays and sweeps, or after the nightly's jobs if the worker
-    has done only checks for CHECKS_TURN_S."""
+    """Returns the SQL sort key for claims. Jobs of checks come between replays and sweeps; if the worker has done only
+    checks for CHECKS_TURN_S, they come after the nightly's jobs."""
     over = select(Worker.checks_since <= after(-CHECKS_TURN_S)).where(Worker.name == _worker_of(owner))
     return case(
         (Job.check_id.is_(None), 2 * Job.priority),
@@ -233,14 +233,14 @@ def _urgency(owner: str) -> ColumnElement[int]:
 
 
 def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
-    """Stores since when a worker has done only checks, if that changes."""
+    """Stores the time since which a worker has done only checks, or clears it after a job of another kind."""
     changes = Worker.checks_since.is_(None) if is_check else Worker.checks_since.is_not(None)
     since = clock_now() if is_check else None
     session.execute(update(Worker).where(Worker.name == _worker_of(owner), changes).values(checks_since=since))
 
 
 def _worker_of(owner: str) -> str:
-    """Returns the worker's name in the owner of a job, which is NAME#PID: each process of a worker owns its jobs."""
+    """Returns the worker's name from a job's owner, NAME#PID. Each process of a worker owns jobs of its own."""
     return owner.rpartition("#")[0]
 
 
@@ -253,18 +253,18 @@ def _let_go(state: str) -> dict[str, Any]:
 
 
 def _queue_again(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues a job that this owner runs, without counting an attempt."""
+    """Queues a job that this owner runs again, and counts no attempt. Returns False if the owner lost it."""
     again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     return _as_owner(session, job_id, owner, {**again, **columns})
 
 
 def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:
-    """Changes a job that this owner runs. Returns False if the owner no longer runs it."""
+    """Changes the columns of a job that this owner runs. Returns False if the owner no longer runs it."""
     return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), columns))
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: dict[str, Any]) -> list[UnsentJob]:
-    """Changes jobs and returns them. They are locked in the order of their ids, so that two callers cannot deadlock."""
+    """Changes the columns of jobs and returns the jobs. It locks them by id, so that two callers cannot deadlock."""
     locked = select(Job.id).where(which).order_by(Job.id).with_for_update()
     changed = session.execute(
         update(Job).where(Job.id.in_(locked)).values(**columns).returning(Job.id, Job.queue),

@@ -1,7 +1,7 @@
-"""Changes the state of a message to people: written, claimed, sent, put off, failed. worker/notify sends it.
+"""Changes the state of a message to people: written, claimed, sent, put off, failed. worker/notify sends messages.
 
-Only one sender claims a message. The claim already stores the state in which the message is left if the sender dies.
-Times are on the database's clock.
+Only one sender can claim a message. The claim itself stores the state that the message has if its sender dies. Times
+are those of the database's clock.
 """
 
 import datetime as dt
@@ -19,21 +19,21 @@ from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.query_parts import is_recorded
 
 MOST_ATTEMPTS = 500
-"""Attempts before a message is given up, about three days. The digest and `tilewatch messages` then list it."""
+"""The number of attempts, about three days, after which a message counts as failed. The digest then lists it."""
 
 REPORT_WITHIN_S = 7 * 86_400.0
-"""Seconds after which a change is no longer reported: a channel that is set up later gets no older changes."""
+"""The age in seconds at which a change is no longer reported, so that a new channel gets no older changes."""
 
 WRITERS = 7_114_553_031
-"""The number of the advisory lock for messages; no other lock of ours has it."""
+"""The number of the Postgres advisory lock for messages. None of our other locks has this number."""
 
 UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sent again"
 
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message that this sender has claimed. `sha` is the commit of its regression or check. `about` is the kernel of
-    the regression, or "check" with the GPU model."""
+    """A message that a sender has claimed. `sha` is the bad commit of its regression or the head commit of its check.
+    `about` is the regression's kernel, or "check" followed by the GPU model."""
 
     id: int
     key: str
@@ -51,8 +51,8 @@ class ClaimedMessage:
 
 @dataclass(frozen=True)
 class UnreportedChange:
-    """A change of a regression that no message reports yet: opened, reopened, recovered (found by Tilewatch), resolved
-    (by a person) or expected."""
+    """A change of a regression that no message reports yet. Its `kind` is opened, reopened, recovered (found by
+    Tilewatch), resolved (by a person) or expected."""
 
     event_id: int
     regression_id: int
@@ -104,7 +104,7 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
 
 
 def list_unreported_checks(session: Session) -> list[int]:
-    """Lists checks that have ended and that no message reports yet, the oldest first."""
+    """Lists the ids of checks that have ended and that no message reports yet, the oldest first."""
     is_reported = exists().where(Message.check_id == Check.id)
     return list(
         session.scalars(
@@ -118,12 +118,12 @@ def event_key(event_id: int, channel: str) -> str:
 
 
 def take_turns(session: Session) -> None:
-    """Waits until no other process writes messages: two writers would assign one regression to two owners."""
+    """Waits until no other process writes messages. Two writers at once would assign one regression to two owners."""
     session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
 
 
 def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
-    """Returns the keys that no message has yet."""
+    """Returns those of the given keys that no message has."""
     written = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
     return [key for key in keys if key not in written]
 
@@ -133,8 +133,8 @@ def claim(
 ) -> ClaimedMessage | None:
     """Claims the oldest message that is due, on a channel that is not in `without`; None if there is none.
 
-    `repeatable` names the channels that recognise a message's key. If the sender dies, a message to such a channel is
-    due again after the lease. On other channels it might arrive twice, so the claim marks it as failed, until
+    `repeatable` names the channels that recognise a message by its key. If the sender dies, a message to such a channel
+    is due again after the lease. On other channels it might arrive twice, so the claim marks it as failed until
     `mark_sent` or `put_off` changes that. A message waits for earlier ones about its regression on the same channel.
     """
     earlier = aliased(Message)
@@ -183,13 +183,13 @@ def claim(
 
 
 def mark_sent(session: Session, message_id: int) -> None:
-    """Ends a message that its channel accepted."""
+    """Marks a message as sent, because its channel accepted it."""
     _end(session, message_id, {"state": "sent", "sent_at": clock_now(), "not_before": None, "trouble": None})
 
 
 def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
-    """Makes a message that its channel did not accept due again: the automatic retry, after the wait that the service
-    asked for or one that doubles each time. After MOST_ATTEMPTS the message has failed."""
+    """Queues a message that its channel did not accept, to be sent after `wait_s`, for which the service asked, or
+    after a wait that doubles each time. After MOST_ATTEMPTS the message counts as failed."""
     doubled = backoff_s(Message.attempts - 1)
     over = Message.attempts >= MOST_ATTEMPTS
     _end(
@@ -204,12 +204,12 @@ def put_off(session: Session, message_id: int, trouble: str, wait_s: float | Non
 
 
 def fail(session: Session, message_id: int, trouble: str) -> None:
-    """Marks a message as failed, which its channel will never accept. It is not sent again."""
+    """Marks a message as failed, because its channel will never accept it. It is not sent again."""
     _end(session, message_id, {"state": "failed", "not_before": None, "trouble": trouble})
 
 
 def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
-    """Makes failed messages due again, because a person wants a retry. Returns the ids of those that had failed."""
+    """Queues failed messages again because a person asked for it. Returns the ids of those that had failed."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)

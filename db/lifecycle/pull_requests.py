@@ -1,4 +1,4 @@
-"""Stores the pull requests that replace slow entries of tuned tables, and changes their states."""
+"""Stores the pull requests that replace slow entries of tables of tuned configs, and changes their states."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from sqlalchemy.orm import Session
 from tilewatch.db.models import PullRequest
 
 TURNS = 7_114_553_047
-"""The number of the advisory lock for pull requests; no other lock of ours has it."""
+"""The number of the Postgres advisory lock for pull requests. None of our other locks has this number."""
 
 GOING_ON = ("open", "closing")
-"""States of a pull request that has not ended."""
+"""The states of a pull request that has not ended."""
 
 
 def take_turn(session: Session) -> bool:
-    """Returns whether no other process updates pull requests, and keeps others out until the transaction ends."""
+    """Returns False if another process updates pull requests; else locks others out until the transaction ends."""
     return bool(session.scalar(select(func.pg_try_advisory_xact_lock(TURNS))))
 
 
@@ -26,7 +26,7 @@ def list_pull_requests(session: Session, repository: str) -> list[PullRequest]:
 
 
 def add(session: Session, **row: Any) -> PullRequest:
-    """Stores a pull request before anything is done on the forge, so that one that was cut short is found again."""
+    """Stores a pull request before anything is done on the forge, so that it is found even if that is interrupted."""
     added = PullRequest(**row, state="open")
     session.add(added)
     session.flush()
@@ -34,7 +34,7 @@ def add(session: Session, **row: Any) -> PullRequest:
 
 
 def change(session: Session, pull_request_id: int, **columns: Any) -> None:
-    """Stores new values of some columns; a state that ends it also gets its time."""
+    """Stores new values of a pull request's columns. A state that ends it also sets `closed_at`."""
     if columns.get("state", "open") not in GOING_ON:
         columns["closed_at"] = func.now()
     session.execute(update(PullRequest).where(PullRequest.id == pull_request_id).values(**columns))

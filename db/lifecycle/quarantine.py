@@ -1,5 +1,5 @@
-"""Begins a quarantine of an ill GPU, with a reason and evidence, and ends it after a clean canary. A GPU has at most
-one open quarantine. worker/gpu/quarantine.py decides what makes a GPU ill."""
+"""Puts an ill GPU into quarantine, with a reason and evidence, and ends the quarantine after a clean canary. A GPU has
+at most one open quarantine. worker/gpu/quarantine.py decides what makes a GPU ill."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from tilewatch.db.models import Quarantine, Run
 from tilewatch.db.query_parts import select_row
 
 CANARY_RUNS = 50
-"""Number of a GPU's newest runs with whose canaries a new canary is compared."""
+"""The number of a GPU's newest runs from which canaries are taken to compare a new canary with."""
 
 
 @dataclass(frozen=True)
 class OpenQuarantine:
-    """A quarantine that has not ended. `waited_s` counts from its last canary, or from its begin."""
+    """A quarantine that has not ended. `waited_s` is the time since its last canary, or since its beginning."""
 
     id: int
     gpu_uuid: str
@@ -33,7 +33,7 @@ class OpenQuarantine:
 def begin(
     session: Session, *, gpu_uuid: str, gpu_model: str, host: str, kind: str, reason: str, evidence: Mapping[str, Any]
 ) -> bool:
-    """Begins a quarantine. Returns False if the GPU is in quarantine already, which keeps its first reason."""
+    """Puts a GPU into quarantine. Returns False if it is in quarantine already; the first reason is then kept."""
     new = insert(Quarantine).values(
         gpu_uuid=gpu_uuid, gpu_model=gpu_model, host=host, kind=kind, reason=reason, evidence=dict(evidence)
     )
@@ -42,7 +42,7 @@ def begin(
 
 
 def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
-    """Returns the GPU's open quarantine; None if it is not in quarantine."""
+    """Returns the GPU's open quarantine; None if the GPU is not in quarantine."""
     waited_s = func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at))
     query = select_row(OpenQuarantine, [Quarantine], waited_s=waited_s).where(
         Quarantine.gpu_uuid == gpu_uuid, Quarantine.ended_at.is_(None)
@@ -52,14 +52,14 @@ def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
 
 
 def count_quarantines(session: Session, gpu_uuid: str) -> int:
-    """Counts a GPU's quarantines, an open one included."""
+    """Returns how many quarantines a GPU has had, including an open one."""
     return session.execute(select(func.count(Quarantine.id)).where(Quarantine.gpu_uuid == gpu_uuid)).scalar_one()
 
 
 def find_reason_during(
     session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at: dt.datetime
 ) -> str | None:
-    """Returns why a GPU was in quarantine during some part of a time; None if it was not."""
+    """Returns the reason of the newest quarantine of a GPU that overlaps a period; None if there is none."""
     query = (
         select(Quarantine.reason)
         .where(
@@ -74,7 +74,7 @@ def find_reason_during(
 
 
 def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bool) -> None:
-    """Stores the result of a canary in a quarantine. A clean one ends the quarantine."""
+    """Stores the result of a canary on a GPU in quarantine. A clean canary ends the quarantine."""
     columns: dict[str, Any] = {"canaries": Quarantine.canaries + 1, "canary_at": func.now(), "canary_said": result}
     if clean:
         columns["ended_at"] = func.now()
@@ -84,7 +84,7 @@ def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bo
 
 
 def list_readings(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
-    """Lists the telemetry of a GPU's newest runs, without recorded ones, the newest run first. It includes canaries."""
+    """Lists the telemetry, with canaries, of a GPU's newest runs that were not recorded, the newest run first."""
     query = (
         select(Run.telemetry)
         .where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")

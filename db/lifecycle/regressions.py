@@ -1,7 +1,7 @@
 """Changes a regression for people and for Tilewatch. Each change is stored as an event, with who made it and when.
 
-`TRANSITIONS` says which states may follow which. regression_causes.py opens regressions. The caller, who opened the
-session, commits.
+`TRANSITIONS` says which states may follow which. regression_causes.py opens regressions. The caller opens the session
+and commits.
 """
 
 import re
@@ -16,7 +16,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
 ITSELF = "tilewatch"
-"""The name in events that no person made."""
+"""The name that events have as author if Tilewatch itself made the change."""
 
 TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "acknowledge": {"new": "acknowledged", "reopened": "acknowledged"},
@@ -24,25 +24,25 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "resolve": {"new": "resolved", "acknowledged": "resolved", "reopened": "resolved"},
     "reopen": {"resolved": "reopened", "expected": "reopened"},
 }
-"""For each action, the state that follows each state in which it is possible; otherwise it is refused."""
+"""Maps each action to the states in which it is possible, and each of these to the state that follows."""
 
 OPEN = ("new", "acknowledged", "reopened")
-"""States in which a regression waits for a person. "expected" means that people accepted the new level."""
+"""The states in which a regression waits for a person. In "expected", people have accepted the new level."""
 
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
-"""Only web addresses are stored as links: a browser runs what follows `javascript:`."""
+"""The pattern of a web address. No other link is stored, because a browser would run what follows `javascript:`."""
 
 
 class NoSuchRegression(ExpectedError, LookupError):
-    """There is no regression with this number. The message is a sentence with the number."""
+    """Raised if there is no regression with the given number. The message is a sentence with the number."""
 
 
 class NotPossible(ExpectedError, ValueError):
-    """The regression's state does not allow the change, or the value cannot be stored. The message says what can."""
+    """Raised if a regression's state forbids a change, or a value cannot be stored. The message says what can be."""
 
 
 def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """Stores that a person looks after a regression. If it has no owner, that person becomes the owner."""
+    """Stores that a person takes care of a regression. If it has no owner, that person becomes the owner."""
     regression = lock(session, regression_id)
     change_state(session, regression, "acknowledge", who, note)
     if regression.owner is None:
@@ -89,7 +89,7 @@ def link(session: Session, regression_id: int, who: str, url: str | None) -> Non
 
 
 def narrow(session: Session, regression_id: int, who: str, good_commit_id: int, bad_commit_id: int, text: str) -> None:
-    """Stores the range that a bisection found: the last good commit and the first one that may be bad."""
+    """Stores the range that a bisection found: the last commit known as good and the first that may be bad."""
     regression = lock(session, regression_id)
     regression.good_commit_id, regression.bad_commit_id = good_commit_id, bad_commit_id
     add_remark(session, regression, who, "bisect", text)
@@ -104,7 +104,7 @@ def mark(
     run_id: int | None = None,
     note: str | None = None,
 ) -> None:
-    """Stores a person's mark on a regression or a run's verdict: right or wrong. It replaces that person's old mark."""
+    """Stores a person's mark, right or wrong, on a regression or a run's verdict. It replaces the person's old one."""
     if (regression_id is None) == (run_id is None):
         raise TypeError("a mark is of a regression_id or of a run_id, and not of both")
     if regression_id is not None:
@@ -123,12 +123,12 @@ def mark(
 
 
 def list_possible_actions(state: str) -> list[str]:
-    """Lists the actions that are possible in a state, for buttons and messages."""
+    """Lists the actions that are possible for a regression in a state, for buttons and messages."""
     return [action for action, moves in TRANSITIONS.items() if state in moves]
 
 
 def lock(session: Session, regression_id: int) -> Regression:
-    """Returns a regression and locks it until the transaction ends. Raises NoSuchRegression."""
+    """Returns a regression and locks it until the transaction ends. Raises NoSuchRegression if there is none."""
     regression = session.get(Regression, regression_id, with_for_update=True, populate_existing=True)
     if regression is None:
         raise NoSuchRegression(f"there is no regression {regression_id}")
@@ -136,7 +136,7 @@ def lock(session: Session, regression_id: int) -> Regression:
 
 
 def change_state(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
-    """Changes a regression to the state that an action leads to, and stores the event. Raises NotPossible."""
+    """Changes a regression to the state that follows from an action, and stores the event. Raises NotPossible."""
     to = TRANSITIONS[action].get(regression.state)
     if to is None:
         allowed = ", ".join(list_possible_actions(regression.state))
@@ -150,7 +150,7 @@ def change_state(session: Session, regression: Regression, action: str, who: str
 
 
 def add_remark(session: Session, regression: Regression, who: str, action: str, text: str | None) -> None:
-    """Stores an event that leaves the state as it is."""
+    """Stores an event on a regression that leaves its state as it is."""
     add_event(session, regression.id, who, action, regression.state, regression.state, _given(text))
     regression.changed_at = func.clock_timestamp()
     session.flush()
@@ -171,5 +171,5 @@ def _person(who: str) -> str:
 
 
 def _given(text: str | None) -> str | None:
-    """Returns a text without control characters, which terminals obey; None if it is empty."""
+    """Returns a text without control characters, which could command a terminal; None if no text is left."""
     return without_controls(text or "").strip() or None

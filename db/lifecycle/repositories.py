@@ -1,4 +1,4 @@
-"""Adds and removes watched repositories, and stores how their fetches went. A removed one keeps its row and history."""
+"""Adds and removes watched repositories, and stores the results of fetches. A removed one keeps its row and history."""
 
 from sqlalchemy import func, update
 from sqlalchemy.dialects.postgresql import insert
@@ -12,7 +12,7 @@ from tilewatch.errors import ExpectedError
 
 
 class RepositoryRefused(ExpectedError):
-    """A repository cannot be added or removed. The message is a sentence."""
+    """Raised if a repository cannot be added or removed. The message is a sentence."""
 
 
 def add(session: Session, name: str, url: str, branch: str, own_python: bool = False) -> None:
@@ -35,12 +35,12 @@ def add(session: Session, name: str, url: str, branch: str, own_python: bool = F
 
 
 def require_own_python(session: Session, name: str) -> None:
-    """Stores that the Python of an owner's environment runs the host code of a watched repository, on every node."""
+    """Stores that every node runs a repository's host code with the Python of its owner's environment."""
     session.execute(update(Repository).where(Repository.name == name).values(own_python=True))
 
 
 def remove(session: Session, name: str) -> int:
-    """Stops watching a repository and cancels its open jobs. Returns the number of jobs. Raises RepositoryRefused."""
+    """Stops watching a repository, cancels its open jobs and returns their number. Raises RepositoryRefused."""
     ended = (
         update(Repository)
         .where(Repository.name == name, Repository.removed_at.is_(None))
@@ -59,6 +59,6 @@ def write_fetched(session: Session, name: str) -> None:
 
 
 def write_fetch_failure(session: Session, name: str, failure: str) -> None:
-    """Stores why a fetch failed, and since when fetches fail."""
+    """Stores why a fetch failed, and keeps the time of the first of several failures in a row."""
     since = func.coalesce(Repository.failing_since, func.now())
     session.execute(update(Repository).where(Repository.name == name).values(failing_since=since, failure=failure))

@@ -1,5 +1,5 @@
-"""Opens and closes suspicions, and stores the replays that settle them. A second call of the same write changes
-nothing. The caller, who opened the session, commits."""
+"""Opens and closes suspicions, and stores the replays that settle them. Repeating a write changes nothing. The caller
+opens the session and commits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
@@ -13,7 +13,7 @@ from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.worker_reads.judging import Scope
 
 NOT_NEEDED = "not held: what its machine code takes is known"
-"""Failure of a replay that was not run because its sides, once compiled, were identical or had been replayed before."""
+"""The failure of a replay that did not run because its two cubins were identical or had been replayed before."""
 
 Outcome = Literal["confirmed", "refuted", "undecided"]
 
@@ -30,17 +30,17 @@ class NewSuspicion(TypedDict):
 
 
 def open_once(session: Session, **row: Unpack[NewSuspicion]) -> int:
-    """Opens the suspicion of a run unless it has one, and returns its id. A stored range and reason are kept."""
+    """Opens a suspicion for a run unless the run has one, and returns its id. A stored range and reason are kept."""
     return find_or_add(session, Suspicion, ("run_id",), row)[0]
 
 
 def find_id_of_run(session: Session, run_id: int) -> int | None:
-    """Returns the id of a run's suspicion; None if it has none."""
+    """Returns the id of the suspicion that a run raised; None if it raised none."""
     return session.scalar(select(Suspicion.id).where(Suspicion.run_id == run_id))
 
 
 def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
-    """Ends the open suspicion of a run."""
+    """Closes the open suspicion of a run with an outcome and a reason."""
     session.execute(
         update(Suspicion)
         .where(Suspicion.run_id == run_id, Suspicion.state == "open")
@@ -82,7 +82,7 @@ def write_replay(
     bad_us: Sequence[float] = (),
     failure: str | None = None,
 ) -> None:
-    """Stores the answer of a replay unless there is one, and adds its launches to those of its suspicion."""
+    """Stores the result of a replay unless its key has one, and adds its number of launches to its suspicion."""
     columns = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
     kept = insert(Replay).values(**columns).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
     if session.scalar(kept) is not None and row.get("suspicion_id") is not None:
@@ -94,5 +94,5 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Locks a run until the transaction ends. So if two replays end at the same time, the second sees the first."""
+    """Locks a run until the transaction ends. Of two replays that end together, the second then sees the first."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

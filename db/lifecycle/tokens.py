@@ -1,7 +1,7 @@
-"""Makes and revokes the tokens of programs, finds the holder of a token, and counts what its checks cost.
+"""Makes and revokes the tokens of programs, finds the holder of a token, and checks the budget of its GPU time.
 
-A token is 32 random bytes, and is shown once, when it is made. Only its SHA-256 is stored: a slow hash is needed only
-for secrets that can be guessed.
+A token is made of 32 random bytes, and is shown once, when it is made. Only its SHA-256 is stored. A slow hash would
+add nothing, because 32 random bytes cannot be guessed.
 """
 
 import datetime as dt
@@ -24,26 +24,26 @@ from tilewatch.errors import ExpectedError
 Right = Literal["read", "check"]
 
 PREFIX = "tilewatch_"
-"""Start of every token, by which programs that search for leaked secrets recognise it."""
+"""The start of every token, by which programs that search for leaked secrets recognise it."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class NoToken(ExpectedError):
-    """A token cannot be made, or does not exist. The message is a sentence."""
+    """Raised if a token cannot be made, or does not exist. The message is a sentence."""
 
 
 class TokenInUse(ExpectedError):
-    """Another check of the same token is being submitted. The message is a sentence."""
+    """Raised while another check with the same token is being submitted. The message is a sentence."""
 
 
 class BudgetSpent(ExpectedError):
-    """The checks of a token have used up its budget. The message is a sentence."""
+    """Raised if the checks of a token have used up its budget of GPU time. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a valid token. `gpu_s` is its budget: GPU seconds within BUDGET_H hours."""
+    """The holder of a valid token. `gpu_s` is the GPU time in seconds that its checks may use within BUDGET_H hours."""
 
     token_id: int
     name: str
@@ -52,12 +52,12 @@ class Holder:
 
     @property
     def who(self) -> str:
-        """Returns the name under which the holder's actions are stored."""
+        """Returns the name under which the database stores who acted when the holder did."""
         return who_of(self.name)
 
 
 def add(session: Session, *, name: str, rights: Sequence[Right], gpu_s: float, who: str) -> str:
-    """Makes a token and returns it; it cannot be read again. Raises NoToken if the name is taken or not allowed."""
+    """Makes a token and returns it. It cannot be read later. Raises NoToken if the name is taken or not allowed."""
     if not NAME.fullmatch(name):
         raise NoToken(f"{name!r} is not a name for a token; expected letters, digits, '.', '_' and '-', 63 at most")
     if not (math.isfinite(gpu_s) and gpu_s >= 0):
@@ -72,7 +72,7 @@ def add(session: Session, *, name: str, rights: Sequence[Right], gpu_s: float, w
 
 
 def revoke(session: Session, name: str, who: str) -> None:
-    """Revokes a token for good. Raises NoToken if there is no valid token of this name."""
+    """Revokes a token for good. Raises NoToken if no valid token has this name."""
     ended = update(Token).where(Token.name == name, Token.revoked_at.is_(None))
     if session.scalar(ended.values(revoked_at=func.now(), revoked_by=who).returning(Token.id)) is None:
         raise NoToken(f"there is no token {name} to revoke; `tilewatch token list` shows their names")
@@ -91,9 +91,9 @@ def find_holder_by_name(session: Session, name: str) -> Holder | None:
 def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
     """Raises BudgetSpent if the checks of the last BUDGET_H hours have used up the budget of a token.
 
-    An operator without an outcome counts as at least `open_gpu_s`, and a check without operators as one operator. The
-    token is locked until the transaction ends, and other callers get TokenInUse: they would see the same budget left,
-    and a submission may fetch for minutes.
+    An operator without an outcome counts as at least `open_gpu_s`, and a check that is not prepared as one such
+    operator. The token stays locked until the transaction ends, because a submission may fetch for minutes. Other
+    callers get TokenInUse at once; else they would see the same budget left.
     """
     own = select(Token.id).where(Token.id == holder.token_id).with_for_update(skip_locked=True)
     if session.execute(own).one_or_none() is None:

@@ -1,4 +1,4 @@
-"""Changes the reports that compare toolchains. The caller, who opened the session, commits."""
+"""Opens, fills and replaces the reports that compare toolchains. The caller opens the session and commits."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Written = Literal["added", "changed", "unchanged"]
 
 @dataclass(frozen=True)
 class JudgedReport:
-    """A report with its verdict. The fields are columns that db/models.py describes."""
+    """A finished report with its verdict. db/models.py describes the columns that its fields are named after."""
 
     key: str
     toolchains: Sequence[str]
@@ -27,7 +27,7 @@ class JudgedReport:
 
 
 def begin(session: Session, key: str, toolchains: Sequence[str], made_at: dt.datetime) -> tuple[int, bool]:
-    """Opens a report, unless jobs are making one with this key now. Returns its id, and whether it is new."""
+    """Opens a report unless open jobs are making one with this key. Returns its id, and whether it is new."""
     earlier = ToolchainReport.key.startswith(f"{key}#", autoescape=True)
     is_open = and_(Job.id == ToolchainReport.job_id, Job.state.in_(OPEN_JOB))
     if (found := session.scalar(select(ToolchainReport.id).where(earlier, exists().where(is_open)))) is not None:
@@ -39,25 +39,25 @@ def begin(session: Session, key: str, toolchains: Sequence[str], made_at: dt.dat
 
 
 def write_job(session: Session, report_id: int, job_id: int) -> None:
-    """Stores which job continues a report."""
+    """Stores which job makes the next part of a report."""
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(job_id=job_id))
 
 
 def read_contents(session: Session, report_id: int) -> dict[str, Any]:
-    """Returns the contents of a report, which are empty at first."""
+    """Returns the stored contents of a report. A report that was just opened has an empty dict."""
     return session.scalars(select(ToolchainReport.contents).where(ToolchainReport.id == report_id)).one()
 
 
 def write_progress(
     session: Session, report_id: int, contents: Mapping[str, Any], answer: Mapping[str, Any], markdown: str
 ) -> None:
-    """Stores the contents of a report as jobs have found them so far."""
+    """Stores what a report contains so far, while jobs are still making it."""
     columns = {"contents": contents, "answer": answer, "markdown": markdown}
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))
 
 
 def write_report(session: Session, report: JudgedReport) -> Written:
-    """Stores a report, or replaces a stored one that has other launches or another verdict. Returns what was done."""
+    """Stores a report, or replaces a stored one with the same key if it differs. Returns which of these was done."""
     columns = vars(report)
     report_id, is_new = find_or_add(session, ToolchainReport, ("key",), columns)
     if is_new:

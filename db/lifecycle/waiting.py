@@ -1,4 +1,4 @@
-"""Computes times on the database's clock, and how long a failed job or message waits before it is tried again. The
+"""Computes times on the database's clock, and how long a failed job or message waits before it is tried again. That
 clock is read when the statement runs, not when the transaction began."""
 
 from typing import Any
@@ -8,7 +8,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 FIRST_WAIT_S = 15.0
 LONGEST_WAIT_S = 600.0
-"""Wait in seconds after the first failure, which doubles with each further one, and the longest wait."""
+"""The wait in seconds after the first failure, which doubles with each further failure, and the longest wait."""
 
 clock_now = func.clock_timestamp
 
