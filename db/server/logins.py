@@ -1,4 +1,4 @@
-"""Makes database logins with only the rights that a process needs. The migrations make the roles.
+"""Makes database logins that have only the rights which a process needs. The migrations make the roles.
 
 A login that exists gets the given password, role and limit, and loses our other roles. So a password is changed by
 making the login again.
@@ -19,12 +19,12 @@ Role = Literal["tilewatch_write", "tilewatch_read", "tilewatch_triage"]
 
 
 class NoLogin(ExpectedError):
-    """A login cannot be made. The message is a sentence without a password."""
+    """Raised if a login cannot be made. The message is a sentence without the password."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """A database login with its role. It holds at most `most_connections` at a time; None means no limit."""
+    """A database login and its role. `most_connections` limits its simultaneous connections; None means no limit."""
 
     name: str
     role: Role
@@ -50,7 +50,7 @@ def make(owner_url: str, logins: Sequence[Login]) -> None:
 
 
 def url_of(owner_url: str, login: Login) -> str:
-    """Returns the URL with which a login connects to the owner's database. It contains the password."""
+    """Returns the URL by which a login connects to the owner's database. It contains the login's password."""
     url = make_url(owner_url).set(username=login.name, password=login.password)
     return url.render_as_string(hide_password=False)
 

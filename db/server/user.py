@@ -17,19 +17,19 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ServerUser:
-    """The user that the embedded servers run as. `command` is put before a server's command line. `uid` and `gid` own
-    the server's files, as this process sees them."""
+    """The user that the embedded servers run as. `command` is put in front of a server's command line. The server's
+    files belong to `uid` and `gid`, in the numbers that this process sees."""
 
     command: tuple[str, ...]
     uid: int
     gid: int
 
     def can_enter(self, path: Path) -> bool:
-        """Returns whether a server can enter this folder or run this program."""
+        """Returns whether a server of this user can enter this folder or run this program."""
         return _succeeds((*self.command, "test", "-x", str(path)))
 
     def own(self, folder: Path) -> None:
-        """Makes the server the owner of a folder and all in it, unless it is already."""
+        """Makes this user the owner of a folder and of everything in it, unless the user owns the folder already."""
         if (status := folder.stat()).st_uid == self.uid and status.st_gid == self.gid:
             return
         for path in (folder, *folder.rglob("*")):
