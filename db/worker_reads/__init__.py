@@ -1,1 +1,1 @@
-"""Reads for workers, within the transaction of a step. Reads for pages and the command line are in db/page_reads."""
+"""Queries for workers, in the transaction of a step. db/page_reads has those for pages and the command line."""

@@ -1,5 +1,5 @@
-"""Reads the GPUs of the nodes: which one measured a run, which can work now, and which jobs wait for one that is gone.
-worker/judging/node_cause.py, which compares nodes, and the reconciler use it."""
+"""Reads which GPU measured a run, which GPUs can work now, and which jobs wait for a GPU that is gone.
+worker/judging/node_cause.py, which compares nodes, and the reconciler use this module."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from tilewatch.db.models import Job, Quarantine, Regression, RegressionSeries, R
 from tilewatch.db.query_parts import WORKER_ALIVE_S
 
 AWAY_S = 900
-"""Seconds after which a job for one GPU is given up if that GPU has no worker."""
+"""The seconds that a job for one GPU waits, if that GPU has no worker, before it counts as stranded."""
 
 
 @dataclass(frozen=True)
 class NodeGpu:
-    """A GPU in its node, with its driver; None if the driver is not known."""
+    """One GPU in its node, with the version of its driver; None if the driver is not known."""
 
     host: str
     gpu_uuid: str
@@ -27,7 +27,7 @@ class NodeGpu:
 
 @dataclass(frozen=True)
 class StrandedJob:
-    """A queued job for one GPU that has no worker or is in quarantine."""
+    """A queued job for one particular GPU, which has no worker or is in quarantine."""
 
     id: int
     payload: dict[str, Any]
@@ -36,7 +36,7 @@ class StrandedJob:
 
 
 def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, NodeGpu]:
-    """Returns the GPU that measured each run, by run id."""
+    """Returns for each run id the GPU that measured the run."""
     query = select(Run.id, Run.host, Run.gpu_uuid, Run.toolchain["driver"].astext).where(
         Run.id == func.any(list(run_ids))
     )
@@ -44,7 +44,7 @@ def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Nod
 
 
 def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
-    """Lists the GPUs of a model that have a live worker and are not in quarantine, in a stable order."""
+    """Lists the GPUs of a model that have a live worker and are not in quarantine, sorted by host."""
     query = (
         select(Worker.host, Worker.gpu_uuid, Worker.toolchain["driver"].astext)
         .where(
@@ -56,7 +56,7 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns the nodes and toolchains that unresolved regressions name (`Cause.what`), with sizes, by series."""
+    """Returns by kernel and problem the nodes and toolchains that unresolved regressions blame, with the sizes."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -75,7 +75,7 @@ def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[
 
 
 def list_stranded_jobs(session: Session) -> list[StrandedJob]:
-    """Lists jobs for one GPU that have waited AWAY_S and whose GPU has no worker or is in quarantine."""
+    """Lists the jobs for one GPU that have waited AWAY_S and whose GPU has no worker or is in quarantine."""
     gpu_uuid = func.split_part(Job.queue, "@", 2)
     waited_s = func.extract("epoch", func.now() - Job.created_at)
     query = (
@@ -92,14 +92,14 @@ def list_stranded_jobs(session: Session) -> list[StrandedJob]:
 
 
 def list_confinements(session: Session) -> list[tuple[str, str]]:
-    """Lists the hosts of live workers, each with what the code of commits is kept from there, as its worker reports."""
+    """Lists the hosts of live workers, each with what its sandbox keeps commits' code from, such as "network"."""
     kept_from = Worker.toolchain["sandbox"].astext
     query = select(Worker.host, kept_from).where(_lives(), kept_from.is_not(None)).distinct()
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]
 
 
 def list_versions(session: Session, gpu_model: str) -> tuple[set[str], set[str]]:
-    """Lists the drivers of a GPU model's live workers, and the compilers of all live workers that compile."""
+    """Returns the drivers of a GPU model's live workers, and the compilers of all live workers that compile."""
     driver, compiler = (Worker.toolchain[name].astext for name in ("driver", "compiler"))
     query = select(driver, compiler).where(_lives(), or_(Worker.gpu_model == gpu_model, compiler.is_not(None)))
     rows = session.execute(query).all()

@@ -1,5 +1,5 @@
-"""Reads for the judge: the nights of a scope, what they measured, and the answers of replays. A scope is the runs of
-one repository and GPU model from one origin, because only those are comparable."""
+"""Queries for the judge: the nights of a scope, their measurements, and the results of replays. A scope is the runs of
+one repository and GPU model that have one origin, because only those can be compared."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ from tilewatch.db.models import (
 from tilewatch.db.query_parts import find_row, measured_runs, select_row
 
 RUNS_LOOKED_AT = 2_000
-"""Newest runs among which a worker looks, every minute. They are found by id: a fleet makes 178,000 runs a year."""
+"""The number of newest runs that a worker searches every minute. A fleet makes 178,000 runs a year."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The runs that are judged together (repository, GPU model, origin), and the night to judge: a submission."""
+    """The repository, GPU model and origin whose runs are judged together, and the night to judge: a submission."""
 
     repository: str
     gpu_model: str
@@ -48,7 +48,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Night:
-    """A submission with runs. Nights are ordered by the position of their commit, then by the submission's id."""
+    """A submission that has runs. Nights are ordered by the position of their commit, then by the submission's id."""
 
     submission_id: int
     commit_id: int
@@ -58,7 +58,7 @@ class Night:
 
 @dataclass(frozen=True)
 class PlacedCommit:
-    """A stored commit, whether it was measured or not."""
+    """A stored commit and its position, whether the commit was measured or not."""
 
     id: int
     sha: str
@@ -67,7 +67,7 @@ class PlacedCommit:
 
 @dataclass(frozen=True)
 class UnjudgedNight:
-    """A submission with runs that were not judged: one of them, and the subject and priority of its measure job."""
+    """A submission with runs that nobody judged: one such run, and the subject and priority of its measure job."""
 
     run_id: int
     submission_id: int
@@ -87,7 +87,7 @@ class RecordedNight:
 
 @dataclass(frozen=True)
 class Point:
-    """The measurement of a run's kernel. `low_us` to `high_us` is the median's interval; `ratio` is to `baseline`."""
+    """The time of a run's kernel. `low_us` to `high_us` is the median's interval; `ratio` is that to `baseline`."""
 
     submission_id: int
     run_id: int
@@ -104,7 +104,7 @@ class Point:
 
 @dataclass(frozen=True)
 class ExpectedLevel:
-    """A level of a series that people marked as expected, from build `first_bad` on, of one node if `host` is given."""
+    """A level of a series that people marked as expected, from position `first_bad` on; on `host` only, if not None."""
 
     kernel: str
     problem: str
@@ -114,7 +114,7 @@ class ExpectedLevel:
 
 @dataclass(frozen=True)
 class RegressionRange:
-    """The range of a regression, as commit positions, and its worst series, with a run and the size."""
+    """The range of a regression, in commit positions, and its worst series, with a run and the size of the change."""
 
     good_position: int
     bad_position: int
@@ -126,7 +126,7 @@ class RegressionRange:
 
 @dataclass(frozen=True)
 class ReplayFact:
-    """The answer of a replay of two commits. `failure` says why it has no times. Codes are hashes of machine code."""
+    """The result of a replay of two commits. `failure` says why it has no times. Codes are hashes of machine code."""
 
     kernel: str
     problem: str
@@ -143,7 +143,7 @@ class ReplayFact:
 
 @dataclass(frozen=True)
 class JudgedRun:
-    """The verdict on a run, and the day on which it was measured."""
+    """The verdict on a run, and the day on which the run began."""
 
     run_id: int
     day: dt.date
@@ -152,7 +152,7 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class NightBefore:
-    """The run of a series on the same host and from the same origin in the last earlier night."""
+    """The run of a series in the last earlier night, on the same host and with the same origin."""
 
     run_id: int
     commit_id: int
@@ -161,7 +161,7 @@ class NightBefore:
 
 
 _GOOD, _BAD = aliased(Commit), aliased(Commit)
-"""The commits of a replay."""
+"""Aliases of the table of commits for the good and the bad commit of a replay."""
 
 _SCOPES = (
     select_row(Scope, [Commit, Sweep, Run])
@@ -169,7 +169,7 @@ _SCOPES = (
     .join(Sweep, Sweep.id == Run.sweep_id)
     .join(Commit, Commit.id == Sweep.commit_id)
 )
-"""Selects the scope of every run."""
+"""The query for the scope of every run, to which callers add conditions."""
 
 
 def list_nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
@@ -190,7 +190,7 @@ def read_scope(session: Session, run_id: int) -> Scope:
 
 
 def list_newest_scopes(session: Session) -> list[Scope]:
-    """Lists the scopes with the newest night of each repository, GPU model and origin."""
+    """Lists for each repository, GPU model and origin the scope of its newest night."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
         Commit.repository, Sweep.gpu_model, Run.origin, *commit_order.newest_first(), Sweep.submission_id.desc()
     )
@@ -198,7 +198,7 @@ def list_newest_scopes(session: Session) -> list[Scope]:
 
 
 def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[JudgedRun]:
-    """Lists the verdicts on a scope's runs since a day."""
+    """Lists a scope's runs since a day that have a verdict, with the verdicts. Totals are left out."""
     query = (
         select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict)
         .join(Verdict, Verdict.run_id == Run.id)
@@ -217,13 +217,13 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
 
 
 def take_turns(session: Session, scope: Scope) -> None:
-    """Waits until no other process judges this scope, and locks others out until the transaction ends."""
+    """Waits until no other process judges this scope, and locks other processes out until the transaction ends."""
     lock_name = f"judge of {scope.repository} {scope.gpu_model} {scope.origin}"
     session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lock_name, 0))))
 
 
 def is_measuring(session: Session, submission_id: int) -> bool:
-    """Returns whether a measurement of a night has not ended yet."""
+    """Returns whether a night has a sweep whose measure job has not ended and has no run yet."""
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
@@ -234,7 +234,7 @@ def is_measuring(session: Session, submission_id: int) -> bool:
 
 
 def is_settled(session: Session, scope: Scope) -> bool:
-    """Returns whether every run of a night has a verdict and no suspicion of it is open."""
+    """Returns whether every run of a night has a verdict and none has an open suspicion."""
     unsettled = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -251,8 +251,8 @@ def is_settled(session: Session, scope: Scope) -> bool:
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists nights with runs that no open job will judge, because the last measurement failed or was cancelled. Only
-    the last RUNS_LOOKED_AT runs count; with `submission_id`, only this night."""
+    """Lists nights with runs that no open job will judge, because the last measurement failed or was cancelled. It
+    searches the newest RUNS_LOOKED_AT runs; with `submission_id`, only those of this night."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
@@ -274,7 +274,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to the scope's own, oldest first, without other branches at the scope's position."""
+    """Lists the nights up to the scope's own, oldest first. Nights of other commits at its position are left out."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -297,7 +297,7 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
 
 
 def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
-    """Lists the stored commits of a scope's repository up to its night, oldest first."""
+    """Lists the stored commits of a scope's repository up to its night's position, oldest first."""
     query = (
         select(Commit.id, Commit.sha, Commit.position)
         .where(Commit.repository == scope.repository, Commit.position <= scope.position)
@@ -307,7 +307,7 @@ def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """Lists the measurements of these nights in a stable order, without totals, which are computed from them."""
+    """Lists the kernels' times in these nights, in a stable order. Totals, computed from these, are left out."""
     query = (
         select_row(Point, [Sweep, Run, Measurement], run_id=Run.id, time_us=Measurement.median_us)
         .join(Run, Run.id == Measurement.run_id)
@@ -347,7 +347,7 @@ def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
 
 
 def find_regression_range(session: Session, regression_id: int) -> RegressionRange | None:
-    """Returns the range and worst series of a regression; None if there is no such regression."""
+    """Returns the range and the worst series of a regression; None if there is no such regression."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(RegressionRange, [RegressionSeries], good_position=good.position, bad_position=bad.position)
@@ -364,7 +364,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
 def read_nights_before(
     session: Session, submission_ids: Sequence[int], origin: str
 ) -> dict[tuple[str, str, str], NightBefore]:
-    """Returns the run of the last of these nights that measured a series, by kernel, problem and host."""
+    """Returns, by kernel, problem and host, a run of the series in the last of these nights that measured it there."""
     series = (Sweep.kernel, Sweep.problem, Run.host)
     query = (
         measured_runs(select(*series, Run.id, Commit.id, Commit.sha, Measurement.median_us))
@@ -376,7 +376,7 @@ def read_nights_before(
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
-    """Lists every run of a scope's night, also runs in which no config gave a right answer, but not totals."""
+    """Lists every run of a scope's night, even those in which no config gave a right answer. Totals are left out."""
     query = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -399,7 +399,7 @@ def list_replays(session: Session, scope: Scope, since_position: int) -> list[Re
 
 
 def find_replay(session: Session, key: str) -> ReplayFact | None:
-    """Returns the replay with a key; None while it has not run."""
+    """Returns the result of the replay with a key; None if it has not run yet."""
     return next(iter(_read_replays(session, Replay.key == key)), None)
 
 
@@ -423,7 +423,7 @@ def _read_replays(session: Session, *conditions: ColumnElement[bool]) -> list[Re
 
 
 def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
-    """Counts the stored launches of the two pieces of machine code of a replay, whichever commits they belong to."""
+    """Returns how many launches are stored for the two machine codes of a replay, whichever commits they belong to."""
     same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     counted = select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)).where(
         *(getattr(Replay, name) == row[name] for name in same)
@@ -432,7 +432,7 @@ def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
 
 
 def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
-    """Returns whether one of these replays has not run yet: it has no answer, and a job that has not ended."""
+    """Returns whether one of these replays is still to come: it has no stored result, but an open job."""
     answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
     names = [name for key in keys if key not in answered for name in job_keys(key)]
     alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(OPEN_JOB))
@@ -440,11 +440,11 @@ def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
 
 
 def was_given_up(session: Session, key: str) -> bool:
-    """Returns whether the jobs of a replay ended without an answer."""
+    """Returns whether a replay will never have a result: it had jobs, none is open, and one did not succeed."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 
 
 def job_keys(key: str) -> tuple[str, str]:
-    """Returns the keys of a replay's two jobs: the first compiles missing cubins, the second runs it on a GPU."""
+    """Returns the keys of a replay's two jobs: the first compiles missing cubins, the second runs the replay."""
     return f"prepare:{key}", f"confirm:{key}"

@@ -1,4 +1,4 @@
-"""Reads for the steps and the processes that run them: code to compile, sweeps to measure, jobs and workers."""
+"""Queries for steps and the processes that run them: code to compile, sweeps to measure, jobs and workers."""
 
 import datetime as dt
 from collections import defaultdict
@@ -37,12 +37,12 @@ from tilewatch.db.query_parts import (
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
-"""Newest runs whose counters are read: several, because tied configs win in turn, on different GPUs of a model."""
+"""The number of newest runs whose counters are read. Tied configs win in turn, on different GPUs of a model."""
 
 
 @dataclass(frozen=True)
 class UnmeasuredCode:
-    """A code key that a submission needs, with a problem and a config that have this code."""
+    """A code key that a submission needs, with one problem and config that have this code."""
 
     code_key: str
     problem: str
@@ -64,7 +64,7 @@ class SweepFacts:
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """The fields of a measure job that are needed to write its run."""
+    """The fields of a measure job that are needed to store its run."""
 
     sweep_id: int
     priority: int
@@ -72,7 +72,7 @@ class MeasureJob:
 
 @dataclass(frozen=True)
 class CompiledConfig:
-    """A config with a cubin. `drawn` is whether it is outside the short list of its kernel."""
+    """A config that has a cubin. `drawn` is True if the config is outside its kernel's short list."""
 
     config_id: int
     params: dict[str, int]
@@ -83,9 +83,9 @@ class CompiledConfig:
 
 @dataclass(frozen=True)
 class LastSweep:
-    """The last time that a series' whole short list was tried, or its space if it has no list. `tried` maps these
-    configs to the content keys of their cubins; `timed_again` holds those that won, tied or were timed beside the
-    winner."""
+    """The last run of a series that tried the kernel's whole short list, or the whole space if it has no list. `tried`
+    maps the ids of these configs to the content keys of their cubins. `timed_again` holds those that won, tied or were
+    timed beside the winner."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]
@@ -94,7 +94,7 @@ class LastSweep:
 
 
 def list_gpu_models_measured_here(session: Session) -> list[str]:
-    """Lists the GPU models for which this database has or had a worker, so that measurements are worth queueing."""
+    """Lists the GPU models for which this database has or had a worker. Only for these it queues measurements."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
     slugs = {*session.scalars(workers), *session.scalars(measured.distinct())}
@@ -103,8 +103,8 @@ def list_gpu_models_measured_here(session: Session) -> list[str]:
 
 def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[UnmeasuredCode]:
     """Lists the distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
-    Trials with a compilation are included, because its cubin may not be in this store: it may have come with a
-    recording or from another kernel's compile job."""
+    Trials with a compilation are included, because its cubin may be missing in this store: the compilation may come
+    from a recording or from another kernel's compile job."""
     code_key = func.coalesce(Trial.code_key, Compilation.code_key)
     first = (
         select(code_key.label("code_key"), Sweep.problem, Trial.sweep_id, Trial.config_id)
@@ -127,9 +127,9 @@ def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[U
 def read_compiled_keys(
     session: Session, code_keys: Sequence[str], compiler: str, limit_s: float
 ) -> dict[str, str | None]:
-    """Returns the code keys that need no compiling, each with its cubin's key in the store; None if compiling failed.
-    Timeouts that used less CPU time than `limit_s` are left out, because the machine may have been slow. Failures from
-    a recording are left out, because the code may compile here."""
+    """Returns the code keys that need no compiling. Each maps to its cubin's content key, or to None if compiling
+    failed. Timeouts that used less CPU time than `limit_s` are left out, because the machine may have been slow.
+    Failures from a recording are left out, because the code may compile here."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
         Compilation.code_key == func.any(list(code_keys)),
@@ -140,9 +140,9 @@ def read_compiled_keys(
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
-    """Lists waiting measure jobs that no open compile job holds up, of all submissions and kernels or of one. A job
-    that plans batches holds up its kernel; a batch holds up the sweeps that have its code. It is not enough that every
-    trial has a compilation: the cubin may be missing here."""
+    """Lists the waiting measure jobs that no open compile job holds up, of all submissions and kernels or of one. A job
+    that plans batches holds up all sweeps of its kernel; a batch holds up the sweeps that have its code. It is not
+    enough that every trial has a compilation, because the cubin may be missing here."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -166,8 +166,8 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None, ke
 
 
 def _find_with_code(session: Session, sweep_ids: Sequence[int], code_keys: Sequence[str | None]) -> Iterable[int]:
-    """Finds those of these sweeps that try one of these code keys. They are arrays: a join took 0.7 s for the 666 keys
-    of a kernel, as no statistics tell how many there are (2 cores, 2026-11-28)."""
+    """Returns those of these sweeps that try one of these code keys. Both are passed as arrays: a join took 0.7 s for
+    the 666 keys of a kernel, as no statistics tell how many there are (2 cores, 2026-11-28)."""
     own = func.coalesce(Trial.code_key, Compilation.code_key)
     query = select(Trial.sweep_id).outerjoin(Compilation, Compilation.id == Trial.compilation_id).distinct()
     return session.scalars(query.where(Trial.sweep_id == func.any(list(sweep_ids)), own == func.any(list(code_keys))))
@@ -188,7 +188,7 @@ def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
 
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
-    """Lists the configs of a sweep that have a cubin, timed or not, as it is measured whole; drawn ones last."""
+    """Lists all configs of a sweep that have a cubin, timed or not, as sweeps are measured whole; drawn ones last."""
     drawn = is_drawn()
     query = (
         select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol, drawn.label("drawn"))
@@ -213,7 +213,7 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
 
 
 def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
-    """Lists the details of winners with counters in a series' newest runs, each with its run's end, oldest first."""
+    """Lists the stored details of a series' newest winners with counters, each with its run's end, the oldest first."""
     query = (
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
@@ -226,7 +226,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
-    """Finds the last run of a sweep's series, since a time, that tried the whole space. None for a manual sweep."""
+    """Returns the last run of a sweep's series, since a time, that tried the whole space; None for a manual sweep."""
     this = aliased(Sweep)
     same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     query = (
@@ -248,7 +248,7 @@ def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> Last
 
 
 def list_measured_together(session: Session, submission_id: int) -> list[tuple[str, str, list[str]]]:
-    """Lists the kernel, problem and baselines of each sweep that a submission measures."""
+    """Lists the kernel, the problem and the baselines of each sweep that a submission measures."""
     query = (
         select(Sweep.kernel, Sweep.problem, Job.payload["baselines"])
         .join(Sweep, Sweep.id == Job.sweep_id)
@@ -266,25 +266,25 @@ def is_any_due(session: Session, queues: Collection[str]) -> bool:
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
-    """Returns the measure job with an id and a key; None if this is not the database that it came from."""
+    """Returns the measure job with this id and key; None if they are from another database."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     return find_row(session, query, MeasureJob)
 
 
 def find_run(session: Session, sweep_id: int) -> int | None:
-    """Returns the id of the run that measured or simulated a sweep here; None if there is none."""
+    """Returns the id of the run, measured or simulated here, of a sweep; None if there is none."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
 
 def list_jobs_in(session: Session, submission_id: int, states: Sequence[str]) -> list[int]:
-    """Lists the jobs of a submission that are in one of these states."""
+    """Lists the ids of a submission's jobs that are in one of these states."""
     query = select(Job.id).where(Job.submission_id == submission_id, Job.state.in_(states)).order_by(Job.id)
     return list(session.scalars(query))
 
 
 def list_open_jobs_of_repository(session: Session, name: str) -> list[int]:
-    """Lists the jobs of a repository's main line and branches that have not ended."""
+    """Lists the ids of the jobs of a repository's main line and branches that have not ended."""
     is_branch = Commit.repository.startswith(name_of_branch(name, "").removesuffix(")"), autoescape=True)
     query = (
         select(Job.id)
@@ -302,7 +302,7 @@ def find_job_state(session: Session, job_id: int) -> str | None:
 
 
 def find_last_night(session: Session, repository: str) -> dt.date | None:
-    """Returns the date of the newest nightly of a main line; None before the first."""
+    """Returns the date of the newest nightly of a main line; None if there was none yet."""
     query = (
         select(func.max(Submission.night))
         .join(Commit, Commit.id == Submission.commit_id)
@@ -312,7 +312,7 @@ def find_last_night(session: Session, repository: str) -> dt.date | None:
 
 
 def list_nightly_shas(session: Session, repository: str, count: int) -> list[str]:
-    """Lists the commits of the newest nightlies of a main line, each once, the newest first."""
+    """Lists the commits of the newest nightlies of a main line, each commit once, the newest nightly first."""
     newest = func.max(Submission.id)
     query = (
         select(Commit.sha)
@@ -326,11 +326,11 @@ def list_nightly_shas(session: Session, repository: str, count: int) -> list[str
 
 
 def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:
-    """Lists the subjects of the jobs that the processes of a worker run now."""
+    """Lists the subjects of the jobs that the processes of a worker are running."""
     query = select(Job.subject).where(Job.state == "running", Job.owner.startswith(owner_prefix, autoescape=True))
     return list(session.scalars(query.order_by(Job.started_at)))
 
 
 def find_worker_activity(session: Session, worker: str) -> str | None:
-    """Returns what a worker did at its last heartbeat; None if it was idle or is unknown."""
+    """Returns what a worker was doing at its last heartbeat; None if it was idle or is unknown."""
     return session.scalar(select(Worker.doing).where(Worker.name == worker))

@@ -1,7 +1,7 @@
-"""Reads the parts of weighted totals: the problems of a model of use, as one night measured them.
+"""Reads the times from which weighted totals are computed: a language model's problems, as one night measured them.
 
-A total is stored as a sweep of the kernel "total", whose problem is the model's name, with one run and one measurement.
-worker/judging/totals.py computes it from its parts; the detector does not read it.
+A total is stored as a sweep of the kernel "total", whose problem is the language model's name, with one run and one
+measurement. worker/judging/totals.py computes totals; the detector does not read them.
 """
 
 from collections import defaultdict
@@ -17,8 +17,8 @@ from tilewatch.db.worker_reads.judging import Scope
 
 @dataclass(frozen=True)
 class Part:
-    """One problem of a model, as a run of the night measured it. A step of the model has `parts` problems, and runs
-    this one `weight` times. `baseline_us` is empty without a baseline."""
+    """One problem of a language model, as a run of the night measured it. A step of the model has `parts` problems and
+    runs this one `weight` times. `baseline_us` is empty if there was no baseline."""
 
     sweep: Sweep
     run: Run
@@ -30,7 +30,7 @@ class Part:
 
 
 def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
-    """Returns the parts that a night measured, by model, each from its newest run, in a stable order."""
+    """Returns for each language model those of its problems that a night measured, each from its newest run."""
     kernel, baseline = aliased(Measurement), aliased(Measurement)
     query = (
         select(Sweep, Run, kernel, baseline.samples_us, Verdict)
@@ -52,7 +52,7 @@ def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
 
 
 def find_run_of_total(session: Session, scope: Scope, model: str) -> int | None:
-    """Returns the id of a total's run in a night; None if it has none yet."""
+    """Returns the id of the run of a language model's total in a night; None if there is none yet."""
     query = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)

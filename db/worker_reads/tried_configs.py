@@ -1,7 +1,7 @@
-"""Reads which configs outside its short list a series has tried in a state.
+"""Reads which configs outside its short list a series has tried in one state.
 
-A state is the compiler, the machine code of the configs, and the driver's major version. Runs belong to one state if
-the configs that they share have the same code. The certificate of a run names the first run of its state.
+A state is the compiler, the machine code of the configs, and the driver's major version. Two runs are in one state if
+the configs that both have tried have the same code. The certificate of a run names the first run of its state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tilewatch.db.models import Compilation, Config, Measurement, Run, Sweep, Tr
 from tilewatch.db.query_parts import NOT_TRIED, SERIES, Query
 
 REACH = 1.3
-"""Largest time of a config, relative to the winner, that may change enough for the config to win in the same state."""
+"""The largest time of a config, relative to the winner's, at which it may still win later in the same state."""
 
 CERTIFICATE = Measurement.detail["certificate"]
 DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
@@ -24,10 +24,10 @@ DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
 
 @dataclass(frozen=True)
 class TriedConfigs:
-    """The configs outside the short list that a series has tried in the state of its newest run, by their sha256, the
-    one tried longest ago first. `near` maps each to whether it came within REACH of a winner. `kept` are those that won
-    or tied in the newest run, which had this source, compiler and driver (its major version). `has_changed`: the series
-    had a run of another state before."""
+    """The configs outside the short list that a series has tried in the state of its newest run. `near` maps the sha256
+    of each, the one tried longest ago first, to whether it came within REACH of a winner. `kept` are those that won or
+    tied in the newest run. The run had this source, compiler and major version of the driver. `has_changed`: the series
+    had a run in another state before."""
 
     source_sha256: str
     compiler: str
@@ -39,8 +39,8 @@ class TriedConfigs:
 
 @dataclass(frozen=True)
 class TriedState:
-    """The state of a run. `certificate` is that of the previous run in it; None for its first run. `tried` counts the
-    configs outside the short list `listed` that were tried in it, out of `rest`."""
+    """The state of a run. `certificate` is that of the previous run in this state; None for the state's first run. Of
+    the `rest` configs outside the short list `listed`, `tried` were tried in this state."""
 
     certificate: Mapping[str, Any] | None
     listed: Sequence[int]
@@ -49,8 +49,8 @@ class TriedState:
 
 
 def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], TriedConfigs]:
-    """Returns what each series of a repository and GPU model with a short list has tried, by kernel and problem. The
-    number of queries does not depend on the number of series."""
+    """Returns by kernel and problem the configs that each series of a repository and GPU model has tried, if its kernel
+    has a short list. The number of queries does not depend on the number of series."""
     last = (
         _join_runs(select(Sweep.kernel, Sweep.problem, Run.id.label("run_id")))
         .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
@@ -114,7 +114,7 @@ def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[
 
 
 def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | None:
-    """Returns the state of a run; None if its kernel has no short list."""
+    """Returns the state of a run; None if the run's kernel has no short list."""
     of_run = select(Sweep.space, DRIVER.label("driver")).join(Run, Run.sweep_id == Sweep.id).where(Run.id == run_id)
     space, driver = session.execute(of_run).one()
     if "rest" not in space:
@@ -154,7 +154,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
-    """Lists `ahead` of the newest full look of each series of a series' repository and GPU model."""
+    """Lists how far configs outside the short list led in each fully tried series of a repository and GPU model."""
     query = (
         _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(
@@ -168,7 +168,7 @@ def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
 
 
 def _join_runs(query: Query) -> Query:
-    """Joins the runs of kernels with a short list to their sweep and the measurement of their kernel."""
+    """Returns a query joined to the runs of kernels with a short list, their sweeps and their kernels' measurements."""
     return (
         query.select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)

@@ -1,4 +1,4 @@
-"""Reads the contents of a tuned table: the newest winner of each series, and times of other configs in its sweep."""
+"""Reads the contents of a table of tuned configs: the newest winner of each series, and the times of other configs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, sel
 
 @dataclass(frozen=True)
 class NewestWinner:
-    """The winner of the newest run of a series. `tie` lists the configs that are as fast as it, itself included.
-    `gpu_name` is the driver's name of the GPU. `certificate` is None for a kernel without a short list."""
+    """The winner of the newest run of a series. `tie` lists the ids of the configs that are as fast, its own included.
+    `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list."""
 
     repository: str
     kernel: str
@@ -39,8 +39,8 @@ class NewestWinner:
 def list_newest_winners(
     session: Session, *, repository: str | None = None, kernel: str | None = None, gpu_model: str | None = None
 ) -> list[NewestWinner]:
-    """Lists the newest winner of each series that a GPU measured, here or elsewhere. None means no restriction. For
-    each kernel and GPU model the winner of the newest commit comes first."""
+    """Lists the newest winner of each series that a GPU measured, here or elsewhere. None means no restriction. Within
+    each kernel and GPU model, the winner of the newest commit comes first."""
     keys = series_keys()
     newest = (
         measured_runs(
@@ -86,8 +86,8 @@ def list_newest_winners(
 
 @dataclass(frozen=True)
 class ConfigReplay:
-    """The newest replay of the config `base` beside `head`, which is the winner of a run or tied with it, in the very
-    machine code of that run. Both sides have equal code if there are no times."""
+    """The newest replay of the config `base` against `head`, the winner of a run or a config tied with it, with the
+    very machine code of that run. If there are no times, the two configs have equal machine code."""
 
     run_id: int
     base: Mapping[str, Any]
@@ -99,7 +99,7 @@ class ConfigReplay:
 
 
 def list_config_replays(session: Session, run_ids: Collection[int]) -> list[ConfigReplay]:
-    """Lists the newest replay of each config beside one of the fastest of these runs. Failed replays are left out."""
+    """Lists the newest replay of each config against one of the fastest configs of these runs, without failed ones."""
     base, head = aliased(Config), aliased(Config)
     of_series = [getattr(Replay, name) == getattr(Sweep, name) for name in ("kernel", "problem", "gpu_model")]
     query = (
@@ -142,7 +142,7 @@ def read_configs(session: Session, config_ids: Collection[int]) -> dict[int, Map
 def read_trial_times(
     session: Session, sweep_ids: Collection[int], config_ids: Collection[int]
 ) -> dict[tuple[int, int], float]:
-    """Returns the median times in us of these configs in these sweeps, by sweep and config, where there is one."""
+    """Returns the median times in us of these configs in these sweeps, by sweep id and config id, where known."""
     rows = session.execute(
         select(Trial.sweep_id, Trial.config_id, Trial.median_us).where(
             Trial.sweep_id == func.any(list(sweep_ids)),

@@ -1,4 +1,4 @@
-"""Reads for the judge the winners of a scope, their code, and everything that may explain the time of a run."""
+"""Queries for the judge: the winners of a scope, their machine code, and everything that may explain a run's time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tilewatch.mechanisms.pairs import read_swizzled
 
 @dataclass(frozen=True)
 class Winner:
-    """The winner of a run: its config, and the code that ran."""
+    """The winner of a run: its config, and the machine code that ran."""
 
     run_id: int
     sweep_id: int
@@ -32,7 +32,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class LastWinner:
-    """The winner of the newest run of a kernel on a problem. `finished_at` is in ISO 8601."""
+    """The winner of the newest run of a kernel on a problem. `finished_at` is the run's end in ISO 8601."""
 
     kernel: str
     problem: str
@@ -50,9 +50,9 @@ class LastTrial:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run's winner and what may explain its time. `tied` lists the configs that were as fast as the winner, within
-    the error. `instructions` counts the instructions in the compiler's remarks. `counters` is empty if the run read
-    none. `is_swizzled` comes from the winner's checklist; None if that does not say."""
+    """A run's winner and what may explain its time. `tied` lists the other configs that were as fast, within the error.
+    `instructions` counts the instructions that the compiler's remarks name. `counters` is empty if the run read none.
+    `is_swizzled` comes from the winner's checklist; None if the checklist does not tell."""
 
     time_us: float
     baseline: str | None
@@ -73,7 +73,7 @@ class RunFacts:
 
 
 def _select_code(*trial: ColumnElement[bool]) -> Query:
-    """Selects the code of trials of every run with a winner, in the order of Winner's fields."""
+    """Returns the query for the code of each run's trials that fulfil `trial`, in the order of Winner's fields."""
     return (
         select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -86,11 +86,11 @@ def _select_code(*trial: ColumnElement[bool]) -> Query:
 
 
 _SIDES = _select_code(Trial.config_id == Measurement.config_id)
-"""Selects the winner of every run."""
+"""The query for the winner of every run, to which callers add conditions."""
 
 
 def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
-    """Returns the winners of the first runs at a commit, by kernel and problem. Later runs do not change them."""
+    """Returns the winner of the first run at a commit, by kernel and problem. Later runs there do not replace it."""
     query = (
         _SIDES.add_columns(Sweep.kernel, Sweep.problem)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -101,14 +101,14 @@ def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tupl
 
 
 def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Winner]:
-    """Returns the winner of each of these runs, by run id."""
+    """Returns for each run id the winner of that run."""
     query = _SIDES.where(Run.id == func.any(list(run_ids)))
     return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
 
 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
-    """Returns the fastest config of the short list, by run id, for those of these runs in which another one won and was
-    ahead of the list by this much more than in earlier runs of its state."""
+    """Returns by run id the fastest config of the short list, for runs in which a config outside it won and was ahead
+    of the list by at least `better_by` more than in earlier runs of the state."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
     query = (
@@ -121,15 +121,15 @@ def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float
 
 
 def list_runs_to_compare(session: Session, limit: int) -> list[int]:
-    """Lists runs whose winner's code was not compared yet, newest first, among the last RUNS_LOOKED_AT. Recorded runs
-    are left out, because their cubins are not here."""
+    """Lists the newest runs whose winner's code was not compared yet, newest first, among the last RUNS_LOOKED_AT.
+    Recorded runs are left out, because their cubins are not here."""
     oldest = select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery()
     query = select(Run.id).where(Run.id > oldest, Run.code_compared_at.is_(None), Run.origin != "recorded")
     return list(session.scalars(query.order_by(Run.id.desc()).limit(limit)))
 
 
 def list_last_winners(session: Session, repository: str, gpu_model: str) -> list[LastWinner]:
-    """Lists the last winner of each kernel and problem of a repository on a GPU model, also from recorded runs."""
+    """Lists the last winner of each kernel and problem of a repository on a GPU model. Recorded runs count too."""
     query = (
         select(Sweep.kernel, Sweep.problem, Config.params, Run.finished_at)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -164,7 +164,7 @@ def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
-    """Returns the ids of the commits at which a series was measured, by position."""
+    """Returns by position the ids of the commits at which a series was measured."""
     query = (
         select(Commit.position, func.min(Commit.id))
         .join(Sweep, Sweep.commit_id == Commit.id)
@@ -183,7 +183,7 @@ def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: 
 
 
 def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
-    """Returns the hash of a config's machine code in a sweep; None if it has no code."""
+    """Returns the hash of the machine code that a config had in a sweep; None if it has none."""
     query = (
         select(Compilation.code_sha256)
         .join(Trial, Trial.compilation_id == Compilation.id)
@@ -193,7 +193,7 @@ def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
 
 
 def read_run_facts(session: Session, run_id: int) -> RunFacts:
-    """Reads everything that may explain a run's time. Raises NoResultFound if the run has no winner."""
+    """Returns everything that may explain a run's time. Raises NoResultFound if the run has no winner."""
     query = (
         select(Run, Sweep, Measurement, Config.params, Compilation)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -228,8 +228,8 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
 
 
 def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tuple[RunFacts, RunFacts]:
-    """Reads the facts of two runs. If a replay profiled both winners side by side, its counters replace those of the
-    runs, which are from different nights. Raises NoResultFound like `read_run_facts`."""
+    """Returns the facts that may explain the times of two runs. If a replay has profiled both winners, its counters
+    replace those of the runs, which are from different nights. Raises NoResultFound like `read_run_facts`."""
     good, bad = (read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
     query = (
         select(Replay.counters)
