@@ -1,1 +1,1 @@
-"""Everything that is stored: tables, reads, changes of state, and the database servers. All SQL is here."""
+"""The database: its tables, the queries, the changes of state, and the servers. All SQL of the project is here."""

@@ -1,8 +1,8 @@
-"""Writes facts: what was submitted, compiled, measured and judged. Decides nothing about them.
+"""Writes facts: what was submitted, compiled, measured and judged. It makes no decisions about them.
 
 Each step may run twice: a second write of a fact finds the first by its natural key and changes nothing, unless the
-docstring says what it corrects. The caller, who opened the session, commits. Bulk writes sort their rows by natural
-key: two workers with overlapping rows then lock them in the same order and cannot deadlock.
+docstring says what it corrects. The caller opens the session and commits. Bulk writes sort their rows by natural key:
+two workers with overlapping rows then lock them in the same order and cannot deadlock.
 """
 
 import dataclasses
@@ -60,25 +60,25 @@ _END_TRIALS = text("""
         and (trials.status, trials.samples_us, trials.median_us, trials.error, trials.failure) is distinct from
             (result.status, result.samples_us, result.median_us, result.error, result.failure)
 """)
-"""All rows are sent as one JSON text, which Postgres reads as fast as a COPY into a temporary table, in one exchange
-instead of four. One statement per row stores 5,000 trials a second; one statement for all, six times as many
+"""These statements get all rows as one JSON text, which Postgres reads as fast as a COPY into a temporary table, in one
+exchange instead of four. One statement per row stores 5,000 trials a second; one for all rows, six times as many
 (benchmarks/storage.py, 2 cores, 2026-11-22; a quarter of that time is the check of two foreign keys)."""
 
 PARTS = 8
-"""Most parts of `in_parts`: a page has room for a tenth more rows (db/models.py), and a compiled trial takes half the
-room of a planned one."""
+"""The most parts into which `in_parts` splits rows. A page of the table has room for a tenth more rows (db/models.py),
+and a compiled trial takes half the room of a planned one."""
 
 PART_ROWS = 12
-"""Least rows of a part. Each is a transaction of 5 to 10 ms: a sweep of 50 trials waited for sixteen of them before its
-verdict (2 cores, 2026-11-23)."""
+"""The fewest rows in a part. Each part is a transaction of 5 to 10 ms; a sweep of 50 trials once had sixteen of them
+and waited for all before its verdict (2 cores, 2026-11-23)."""
 
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
-"""States of a trial that only a GPU can give."""
+"""The states of a trial that only a GPU can find."""
 
 
 @dataclass(frozen=True)
 class NewVerdict:
-    """A row of `verdicts`. The change came after the good commit, with the bad one at the latest."""
+    """A new row of `verdicts`. The change came after the good commit, with the bad commit at the latest."""
 
     run_id: int
     verdict: str
@@ -165,8 +165,8 @@ class NewHeartbeat(TypedDict):
 
 
 def add_gpu_model(session: Session, *, corrects: bool = True, **row: Unpack[NewGpuModel]) -> None:
-    """Adds a GPU model, or corrects the stored one if `corrects`: new datasheet rates replace known ones. Without
-    `corrects`, as from a recording, only unknown rates are filled. An unknown rate never replaces a known one."""
+    """Adds a GPU model. A stored one is corrected if `corrects`: new datasheet rates then replace known ones. Without
+    `corrects`, as for a recording, only unknown rates are filled. An unknown rate never replaces a known one."""
     new = insert(GpuModel).values(**row)
     first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
     session.execute(
@@ -183,7 +183,7 @@ def add_gpu_model(session: Session, *, corrects: bool = True, **row: Unpack[NewG
 
 
 def add_commit(session: Session, *, corrects: bool = True, **row: Unpack[NewCommit]) -> int:
-    """Adds a commit, or corrects the position of the stored one if `corrects`, and returns its id.
+    """Adds a commit and returns its id. The position of a stored commit is corrected if `corrects`.
 
     The larger position wins, because a shallow clone counts too few commits. Without `corrects`, as from a recording of
     a repository that is watched here, the position stays. If the repository has a clone, commit_positions.py stores the
@@ -205,29 +205,29 @@ def add_commit(session: Session, *, corrects: bool = True, **row: Unpack[NewComm
 def add_recording(
     session: Session, *, sha256: str, file_name: str, machine: str, recorded_at: dt.datetime
 ) -> tuple[int, bool]:
-    """Adds a recording. Returns its id, and whether it is new: a file is recognised by its content."""
+    """Adds a recording. Returns its id, and whether it is new. A file is recognised by the hash of its content."""
     about = {"sha256": sha256, "file_name": file_name, "machine": machine, "recorded_at": recorded_at}
     return find_or_add(session, Recording, ("sha256",), about)
 
 
 def add_submission(session: Session, **row: Unpack[NewSubmission]) -> tuple[int, bool]:
-    """Adds a submission. Returns its id, and whether it is new."""
+    """Adds a submission unless its key exists. Returns its id, and whether it is new."""
     return find_or_add(session, Submission, ("key",), row)
 
 
 def add_sweep(session: Session, **row: Unpack[NewSweep]) -> int:
-    """Adds a sweep and returns its id."""
+    """Adds a sweep unless its submission has one for this kernel and problem, and returns its id."""
     of_model = {"space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})}
     return find_or_add(session, Sweep, ("submission_id", "kernel", "problem"), {**row, **of_model})[0]
 
 
 def lock_sweep(session: Session, sweep_id: int) -> None:
-    """Locks a sweep until the transaction ends, so that two workers do not store a run of it at the same time."""
+    """Locks a sweep until the transaction ends, so that two workers cannot store a run for it at the same time."""
     session.execute(select(Sweep.id).where(Sweep.id == sweep_id).with_for_update(key_share=True))
 
 
 def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Adds the configs that are not stored yet. Returns the ids of all of them, by `config_sha256`."""
+    """Adds those of these configs that are not stored yet. Returns the ids of all of them, by their `config_sha256`."""
     by_sha256 = {config_sha256(config): dict(config) for config in params}
     if not by_sha256:
         return {}
@@ -248,8 +248,8 @@ def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
     """Stores compilations; a row has every column but id and created_at. A success replaces a failure of the same code
-    key and compiler, and nothing replaces a success. An outcome replaces a timeout that used less CPU time, because the
-    machine may only have been busy then. An outcome of this database replaces that of a recording."""
+    key and compiler, and no outcome replaces a success. A timeout is replaced by an outcome that used more CPU time,
+    because the machine may only have been busy. An outcome from this database replaces one from a recording."""
     if not rows:
         return
     new = insert(Compilation)
@@ -276,8 +276,7 @@ def attach_compilations(
 ) -> int:
     """Gives waiting trials the stored compilation of their code by this compiler. Returns how many trials got one.
 
-    With `code_keys`, only trials with these keys count: the compilations of the rest may be timeouts that shall be
-    compiled again.
+    With `code_keys`, only trials with these keys get one. A timeout stored for another key may be due for another try.
 
     The sweeps are locked until the transaction ends, so two workers that finish the last two batches take turns, and
     the second one sees that no trial waits. A transaction that also writes compilations must write them first: two of
@@ -312,7 +311,7 @@ def attach_compilations(
 
 
 def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
-    """Stores the trial counts of those sweeps that have no waiting trial left."""
+    """Stores the trial counts of those of these sweeps in which no trial waits any more."""
     waits = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
     session.execute(
         update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count()),
@@ -321,17 +320,17 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
 
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Splits rows that change trials, in the order of the trials, into parts for one transaction each. Each part
-    changes a few rows of every page of the table. Postgres then keeps a row's new version on its page, in the room that
-    the previous transaction freed. One transaction would move every row and leave all pages half empty."""
+    """Splits rows that change trials, sorted like the trials, into parts. Each part is for one transaction and changes
+    a few rows of every page of the table. Postgres then keeps a row's new version on its page, in the room that the
+    previous transaction freed. One transaction would move every row and leave all pages half empty."""
     parts = min(PARTS, -(-len(rows) // PART_ROWS))
     return [rows[part::parts] for part in range(parts)]
 
 
 def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
     """Stores results of trials; a row has config_id, status, samples_us, median_us, error and failure. A status from a
-    GPU replaces any other, because a repeated sweep knows better. "not_compiled" and "compiled" do not replace one from
-    a GPU. Rows with "waiting" are ignored."""
+    GPU replaces any other, because a repeated sweep knows better. "not_compiled" and "compiled" do not replace a status
+    from a GPU. Rows with the status "waiting" are ignored."""
     # Of several rows for a config the last one counts, as if they had been written one by one.
     last = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
     if not last:
@@ -348,20 +347,20 @@ def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) ->
 
 
 def _result(row: Row) -> Row:
-    """Returns a row for JSON with `error` as text: JSON has no NaN or infinity, but Postgres reads both from text."""
+    """Returns a row with `error` as text. JSON has no NaN or infinity, but Postgres can read both from text."""
     error = row["error"]
     return {**row, "error": None if error is None else str(error)}
 
 
 def add_run(session: Session, **row: Unpack[NewRun]) -> int:
-    """Adds a run, with a hash of its toolchain, and returns its id."""
+    """Adds a run unless its key exists, with a hash of its toolchain, and returns its id."""
     toolchain = {"toolchain": dict(row["toolchain"]), "toolchain_sha256": _sha256(row["toolchain"])}
     lists = {"telemetry": [dict(reading) for reading in row["telemetry"]], "tie": list(row["tie"])}
     return find_or_add(session, Run, ("key",), {**row, **toolchain, **lists})[0]
 
 
 def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
-    """Adds measurements of a run; a row has every column but id and run_id. A stored one is not replaced."""
+    """Adds measurements of a run; a row has every column but id and run_id. Stored measurements are not replaced."""
     numbered = [{**row, "run_id": run_id} for row in sorted(rows, key=lambda row: str(row["implementation"]))]
     if numbered:
         kept = insert(Measurement).on_conflict_do_nothing(
@@ -379,7 +378,7 @@ def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> 
 
 
 def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
-    """Stores verdicts. Only a stored "undecided" is replaced: people may have acted on any other verdict."""
+    """Stores verdicts. A stored verdict is replaced only if it is "undecided": people may have acted on any other."""
     rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
         return
@@ -397,7 +396,7 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 def write_code_diff(
     session: Session, keys: tuple[str, str], sentence: str, changes: Sequence[Row], instructions: Sequence[Row]
 ) -> None:
-    """Stores what differs between two cubins, which `keys` names. A stored row is kept: equal keys mean equal code."""
+    """Stores the difference between two cubins, named by `keys`. A stored one is kept: equal keys mean equal code."""
     base_key, head_key = keys
     row = {"base_key": base_key, "head_key": head_key, "sentence": sentence}
     session.execute(insert(CodeDiff).values(**row, changes=changes, instructions=instructions).on_conflict_do_nothing())
@@ -409,9 +408,9 @@ def mark_compared(session: Session, run_id: int) -> None:
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | None:
-    """Deletes the raw samples of losing trials in at most `most` sweeps from before a time. Returns the number of
-    trials; None if there was no such sweep left. The trials keep their median and error. Configs that a run measured,
-    or that tied with its winner, keep all samples."""
+    """Deletes the raw times of losing trials in at most `most` sweeps that were made before a time. Returns the number
+    of these trials; None if no such sweep is left. The trials keep their median and error. Configs that a run measured,
+    or that tied with its winner, keep all raw times."""
     unpruned = (
         select(Sweep.id)
         .where(Sweep.created_at < before, Sweep.pruned_at.is_(None))
@@ -443,7 +442,7 @@ def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | No
 
 
 def write_heartbeat(session: Session, name: str, **row: Unpack[NewHeartbeat]) -> None:
-    """Stores that a worker is alive and what it does. `remove_worker` is called first when it starts."""
+    """Stores that a worker is alive and what it is doing. A starting worker calls `remove_worker` first."""
     nothing: dict[str, Any] = {"gpu_model": None, "gpu_uuid": None, "queues": [], "doing": None}
     columns = {**nothing, **row, "toolchain": dict(row["toolchain"]), "queues": list(row.get("queues", ()))}
     session.execute(

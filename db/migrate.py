@@ -1,4 +1,4 @@
-"""Creates the tables that this code expects, or migrates a database to them. Refuses one that is too old or newer."""
+"""Creates the tables that this code expects, or migrates a database to them. Refuses a too old or a newer one."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 UPGRADE_LOCK = 7_114_553_023
-"""The advisory lock by which migrating processes take turns: any number, the same in every release."""
+"""The number of the Postgres advisory lock by which migrating processes take turns. Every release has this number."""
 
 LOCK_LIMIT = "5s"
-"""Time that a migration waits for a table before it gives up and tries again; every reader waits behind it."""
+"""The time that a migration waits for a table before it gives up and tries again. Meanwhile readers wait behind it."""
 
 PAUSE_S = 2.0
-"""Seconds between two tries, in which the waiting readers can read."""
+"""The seconds between two tries of a migration, in which the waiting readers can read."""
 
 PATIENCE_S = 120.0
-"""Seconds after which a migration fails if a table is in use: a person must end the notebook, dump or hung process."""
+"""The seconds after which a migration fails if a table is in use. A person must then end what uses it."""
 
 TABLE_USERS = text("""
 select a.pid, a.usename, a.application_name, string_agg(distinct c.relname, ', ' order by c.relname) as tables
@@ -38,31 +38,31 @@ group by a.pid, a.usename, a.application_name, a.xact_start order by a.xact_star
 """)
 
 LAST_UNSQUASHED = "e7265af"
-"""The last commit that migrates databases from before revision 0031, from 0008 on."""
+"""The last commit with migrations for databases from before revision 0031; it handles them from revision 0008 on."""
 
 
 class OtherRelease(ExpectedError):
-    """The database does not have the tables that this code expects."""
+    """Raised if the database lacks the tables that this code expects, because another release made them."""
 
 
 class DatabaseNewer(OtherRelease):
-    """The database was migrated by a newer Tilewatch; the message says what to do."""
+    """Raised if a newer Tilewatch has migrated the database. The message says what to do."""
 
 
 class DatabaseOlder(OtherRelease):
-    """The database must be migrated first; the message says how."""
+    """Raised if the database must be migrated first. The message says how."""
 
 
 class TablesInUse(ExpectedError):
-    """A table cannot be migrated because it is in use; the message names the processes. No migration is half done."""
+    """Raised if a table to migrate is in use. The message names the processes. No migration is left half done."""
 
 
 def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience_s: float = PATIENCE_S) -> None:
-    """Migrates a database to head, if it is not there, and fills an empty one with the tables of db/models.py.
+    """Migrates a database to the newest revision, or creates the tables of db/models.py in an empty one.
 
-    Every server may call it when it starts: two at once take turns. `report` is called with a sentence each time that a
-    table is in use. Raises TablesInUse after `patience_s`, DatabaseNewer, or DatabaseOlder if no migration leads on
-    from the database's revision.
+    Every server may call this when it starts: two callers at once take turns. `report` is called with a sentence each
+    time that a table is in use. Raises TablesInUse after `patience_s`, DatabaseNewer, or DatabaseOlder if no migration
+    starts from the database's revision.
     """
     from alembic import command  # imported here, because it is slow and most processes only ask for the revision
 
@@ -92,7 +92,7 @@ def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience
 
 
 def _create(connection: Connection) -> None:
-    """Makes the tables of an empty database in one transaction, so that a process that is killed leaves none."""
+    """Makes the tables of an empty database in one transaction, so that a killed process leaves none of them."""
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
@@ -105,18 +105,18 @@ def _create(connection: Connection) -> None:
 
 
 def current(url: str) -> str | None:
-    """Returns the revision that the database is at; None when it was never migrated."""
+    """Returns the revision of the database; None if it was never migrated."""
     with session.engine(url).begin() as connection:  # committed: psycopg drops prepared statements after a rollback
         return _revision(connection)
 
 
 def head() -> str:
-    """Returns the revision that this code expects."""
+    """Returns the newest revision that this code knows, which it expects of the database."""
     return _revisions()[-1]
 
 
 def require_head(url: str) -> None:
-    """Raises OtherRelease unless the database is at the revision that this code expects."""
+    """Raises OtherRelease unless the database has the revision that this code expects."""
     revision = current(url)
     _refuse_unknown(url, revision)
     if revision != head():
@@ -125,7 +125,7 @@ def require_head(url: str) -> None:
 
 
 def config(connection: Connection | None = None) -> "Config":
-    """Returns Alembic's settings. migrations/env.py uses the connection if there is one."""
+    """Returns Alembic's settings, with the connection for migrations/env.py; it opens its own if that is None."""
     from alembic.config import Config
 
     settings = Config(str(Path(__file__).with_name("alembic.ini")))
@@ -159,7 +159,7 @@ def _alone(url: str) -> Iterator[Connection]:
 
 
 def _list_table_users(connection: Connection) -> str:
-    """Writes which processes use a table in a transaction now, the oldest first."""
+    """Returns a text that lists the processes that are using a table in a transaction, the longest first."""
     users = [
         f"process {row.pid} of {row.usename} ({row.application_name or 'unnamed'}) uses {row.tables}"
         for row in connection.execute(TABLE_USERS)
@@ -168,7 +168,7 @@ def _list_table_users(connection: Connection) -> str:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Reads the revision of a database. Not by Alembic, which logs a line each time: workers ask before each job."""
+    """Returns a database's revision; None if it has none. Alembic would log a line each time, before each job."""
     if connection.scalar(text("select to_regclass('alembic_version')")) is None:
         return None
     revision: str | None = connection.scalar(text("select version_num from alembic_version"))
@@ -177,6 +177,6 @@ def _revision(connection: Connection) -> str | None:
 
 @cache
 def _revisions() -> tuple[str, ...]:
-    """Lists the revisions that this code knows, oldest first, by file name: Alembic would import all of them."""
+    """Lists the revisions that this code knows, oldest first, by their file names. Alembic would import all of them."""
     versions = Path(__file__).parent / "migrations" / "versions"
     return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))

@@ -49,7 +49,7 @@ class Base(DeclarativeBase):
 
 
 def one_of(column: str, *values: str) -> CheckConstraint:
-    """Makes a constraint that a text column holds one of a few words. Adding a word is one cheap migration."""
+    """Returns a constraint that a text column holds one of these words. Allowing another word is a cheap migration."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} in ({listed})", name=column)
 
@@ -66,8 +66,8 @@ class GpuModel(Base):
 
 
 class Repository(Base):
-    """A repository that `tilewatch watch add` added. `commits` refer to it by name. It has nightlies until
-    `removed_at`. `url` has no password. `failure` says why the scheduler's last fetch failed; null if it did not."""
+    """A repository that `tilewatch watch add` added. `commits` refers to it by name. It has nightlies until
+    `removed_at`. `url` has no password. `failure` says why the scheduler's last fetch failed; null if it succeeded."""
 
     __tablename__ = "repositories"
     __table_args__ = (CheckConstraint("(failure is null) = (failing_since is null)", name="failure_has_time"),)
@@ -84,7 +84,7 @@ class Repository(Base):
 
 class Commit(Base):
     """A commit. Its `position` counts along the followed branch, after all commits that it contains (commit_order.py).
-    `left_branch_at` is when a fetch first found that the commit had left the branch; null while it is on it."""
+    `left_branch_at` is when a fetch first found that the commit had left the branch; null while it is on the branch."""
 
     __tablename__ = "commits"
     __table_args__ = (
@@ -102,7 +102,7 @@ class Commit(Base):
 
 
 class Recording(Base):
-    """An imported file of runs that were measured elsewhere. A second import is recognised by the file's `sha256`."""
+    """An imported file of runs that were measured elsewhere. Its `sha256` shows that a file was imported before."""
 
     __tablename__ = "recordings"
     id: Mapped[key]
@@ -114,8 +114,8 @@ class Recording(Base):
 
 
 class Submission(Base):
-    """A request to sweep a commit for one GPU model. By its `key`, a nightly is unique per night, commit and GPU model.
-    `measure` is whether a GPU worker shall measure; otherwise the sweeps end with compilation ("static facts only")."""
+    """A request to sweep a commit for one GPU model. The `key` makes a nightly unique per night, commit and GPU model.
+    If `measure` is false, no GPU worker measures: the sweeps end with compilation ("static facts only")."""
 
     __tablename__ = "submissions"
     __table_args__ = (one_of("reason", "nightly", "manual", "backfill", "recorded"), Index(None, "requested_at"))
@@ -133,8 +133,8 @@ class Submission(Base):
 
 class Sweep(Base):
     """All trials of a kernel on a problem for a GPU model at a commit. `flops` and `bytes` give TFLOP/s and the
-    roofline. A weighted total over the problems of a model of use is a sweep too, of the kernel "total" and without
-    trials: db/worker_reads/totals.py."""
+    roofline. A weighted total over the problems of a language model is stored as a sweep too, of the kernel "total" and
+    without trials (see db/worker_reads/totals.py)."""
 
     __tablename__ = "sweeps"
     __table_args__ = (
@@ -158,14 +158,14 @@ class Sweep(Base):
     repository: Mapped[words] = mapped_column(server_default=FetchedValue())  # the commit's; a trigger fills it
     parts_of: Mapped[facts]  # {"decode": {"weight": 28.0, "parts": 12}}: one of 12 problems in a step of the model
     trial_facts: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
-    """The counts of db/trial_facts.py, stored when the last trial got its compilation; None before."""
+    """The counts that db/trial_facts.py makes, stored when the last trial has got its compilation; null before that."""
     pruned_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    """When the samples of the losing trials were deleted."""
+    """The time when the samples of the losing trials were deleted; null before that."""
     submission: Mapped[Submission] = relationship()
 
 
 class Config(Base):
-    """One point of a search space, stored once for all sweeps that try it. `sha256` is that of its canonical JSON."""
+    """One point of a search space, stored once for all sweeps that try it. `sha256` is its canonical JSON's hash."""
 
     __tablename__ = "configs"
     id: Mapped[key]
@@ -176,9 +176,9 @@ class Config(Base):
 class Compilation(Base):
     """The outcome of compiling one code key with one compiler: a cubin with its static facts, or a failure.
 
-    `code_key` names what is compiled (library source, signature, constants, hints, architecture) and is known before
-    compiling. `content_key` (the compiler's whole input, architecture, compiler, limits) names the cubin in the store.
-    `code_sha256` is the hash of the machine code alone.
+    `code_key` is the hash of what is compiled (library source, signature, constants, hints, architecture), known before
+    compiling. `content_key` (of the compiler's whole input, architecture, compiler, limits) names the cubin in the
+    store. `code_sha256` is the hash of the machine code alone.
     """
 
     __tablename__ = "compilations"
@@ -216,9 +216,9 @@ class Compilation(Base):
 
 
 class CodeDiff(Base):
-    """The difference between the code of two cubins, named by their content keys. `sentence` is empty if there is none.
-    `changes` lists the source lines that compile to something else, `instructions` the machine instructions of which
-    one side has more. Each list holds only the first few."""
+    """The difference between the machine code of two cubins, named by their content keys; `sentence` is empty if they
+    are equal. `changes` lists source lines that compile to something else, `instructions` the machine instructions of
+    which one side has more. Each list holds only the first few."""
 
     __tablename__ = "code_diffs"
     base_key: Mapped[words] = mapped_column(primary_key=True)
@@ -230,10 +230,10 @@ class CodeDiff(Base):
 
 
 class Trial(Base):
-    """One config of one sweep: waiting, compiled, or ended with a timing or a reason, never both.
+    """One config of one sweep. It waits, is compiled, or has ended with either a time or the reason for having none.
 
-    `samples_us` are the sweep's own few samples, which choose the winner; its time on pages is that of `measurements`.
-    There are a hundred million of these rows, so each byte and each index must earn its place
+    `samples_us` are the sweep's few times of this config, by which the winner is chosen. Pages show its careful timing,
+    from `measurements`. There are a hundred million of these rows, so each byte and each index must earn its place
     (benchmarks/trial_bytes.py of e7265af counted them).
     """
 
@@ -264,8 +264,8 @@ class Trial(Base):
 class Run(Base):
     """One session on one GPU that measured a sweep's winner and its baselines.
 
-    `toolchain` holds the versions of everything but the commit, by name. `telemetry` lists readings of the GPU between
-    blocks of rounds. `tie` lists the ids of configs that are as fast as the winner, within the error. `origin` and
+    `toolchain` maps the name of everything but the commit to its version. `telemetry` lists readings of the GPU between
+    groups of rounds. `tie` lists the ids of configs that are as fast as the winner, within the error. `origin` and
     `timer` are "simulated" if no GPU ran. `code_compared_at` is null until the winner's code was compared (CodeDiff).
     """
 
@@ -299,8 +299,8 @@ class Run(Base):
 
 class Measurement(Base):
     """The careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
-    `low_us` to `high_us` is the 95 % interval of the median. `ratio` is the time of the main baseline, which `baseline`
-    names, over this time: over 1 means faster. kernels/statistics.py computes them when the row is written."""
+    `low_us` to `high_us` is the 95 % interval of the median. `ratio` is the time of the main baseline, named by
+    `baseline`, divided by this time: over 1 is faster. kernels/statistics.py computes these when the row is written."""
 
     __tablename__ = "measurements"
     __table_args__ = (
@@ -326,8 +326,8 @@ class Measurement(Base):
 
 class Verdict(Base):
     """The verdict on a run, with the policy and the reason. Judging twice gives the same verdict. `change` is relative,
-    with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of this series would show.
-    A change came after `good_commit_id`, with `bad_commit_id` at the latest."""
+    with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of this series could show.
+    The change came after the commit `good_commit_id`, with `bad_commit_id` at the latest."""
 
     __tablename__ = "verdicts"
     __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
@@ -347,8 +347,8 @@ class Verdict(Base):
 
 
 class Suspicion(Base):
-    """A possible change in a run's night, and its outcome. `launches` counts the launches of its replays. `size` is the
-    change that the nights suggest; None if they show none but there is another reason to look."""
+    """A change that may have happened in a run's night, and the outcome. `launches` counts the launches of its replays.
+    `size` is the change that the nights suggest; null if they show none but there is another reason to look."""
 
     __tablename__ = "suspicions"
     __table_args__ = (
@@ -373,12 +373,12 @@ class Suspicion(Base):
 
 
 class Replay(Base):
-    """Two cubins timed in the same minutes. `good_us` and `bad_us` have one median per launch, which is a fresh
+    """Two cubins timed in the same minutes. `good_us` and `bad_us` hold one median per launch, which is a fresh
     process.
 
-    `axis` is what differs between the sides: "commit", "config", or the "toolchain" that compiled them. "node" marks
-    one half of a comparison of two nodes: this replay ran both sides on `host`, another one on the other node.
-    `failure` says why a replay has no times.
+    `axis` is what differs between the two sides: "commit", "config", or the "toolchain" that compiled them. "node"
+    marks one half of a comparison of two nodes: this replay timed both sides on `host`, and another did so on the other
+    node. `failure` says why a replay has no times.
     """
 
     __tablename__ = "replays"
@@ -422,9 +422,9 @@ class Replay(Base):
 
 
 class Regression(Base):
-    """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it. It
-    came after `good_commit_id`, with `bad_commit_id` at the latest. `size` is that of its worst series. `cause` is one
-    sentence; `explanation` lists the facts behind it, one sentence each."""
+    """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it. The
+    change came after the commit `good_commit_id`, with `bad_commit_id` at the latest. `size` is that of its worst
+    series. `cause` is one sentence; `explanation` is a list of sentences that give the reasons for it."""
 
     __tablename__ = "regressions"
     __table_args__ = (
@@ -457,7 +457,7 @@ class Regression(Base):
 
 
 class RegressionSeries(Base):
-    """A series that a regression changed. `run_id` is the run whose night confirmed it, `good_run_id` one before."""
+    """A series that a regression changed. The night of `run_id` confirmed it; `good_run_id` is a run from before it."""
 
     __tablename__ = "regression_series"
     __table_args__ = (
@@ -480,7 +480,7 @@ class RegressionSeries(Base):
 
 
 class RegressionEvent(Base):
-    """A change of a regression's state or owner. `who` is the person who made it, or "tilewatch"."""
+    """A change of a regression's state, owner or note. `who` is the person who made it, or "tilewatch"."""
 
     __tablename__ = "regression_events"
     __table_args__ = (Index(None, "regression_id"),)
@@ -495,7 +495,7 @@ class RegressionEvent(Base):
 
 
 class Mark(Base):
-    """A person's mark on a run's verdict or a regression: right or wrong. A new mark replaces the person's old one."""
+    """A person's mark on a run's verdict or on a regression: right or wrong. A new mark replaces the person's last."""
 
     __tablename__ = "marks"
     __table_args__ = (
@@ -527,8 +527,8 @@ class Alarm(Base):
 
 
 class Message(Base):
-    """A message to people. The transaction that has something to report writes it; it is sent later, once per `key`. A
-    "held" message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last took it."""
+    """A message to people. The transaction that has something to report writes it. It is sent later, once per `key`. A
+    "held" message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last claimed it."""
 
     __tablename__ = "messages"
     __table_args__ = (
@@ -556,10 +556,10 @@ class Message(Base):
 
 
 class PullRequest(Base):
-    """A pull request on a forge that replaces slow entries of a tuned table: those of one kernel and GPU model.
+    """A pull request on a forge that replaces slow entries of a table of tuned configs, of one kernel and GPU model.
 
-    `entries` lists a problem, the config that the repository ships, and the one that replaces it. `table_sha256` is the
-    hash of the file that they were read from. `number` and `url` are the forge's, null until it has opened the pull
+    `entries` lists for each problem the config that the repository ships and the one that replaces it. `table_sha256`
+    is the hash of the file with the table. `number` and `url` are the forge's, null until it has opened the pull
     request. One that is "closing" is withdrawn in the next pass.
     """
 
@@ -590,10 +590,10 @@ class PullRequest(Base):
 
 
 class Check(Base):
-    """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times are in `check_operators`;
-    no series or verdict of a night reads them.
+    """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times are in `check_operators`.
+    They are in no series, and no verdict on a night uses them.
 
-    `changed` counts the operators that need launches, and divides the error rate among them; None until the check is
+    `changed` counts the operators that need launches, among which the error rate is divided; null until the check is
     prepared. `exit_code` is that of `tilewatch compare`: 0 fine, 1 slower, 2 could not tell. `failure` says why the
     check has no operators.
     """
@@ -622,12 +622,12 @@ class Check(Base):
 
 
 class CheckOperator(Base):
-    """A kernel and problem of a check. `kind` is the outcome; None while launches are to come.
+    """A kernel and problem of a check. `kind` is the outcome; null until all launches have ended.
 
-    `base_us` and `head_us` have one median per launch. `change` is relative (+0.02 is 2 % slower), with its 95 %
-    interval `low` to `high`; an infinite end is None. `sentence` is the outcome for people. `is_over`: surely slower by
-    more than the check's `fail_over`; `is_unsure`: perhaps slower by more than that. `not_apart` says why the process
-    that ran its host code also timed it; empty if another one did.
+    `base_us` and `head_us` hold one median per launch. `change` is relative (+0.02 is 2 % slower), with its 95 %
+    interval `low` to `high`; an infinite end is null. `sentence` is the outcome for people. `is_over`: surely slower by
+    more than the check's `fail_over`. `is_unsure`: perhaps slower by more than that. `not_apart` says why the process
+    that timed the kernel also ran its host code; empty if another process ran it.
     """
 
     __tablename__ = "check_operators"
@@ -679,11 +679,11 @@ class CheckOperator(Base):
 
 
 class ToolchainReport(Base):
-    """A comparison of `toolchains`: may a later one replace the first? A second import is recognised by its `key`.
+    """A comparison of `toolchains`: may a later one replace the first? Its `key` shows that it was imported before.
 
     `contents` is the file that `tilewatch toolchain compare` writes, with every launch. `answer` and `markdown` are the
     verdict on it (kernels/comparing/toolchains/writing.py), empty until there is one. `job_id` is the newest job that
-    makes it; null for an imported one.
+    makes the report; null for an imported report.
     """
 
     __tablename__ = "toolchain_reports"
@@ -700,11 +700,11 @@ class ToolchainReport(Base):
 class Job(Base):
     """One unit of queued work. This row is its state; the message in Redis only carries the `id`.
 
-    A job is queued, running, then done or failed; a waiting job is queued when what it needs is there. A running job
-    whose lease ran out is queued again. After three expired leases it ends as poison, because it kills its workers. A
-    job with passing trouble is put off until `not_before`; `trouble` says why, and `put_offs` counts how often. Jobs
-    with a low `priority` go first. `payload` is all that the step needs; `subject` is its line on pages. See
-    docs/reference/jobs.md.
+    A job is queued, running, then done or failed. A waiting job is queued as soon as it has what it needs. A running
+    job whose lease ran out is queued again. After three expired leases it ends as poison, because it kills its workers.
+    A job that failed in a way that may pass is put off until `not_before`; `trouble` says why, `put_offs` counts how
+    often. Jobs with a low `priority` go first. `payload` holds the step's arguments; `subject` names the job on pages.
+    See docs/reference/jobs.md.
     """
 
     __tablename__ = "jobs"
@@ -758,8 +758,8 @@ class Job(Base):
 
 
 class Worker(Base):
-    """A worker process and its last heartbeat, `seen_at`. A worker with an old heartbeat is gone. `checks_since` is
-    when the worker began to do only checks; None if its last job was not a check."""
+    """A worker process and its last heartbeat, `seen_at`. A worker whose heartbeat is old counts as gone.
+    `checks_since` is when the worker began to do only checks; null if its last job was not a check's."""
 
     __tablename__ = "workers"
     __table_args__ = (one_of("kind", "compile", "gpu", "judge", "tell"),)
@@ -777,11 +777,11 @@ class Worker(Base):
 
 
 class Action(Base):
-    """What a person or a forge asked for: who, what, and the outcome, a sentence.
+    """An action that a person or a forge asked for: who, what, and the outcome, a sentence.
 
     A cancel or retry is done at once. Requests that need the watched repository (a nightly, a sweep, a backfill, a
-    check, a bisection, a comparison of toolchains) are submitted within a minute by submit_requests.py. `key` names the
-    delivery of a forge, or a request of the judge's, so that a second row of the same is refused.
+    check, a bisection, a comparison of toolchains) are submitted within a minute by submit_requests.py. `key`
+    identifies a forge's delivery or a request of the judge's, so that it cannot be stored twice.
     """
 
     __tablename__ = "actions"
@@ -804,9 +804,9 @@ class Action(Base):
 
 
 class Token(Base):
-    """A token with which a program may read or act by HTTP or MCP. `sha256` is its hash; the token is not stored.
-    `gpu_s` is the budget in GPU seconds for its actions within 24 hours. A revoked token keeps its row, because actions
-    were done under its name."""
+    """A token with which a program may read or act by HTTP or MCP. `sha256` is its hash; the token itself is not
+    stored. `gpu_s` is the GPU time in seconds that its actions may use within 24 hours. A revoked token keeps its row,
+    because actions were done under its name."""
 
     __tablename__ = "tokens"
     __table_args__ = (
@@ -825,9 +825,9 @@ class Token(Base):
 
 
 class Quarantine(Base):
-    """A time in which a GPU gets no sweeps because it is ill, until its canaries are clean again. A GPU has at most one
-    open quarantine. `evidence` holds the readings. A run that showed the illness is stored only there, so that it is
-    never judged."""
+    """A period in which a GPU gets no sweeps because it is ill; it ends when the GPU's canaries are clean again. A GPU
+    has at most one open quarantine. `evidence` holds the readings. A run that showed the illness is stored only there,
+    so that it is never judged."""
 
     __tablename__ = "quarantines"
     __table_args__ = (
@@ -850,14 +850,14 @@ class Quarantine(Base):
 
 
 TOTAL = "total"
-"""The kernel of a sweep that is a weighted total; its problem is the model's name."""
+"""The kernel's name in a sweep that is a weighted total. The sweep's problem is the language model's name."""
 
 RECORDED_HOST_END = " (recorded)"
-"""End of the host's name in compilations from a recording. Their failures do not stop workers from compiling."""
+"""The end of the host's name in compilations from a recording. If these failed, workers still compile the code here."""
 
 OPEN_JOB = ("waiting", "queued", "running")
-"""States of a job that has not ended."""
+"""The states of a job that has not ended."""
 
 FAILED_JOB = ("failed", "poison")
 ENDED_SHORT = ("failed", "poison", "cancelled")
-"""States of a job that ended before its work was done; `retry` queues it again."""
+"""The states of a job that ended before its work was done. `retry` queues such a job again."""

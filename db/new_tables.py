@@ -1,11 +1,11 @@
-"""Makes the tables of db/models.py in an empty database, with the roles that may use them.
+"""Makes the tables of db/models.py in an empty database, and the roles that may use them.
 
-Three roles without a login let a server give each process what it needs: `tilewatch_write` for workers and for whoever
-submits, `tilewatch_read` for the dashboard, `tilewatch_triage` for a dashboard on which people may act: it moves jobs
-and regressions on, marks, and writes actions. It changes states, owners and notes, and no text, payload, name or
-measurement. Only `tilewatch_write` reads the hashes of tokens. Tables of later migrations are theirs too. Roles belong
-to the whole server, so they may be there already. Where the migrating user may not make roles, an administrator makes
-them first, or everybody goes on as the owner.
+Three roles without a login let a server give each process only the rights it needs: `tilewatch_write` for workers and
+for whoever submits, `tilewatch_read` for the dashboard, `tilewatch_triage` for a dashboard on which people may act. The
+last may change the states of jobs and regressions, owners, notes and marks, and add actions; it may change no text,
+payload, name or measurement. Only `tilewatch_write` may read the hashes of tokens. The rights extend to tables of later
+migrations. Roles belong to the whole server, so they may exist already. If the migrating user may not make roles, an
+administrator makes them first, or all processes use the owner's login.
 """
 
 from sqlalchemy import Connection, text
@@ -23,7 +23,7 @@ $$;
 create trigger repository_of_sweep before insert or update of commit_id, repository on sweeps
     for each row execute function repository_of_sweep();
 """
-"""A trigger fills the repository of a sweep, so that it cannot contradict the commit."""
+"""The trigger that fills the repository of a sweep, so that it cannot contradict the sweep's commit."""
 
 ROLES = """
 do $$
@@ -66,11 +66,11 @@ $$;
 
 
 def create_tables(connection: Connection) -> None:
-    """Creates every table, with its trigger."""
+    """Creates every table, and the trigger for the repositories of sweeps."""
     Base.metadata.create_all(connection, checkfirst=False)
     connection.execute(text(FILL_REPOSITORY))
 
 
 def grant_rights(connection: Connection) -> None:
-    """Creates the roles, if the user may, and grants each its rights on the tables."""
+    """Creates the roles, if the connection's user may, and grants each role its rights on the tables."""
     connection.execute(text(ROLES))

@@ -29,23 +29,23 @@ from tilewatch.db.repository_names import EXAMPLES
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
-"""The columns that name a series: two repositories may have a kernel of one name."""
+"""The columns that identify a series. The repository is one, because two may have a kernel of the same name."""
 
 WORKER_ALIVE_S = 60
-"""Seconds without a heartbeat after which a worker counts as gone; it writes one every few seconds."""
+"""The seconds without a heartbeat after which a worker counts as gone. It writes one every few seconds."""
 
 Query = Select[*tuple[Any, ...]]
 
 MACHINE = func.coalesce(Recording.machine, Run.host)
-"""The machine of a run: the one that a recording names, else the host. The query joins Recording from outside."""
+"""The machine of a run: the one that its recording names, else the host. The query must outer-join Recording."""
 
 SHORT_DETAIL = Measurement.detail.op("-")("checklist")
-"""A measurement's detail without the checklist, which takes 3 kB: a series has hundreds of runs."""
+"""The JSON stored with a measurement, without the checklist, which takes 3 kB: a series has hundreds of runs."""
 
 
 def measured_points(query: Query) -> Query:
-    """Joins a measurement to its run, sweep and commit, and to its recording and verdict if it has them. A baseline
-    without samples, which could not run, is left out."""
+    """Adds joins from a measurement to its run, sweep and commit, and to its recording and verdict if it has them. A
+    baseline without samples, which could not run, is left out."""
     return (
         query.select_from(Measurement)
         .join(Run, Run.id == Measurement.run_id)
@@ -58,7 +58,7 @@ def measured_points(query: Query) -> Query:
 
 
 def judged_runs(query: Query) -> Query:
-    """Joins a verdict to its run, sweep and commit."""
+    """Adds joins from a verdict to its run, sweep and commit."""
     return (
         query.select_from(Verdict)
         .join(Run, Run.id == Verdict.run_id)
@@ -68,7 +68,7 @@ def judged_runs(query: Query) -> Query:
 
 
 def measured_runs(query: Query) -> Query:
-    """Joins a run to its sweep and commit, and to the measurement of its kernel."""
+    """Adds joins from a run to its sweep and commit, and to the measurement of its kernel."""
     return (
         query.select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -78,8 +78,8 @@ def measured_runs(query: Query) -> Query:
 
 
 def series_keys() -> CTE:
-    """Selects the key of each series once, by a recursive query with one index probe per series. For `select distinct`
-    Postgres reads every sweep (a year of a fleet: 175,000)."""
+    """Returns a recursive query for the key of each series, once, with one index probe per series. For `select
+    distinct` Postgres would read every sweep (a year of a fleet: 175,000)."""
     columns = [getattr(Sweep, name) for name in SERIES]
     keys = select(*columns).order_by(*columns).limit(1).cte("series_keys", recursive=True)
     above = select(*columns).where(tuple_(*columns) > tuple_(*keys.c)).order_by(*columns).limit(1).lateral()
@@ -103,8 +103,8 @@ def is_drawn() -> ColumnElement[bool]:
 
 
 def is_part_of_space() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's sweep has a run that left out compiled configs. Drawn ones do
-    not count: a night stops trying them at the first that hangs."""
+    """Returns the condition that the enclosing query's sweep has a run that left out compiled configs. Configs outside
+    the short list do not count, because a night stops trying them when one hangs."""
     left_out = exists().where(Trial.sweep_id == Sweep.id, NOT_TRIED, ~is_drawn()).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
 
@@ -115,12 +115,12 @@ def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) 
 
 
 def is_counted() -> ColumnElement[bool]:
-    """Returns True for a regression that pages and messages count: no planted example, and none of a recording."""
+    """Returns the condition that pages and messages count a regression: it is neither planted nor from a recording."""
     return Regression.repository.not_in(EXAMPLES) & ~is_recorded(Regression.id)
 
 
 def is_simulated(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """Returns the condition that a regression is of simulated runs, without a GPU."""
+    """Returns the condition that a regression was found in simulated runs, which use no GPU."""
     return _has_run_of(regression_id, "simulated")
 
 
@@ -133,8 +133,8 @@ def _has_run_of(regression_id: ColumnElement[int] | InstrumentedAttribute[int], 
 
 
 def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | None]:
-    """Selects why a run's kernel was not measured apart from its host code: what its watch file states, else what the
-    worker found. None for one that was measured apart."""
+    """Returns the subquery for why a run's kernel was not timed apart from its host code: the reason in its watch file,
+    else what the worker found. It is null if the kernel was timed apart."""
     stated, found = (func.nullif(Measurement.detail[name].astext, "") for name in ("stated", "not_apart"))
     shared = Measurement.detail["library_runs_apart"].astext == "false"
     query = select(func.coalesce(stated, found)).where(
@@ -144,8 +144,8 @@ def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | Non
 
 
 def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
-    """Selects the columns that make a dataclass `row`, for read_rows. A field is the expression in `named`, else the
-    column of that name of the first table, alias or subquery that has it."""
+    """Returns the query for the columns that make a dataclass `row`, for read_rows. A field is the expression in
+    `named`, else the column of that name in the first table, alias or subquery that has it."""
 
     def find_column(field: str) -> Any:
         if field in named:
@@ -157,7 +157,7 @@ def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
 
 
 def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:
-    """Selects these columns, with 0 instead of null."""
+    """Returns these columns of a subquery, with 0 instead of null."""
     return [func.coalesce(table.c[name], 0).label(name) for name in names]
 
 
@@ -169,7 +169,7 @@ def read_rows(
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Made]:
     """Runs a query and returns its results as dataclasses of the type `row`, whose fields have the columns' names.
-    `values` and `documents` are those of read_fields."""
+    `values` and `documents` mean what they mean in `read_fields`."""
     found = read_fields(session, query, documents, values)
     if found and found[0].keys() != row.__dataclass_fields__.keys():  # type: ignore[attr-defined]
         raise TypeError(f"the columns {sorted(found[0])} are not the fields of {row.__name__}")
@@ -177,7 +177,7 @@ def read_rows(
 
 
 def find_row(session: Session, query: Query, row: type[Made]) -> Made | None:
-    """Returns the first result of a query as a dataclass; None if it has no result."""
+    """Returns the first result of a query as a dataclass; None if there is no result."""
     return next(iter(read_rows(session, query, row)), None)
 
 
@@ -187,7 +187,7 @@ def read_fields(
     documents: Sequence[str] = (),
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Runs a query and returns each result as a dict by column.
+    """Runs a query and returns each result as a dict from column names to values.
 
     `values` are those of the bound parameters, for a query that is built once per process: SQLAlchemy needs 5 ms to
     build one of 30 columns and ten tables (2 cores, 2026-11-23). `documents` are the columns with a JSON document as
@@ -209,8 +209,8 @@ def read_fields(
 
 
 def make_row(row: type[Made], fields: dict[str, Any]) -> Made:
-    """Makes a dataclass from a dict with all its fields, without a copy. The constructor of a frozen dataclass sets
-    each field by a call: 40 of them took 8 us (2 cores, 2026-11-23)."""
+    """Returns a dataclass that uses a dict of all its fields as its own, without a copy. The constructor of a frozen
+    one sets each field by a call: 40 of them took 8 us (2 cores, 2026-11-23)."""
     made = row.__new__(row)
     object.__setattr__(made, "__dict__", fields)
     return made

@@ -1,26 +1,26 @@
-"""Names repositories in the database. A branch has a name of its own, so that its runs are kept apart from the main
-line. Commits compiled with another toolchain have a name too, with a space in it, which no branch can have."""
+"""Names repositories in the database. A branch has a name of its own, so that its runs are kept apart from those of the
+main line. So have commits compiled with another toolchain; that name has a space in it, which no branch can have."""
 
 BRANCH_START = " (branch "
 
 UNDER = "under "
 
 EXAMPLES = ("tilewatch-story",)
-"""Repositories of recordings with planted regressions, which show what a regression looks like."""
+"""Names of repositories in recordings with planted regressions, which show what a regression looks like."""
 
 
 def name_of_branch(repository: str, branch: str) -> str:
-    """Returns the name under which a branch is stored as a repository of its own."""
+    """Returns the name under which a branch is stored, as if it were a repository."""
     return f"{repository}{BRANCH_START}{branch})"
 
 
 def is_example(name: str) -> bool:
-    """Returns whether a repository's changes were planted: they are shown apart and not counted."""
+    """Returns whether a repository's changes were planted. Such changes are shown apart and not counted."""
     return name in EXAMPLES
 
 
 def split_branch(name: str) -> tuple[str, str | None]:
-    """Splits a stored name into the repository and the branch; None for a name without a branch."""
+    """Splits a stored name into the repository and the branch. The branch is None for a main line."""
     repository, start, rest = name.partition(BRANCH_START)
     return (repository, rest.removesuffix(")")) if start and rest.endswith(")") else (name, None)
 
@@ -31,7 +31,7 @@ def is_branch(name: str) -> bool:
 
 
 def name_under_toolchain(branch: str | None, toolchain: str) -> str:
-    """Returns the branch name for commits that another toolchain compiled; `branch` is None for the main line."""
+    """Returns the branch name for commits that another toolchain compiled. `branch` is None for the main line."""
     return " ".join(filter(None, (branch, f"{UNDER}{toolchain}")))
 
 
@@ -42,5 +42,5 @@ def branch_without_toolchain(name: str) -> str | None:
 
 
 def describe_branch(name: str) -> str:
-    """Writes for people what a branch name stands for: a branch, or the main line under a toolchain."""
+    """Returns words for a branch name: that it is a branch, or that it is the main line under a toolchain."""
     return name if name.startswith(UNDER) else f"branch {name}"

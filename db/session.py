@@ -1,4 +1,4 @@
-"""Connects a process to Postgres: engines and sessions, and one sentence if it cannot be used."""
+"""Connects a process to Postgres by engines and sessions, and says in one sentence why Postgres cannot be used."""
 
 import os
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from sqlalchemy.orm import Session
 from tilewatch.errors import ExpectedError
 
 CONNECT_LIMIT_S = 5
-"""Seconds to wait for a server before it is reported as unreachable: a person or a health check waits too."""
+"""The seconds to wait for a server before it counts as unreachable. A person or a health check waits as long."""
 
 
 _engines: dict[tuple[str, int], Engine] = {}
 
 
 class DatabaseUnreachable(ExpectedError):
-    """Postgres cannot be used. The message is a sentence with its address, without the password."""
+    """Raised if Postgres cannot be used. The message is a sentence with its address, without the password."""
 
 
 def engine(url: str) -> Engine:
@@ -31,20 +31,20 @@ def engine(url: str) -> Engine:
 
 
 DATABASE_IS_AWAY = (InterfaceError, OperationalError)
-"""Errors that come from the server or the connection, whatever was read or written."""
+"""The errors that come from the server or the connection, and not from the statement."""
 
 
 @contextmanager
 def session(url: str) -> Iterator[Session]:
-    """Opens a transaction, which is committed when the block ends and rolled back if it raises. Loaded rows stay
-    readable afterwards, so that a step can commit first and send its messages then."""
+    """Opens a transaction, which is committed when the `with` block ends and rolled back if it raises. Loaded rows stay
+    readable afterwards, so that a step can commit first and then send its messages."""
     with Session(engine(url), expire_on_commit=False) as opened, opened.begin():
         yield opened
 
 
 @contextmanager
 def reading_session(url: str) -> Iterator[Session]:
-    """Opens a transaction in which Postgres refuses every change, also from a user with the right to make it."""
+    """Opens a transaction in which Postgres refuses every change, even from a user with the right to make it."""
     with session(url) as opened:
         opened.connection(execution_options={READS: True})
         opened.execute(text("set transaction read only"))
@@ -53,8 +53,8 @@ def reading_session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def filling_session(url: str) -> Iterator[Session]:
-    """Opens a transaction that may fill empty tables: Postgres plans each statement anew, for the rows there are now.
-    A kept plan for a few rows reads a whole table for each row of another one."""
+    """Opens a transaction that may fill empty tables. Postgres plans each of its statements anew, for the rows there
+    are now: a plan kept from when there were few rows would read a whole table for each row of another one."""
     with session(url) as opened:
         opened.execute(text("set local plan_cache_mode = force_custom_plan"))
         yield opened
@@ -71,10 +71,10 @@ def require_database(url: str) -> None:
 
 
 READS = "tilewatch_reads"
-"""Option of a connection whose session shall change nothing."""
+"""The option of a connection whose session must not change anything."""
 
 READ_ONLY = "25006"
-"""Postgres' error code for a change in a read-only transaction (errcodes-appendix)."""
+"""Postgres' error code for a change in a read-only transaction (in its appendix of error codes)."""
 
 _LOOK = """
     select current_setting('transaction_read_only') = 'on' as is_read_only,
@@ -85,12 +85,12 @@ _LOOK = """
 """
 
 _SPILL = "select count(*) from (select g from generate_series(1, 20000) g order by md5(g::text)) as sorted"
-"""A query that sorts in a temporary file: it takes 20 ms, and fails if the disk of Postgres is full."""
+"""A query that sorts in a temporary file. It takes 20 ms, and fails if the disk of Postgres is full."""
 
 
 def find_trouble(url: str) -> str | None:
-    """Returns why Postgres answers but would refuse a write: it is read-only or its connections are used up. Returns
-    None if it would not. Raises DatabaseUnreachable if it does not answer or its disk is full."""
+    """Returns why Postgres answers but would refuse a write: it is read-only or has no connection left. Returns None if
+    it would not refuse. Raises DatabaseUnreachable if it does not answer or its disk is full."""
     try:
         with engine(url).begin() as connection:
             found = connection.execute(text(_LOOK)).one()
@@ -108,14 +108,14 @@ def find_trouble(url: str) -> str | None:
 
 
 def passing_trouble(error: BaseException) -> str | None:
-    """Returns why Postgres failed if that may pass: it is away, full or read-only. Returns None for any other error."""
+    """Returns why Postgres failed, if that may pass: it is away, full or read-only. Returns None for other errors."""
     if isinstance(error, OperationalError | InterfaceError):
         return f"Postgres cannot be used: {_reason(error)}"
     return None
 
 
 def address(url: str) -> str:
-    """Returns host:port/database, the part of a URL that may be shown."""
+    """Returns host:port/database, the part of a database URL that may be shown."""
     parts = _parse(url)
     return f"{parts.host or 'localhost'}:{parts.port or 5432}/{parts.database or ''}"
 
@@ -134,7 +134,7 @@ def _make_engine(url: str) -> Engine:
 
 
 def _pass_read_only(context: ExceptionContext) -> None:
-    """Raises OperationalError, which counts as passing trouble, instead of InternalError for a demoted server."""
+    """Raises OperationalError, a passing failure, instead of InternalError if a server has become read-only."""
     asked_for = context.connection is not None and context.connection.get_execution_options().get(READS)
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY and not asked_for:
         raise OperationalError(context.statement, None, context.original_exception) from context.original_exception
@@ -156,6 +156,6 @@ def _parse(url: str) -> URL:
 
 
 def _reason(error: DBAPIError) -> str:
-    """Returns the first line of the driver's error; later lines repeat it for each address of the host."""
+    """Returns the first line of the driver's error. The other lines repeat it for each address of the host."""
     lines = [line.strip() for line in str(error.orig).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -1,7 +1,7 @@
 """Counts the compilations of a sweep's trials by outcome.
 
-db/fact_writes.py stores the counts with the sweep once no trial waits: a page reads hundreds of sweeps at once, each
-with 500 trials whose compilations lie all over the disk. A sweep without stored counts is counted when it is read.
+db/fact_writes.py stores the counts with the sweep when no trial waits any more. A page reads hundreds of sweeps at
+once, each with 500 trials whose compilations lie all over the disk. A sweep without stored counts is counted when read.
 """
 
 from typing import Any
@@ -13,9 +13,9 @@ from tilewatch.db.models import Compilation, Sweep, Trial
 
 
 def count() -> ScalarSelect[dict[str, Any]]:
-    """Selects one JSON object for the sweep of the enclosing query. `settled` counts trials with a compilation,
-    `spilling` those that use stack. `tma` counts those with all loads by TMA, `tensor_core` those with all products on
-    Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if no trial is settled."""
+    """Returns a subquery for the counts of the enclosing query's sweep, as one JSON object. `settled` counts trials
+    with a compilation, `spilling` those that use stack. `tma` counts those with all loads by TMA, `tensor_core` those
+    with all products on Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if no trial is settled."""
     ok = Compilation.status == "ok"
 
     def counted(condition: ColumnElement[bool]) -> ColumnElement[int]:
@@ -49,5 +49,5 @@ def count() -> ScalarSelect[dict[str, Any]]:
 
 
 def of_sweep() -> ColumnElement[dict[str, Any]]:
-    """Selects the counts of the enclosing query's sweep: the stored ones, else those of `count`."""
+    """Returns the counts of the enclosing query's sweep: those stored with the sweep, else those of `count`."""
     return func.coalesce(Sweep.trial_facts, count(), type_=JSONB)
