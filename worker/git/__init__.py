@@ -1,1 +1,1 @@
-"""Reads watched repositories: clones, checkouts of commits, working trees, and the order of commits."""
+"""Reads watched repositories: makes clones and checkouts, copies working trees, and orders commits."""

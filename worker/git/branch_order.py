@@ -1,9 +1,9 @@
 """Orders the commits of a followed branch by ancestry: each commit comes after everything that it contains.
 
-The line of a branch consists of the first parents of its tip, and those of each commit that was stored for the branch
-before. So commits that a foxtrot merge moved off the first parents keep their place, and commits that a forced push
-removed come before what replaced them. The stored order is kept where ancestry allows it. Dates do not count.
-"""
+The line of a branch consists of the first parents of its tip and of each commit that was stored for the branch before.
+So a commit that a merge moved off the first parents (a foxtrot merge) keeps its place, and a commit that a forced push
+removed comes before the commits that replaced it. The stored order is kept where ancestry allows it. Dates do not
+count."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from pathlib import Path
 from tilewatch.worker.git.commits import git, is_shallow
 
 Parents = Mapping[str, Sequence[str]]
-"""The parents of each commit, the first one first."""
+"""The parents of each commit, in Git's order."""
 
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """The order of a branch. `positions` numbers the commits of its line from 1. `left` holds those that left it."""
+    """The order of a branch. `positions` numbers the commits of its line from 1. `left` are those no longer on it."""
 
     positions: Mapping[str, int]
     left: frozenset[str]
@@ -29,9 +29,9 @@ class BranchOrder:
 
 
 def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
-    """Orders the stored commits of a branch, `known` in their stored order, and the commits that lead to them. `tips`
-    are the newest commits of the branch, the newest last. In a shallow clone, which does not have all commits, no
-    commit counts as removed. Raises RepositoryError."""
+    """Returns the order of a branch's stored commits and the commits that lead to them. `known` are the stored commits
+    in their stored order. `tips` are the newest commits of the branch, the newest last. A shallow clone does not have
+    all commits, so none counts as removed there. Raises RepositoryError."""
     first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
     if {*known, *tips} <= set(first_parents):
         return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())
@@ -46,8 +46,8 @@ def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) ->
 
 
 def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
-    """Lists the first parents of all heads, each commit after everything that it contains. Otherwise the commits of an
-    earlier head come first, and those of a merge's first parent before those of its second."""
+    """Lists the first parents of all heads, each commit after everything that it contains. Beyond that, the commits of
+    an earlier head come first, and those of a merge's first parent come before those of its second."""
     line: set[str] = set()
     for head in heads:
         line.update(takewhile(lambda sha: sha not in line, _walk_first_parents(parents, head)))
@@ -67,7 +67,7 @@ def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
 
 
 def place_lost(ordered: Sequence[str], known: Sequence[str], lost: Collection[str]) -> list[str]:
-    """Inserts commits that the repository no longer has: each after the known commit that it followed before."""
+    """Inserts commits that the repository no longer has. Each follows the known commit that it followed before."""
     after: dict[str | None, list[str]] = {}
     before: str | None = None
     for sha in known:
@@ -86,7 +86,7 @@ def _walk_first_parents(parents: Parents, head: str) -> Iterator[str]:
 
 
 def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]:
-    """Yields each commit once, after its parents. It does not recurse, as a history is deeper than Python's stack."""
+    """Yields each commit once, after its parents. It does not recurse, as a history is longer than Python's stack."""
     done: set[str] = set()
     for head in heads:
         path = [head] if head not in done else []
@@ -102,7 +102,7 @@ def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]
 
 
 def _list_found(repository: Path, shas: Sequence[str]) -> set[str]:
-    """Returns those of the commits that the repository has."""
+    """Returns those of `shas` that the repository has as commits."""
     asked = "".join(f"{sha}^{{commit}}\n" for sha in shas)
     answers = git(repository, "cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
     return {sha for sha, answer in zip(shas, answers, strict=True) if answer == sha}

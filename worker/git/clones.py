@@ -1,9 +1,8 @@
 """Clones watched repositories into the home and fetches them. Only git itself has credentials.
 
 A clone is bare. Its HEAD is the followed branch; its branches and tags are those of the remote. A worker has no
-terminal, so an SSH agent or key, or a credential helper, must answer git. Fetched commits are never deleted, so that a
-measured commit can be read after its branch is gone.
-"""
+terminal, so an SSH agent, a key or a credential helper must answer git. Fetched commits are never deleted, so that a
+measured commit can be read after its branch is gone."""
 
 import contextlib
 import fcntl
@@ -26,29 +25,29 @@ from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.git.commits import UNSHALLOW, GitFailed, RepositoryError, git, read_settings
 
 FETCH_LIMIT_S = 900.0
-"""Longest time of a fetch; a clone of PyTorch takes some minutes."""
+"""The longest time of a fetch or a clone. A clone of PyTorch takes some minutes."""
 SLOWEST = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
 """Options that give up a server which sends less than 1,000 bytes a second for a minute."""
 SAFE = ("-c", "protocol.ext.allow=never")
 """Options that refuse addresses which would start a program."""
 EVERYTHING = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
-"""Variables that git sets for a hook, which would make git use the hook's repository."""
+"""The variables that git sets for a hook. They would make another git use the hook's repository."""
 NO_REASON = ("Cloning into", "Please make sure you have", "and the repository exists", "hint:", "warning:", "From ")
 
 
 class BadAddress(ExpectedError):
-    """The address of a repository cannot be used. The message is a sentence, without any secret."""
+    """Raised if the address of a repository cannot be used. The message is a sentence, without any secret."""
 
 
 class FetchFailed(RepositoryError):
-    """A repository cannot be cloned or fetched now, which may pass. The message is a sentence."""
+    """Raised if a repository cannot be cloned or fetched now, which may pass. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Clone:
-    """The clone of a repository in this home. It may not be made yet. `options` and `variables` are for each git that
-    uses the network."""
+    """The clone of a repository in this home, which may not exist yet. `options` and `variables` are added to each git
+    command that uses the network."""
 
     name: str
     url: str
@@ -58,14 +57,14 @@ class Clone:
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
-    """Returns the clone for a name and an address. Its folder has the name in it, for people."""
+    """Returns the clone of a repository. For people, its folder has the repository's name in it."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
     digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
     return Clone(name, url, clones / f"{readable}-{digest}.git")
 
 
 def clean_address(address: str) -> str:
-    """Returns the address to store; a folder of this machine becomes an absolute path. Raises BadAddress."""
+    """Returns the address to store, which is an absolute path for a folder of this machine. Raises BadAddress."""
     folder = Path(address).expanduser()
     if folder.is_dir():
         return str(folder.resolve())
@@ -88,8 +87,8 @@ def fetch(clone: Clone) -> None:
 
 
 def follow(clone: Clone, branch: str) -> None:
-    """Makes a branch the clone's HEAD. Raises FetchFailed if the remote has no such branch, which may come back, or if
-    a fetch did not update it, which git does not report."""
+    """Makes a branch the clone's HEAD. Raises FetchFailed if the remote lacks the branch, or if a fetch did not update
+    the branch, which git does not report."""
     remote = ask_remote(clone, branch)
     if remote.branch_sha is None:
         raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
@@ -105,14 +104,14 @@ def follow(clone: Clone, branch: str) -> None:
 
 @dataclass(frozen=True)
 class Remote:
-    """The state of a remote: the commit of a branch, None if there is no such branch, and the default branch."""
+    """The state of a remote: the commit of a branch, and the default branch's name. Each is None if there is none."""
 
     branch_sha: str | None
     default_branch: str | None
 
 
 def ask_remote(clone: Clone, branch: str) -> Remote:
-    """Asks the remote for a branch and its default branch. Raises FetchFailed."""
+    """Asks the remote for the commit of a branch and for its default branch. Raises FetchFailed."""
     ref = f"refs/heads/{branch}"
     listed = run_remote(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
     sha = default = None
@@ -171,7 +170,7 @@ def bring_revision(clone: Clone, revision: str) -> str:
 
 
 def default_branch(clone: Clone) -> str:
-    """Returns the default branch of the remote. Raises RepositoryError if its HEAD is not a branch."""
+    """Returns the default branch of the remote. Raises RepositoryError if the remote's HEAD is not a branch."""
     try:
         return git(clone.folder, "symbolic-ref", "HEAD").strip().removeprefix("refs/heads/")
     except GitFailed:
@@ -219,7 +218,7 @@ def _describe_shallow(clone: Clone) -> str:
 
 
 def _index(folder: Path) -> None:
-    """Writes the commit graph, with which Git lists 100,000 commits in a third of the time. It may fail."""
+    """Writes the commit graph, with which Git lists 100,000 commits in a third of the time. A failure is ignored."""
     with contextlib.suppress(GitFailed):
         git(folder, "commit-graph", "write", "--reachable", "--split")
 

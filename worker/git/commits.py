@@ -1,7 +1,7 @@
 """Reads a Git repository: resolves revisions, and lists commits along first parents.
 
-Branches are named in full, refs/heads/BRANCH, because Git takes a short name for a tag if there is such a tag. Nothing
-is written: the repository may be read-only, and its working tree may hold work in progress, which is not measured.
+Branches are named in full, refs/heads/BRANCH, because Git takes a short name for a tag if there is such a tag. The
+repository may be read-only, so nothing is written. Its working tree may hold work in progress, which is not measured.
 """
 
 import os
@@ -16,10 +16,10 @@ from tilewatch.kernels.project_settings import ProjectSettings
 from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHistory, commit_of
 
 LIMIT_S = 300.0
-"""Longest time of a git command on a disk that may be dead. A million commits are listed in 10 s."""
+"""The longest time of a git command: a disk may be dead. A million commits are listed in 10 s."""
 
 IN_BLOCKS = {"GIT_FLUSH": "0"}
-"""Makes git write a list into a pipe in blocks and not line by line: 100,000 commits in 0.3 s, not 0.6 (2026-11-28)."""
+"""Makes git write a list into a pipe in blocks, not by line: 100,000 commits take 0.3 s instead of 0.6 (2026-11-28)."""
 
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -28,11 +28,11 @@ LINK = "120000"
 
 
 class RepositoryError(ExpectedError, RuntimeError):
-    """The repository does not have what was asked for. The message is a sentence for a person."""
+    """Raised if the repository lacks what was asked for. The message is a sentence for a person."""
 
 
 class GitFailed(RepositoryError):
-    """A command of Git failed. `reason` is the first line that it wrote."""
+    """Raised if a command of Git failed. `reason` is the first line that Git wrote."""
 
     def __init__(self, repository: Path, command: str, reason: str) -> None:
         super().__init__(f"`git {command}` fails in {repository}: {reason}")
@@ -40,7 +40,7 @@ class GitFailed(RepositoryError):
 
 
 def resolve(repository: Path, revision: str) -> GitCommit:
-    """Reads the commit that a revision names. A branch takes precedence over a tag. Raises RepositoryError."""
+    """Returns the commit that a revision names. A branch takes precedence over a tag. Raises RepositoryError."""
     require_history(repository)
     try:
         return commit_of(repository, find_branch(repository, revision) or revision)
@@ -57,13 +57,13 @@ def is_shallow(repository: Path) -> bool:
 
 
 def find_branch(repository: Path, name: str) -> str | None:
-    """Returns the full name of a branch of this repository or of its remote; None if there is none, and for HEAD."""
+    """Returns the full name of a branch of this repository or its remote; None for HEAD and for an unknown branch."""
     refs = [] if name == "HEAD" else [f"refs/heads/{name}", f"refs/remotes/{name}"]
     return next((ref for ref in refs if _succeeds(repository, "show-ref", "--verify", "--quiet", "--", ref)), None)
 
 
 def between(repository: Path, revisions: str) -> list[str]:
-    """Lists the commits of a range A..B along first parents, oldest first: after A, up to and including B."""
+    """Lists the commits of a range A..B along first parents, oldest first: without A, with B."""
     start, end = resolve_range(repository, revisions)
     return git(repository, "rev-list", "--reverse", "--first-parent", f"{start}..{end}", "--").split()
 
@@ -74,8 +74,8 @@ def list_range(repository: Path, start: str, end: str) -> set[str]:
 
 
 def list_path(repository: Path, start: str, end: str) -> set[str]:
-    """Returns the commits that contain `start` and are contained in `end`. If `end` does not contain `start`, as after
-    a forced push, returns the commits that only `end` contains."""
+    """Returns the commits on all paths from `start` (without it) to `end`. If `end` does not contain `start`, as after
+    a forced push, returns the commits that `end` contains and `start` does not."""
     path = ["--ancestry-path"] if is_ancestor(repository, start, end) else []
     return set(git(repository, "rev-list", *path, f"{start}..{end}", "--").split())
 
@@ -88,7 +88,8 @@ def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
 
 
 def find_merge_base(repository: Path, base: str, head: str) -> str:
-    """Returns the commit where `head` left `base`, a sha or a branch (first its remote's). Raises RepositoryError."""
+    """Returns the commit at which `head` left `base`, a sha or a branch (the remote's first). Raises
+    RepositoryError."""
     tip = resolve(repository, head).sha
     remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")
     other = resolve(repository, remote or base).sha
@@ -99,7 +100,7 @@ def find_merge_base(repository: Path, base: str, head: str) -> str:
 
 
 def is_ancestor(repository: Path, sha: str, of: str) -> bool:
-    """Returns whether the commit `of` is or contains the commit `sha`; False if the repository lacks one of them."""
+    """Returns whether the commit `of` is or contains the commit `sha`; False if the repository lacks one of the two."""
     return _succeeds(repository, "merge-base", "--is-ancestor", sha, of)
 
 
@@ -112,7 +113,7 @@ def split_range(revisions: str) -> tuple[str, str]:
 
 
 def find_tips(repository: Path, branch: str) -> list[str]:
-    """Lists the tips of the followed branch, the newest last: the branch's own and its remote's, which is ahead in a
+    """Lists the tips of a followed branch, the newest last: its own tip and its remote's. The remote's is ahead in a
     clone that was fetched but not pulled. Raises RepositoryError if there is no such branch."""
     require_history(repository)
     ref = branch if branch == "HEAD" or branch.startswith("refs/") else find_branch(repository, branch)
@@ -124,14 +125,14 @@ def find_tips(repository: Path, branch: str) -> list[str]:
 
 
 def find_tips_of_branch(repository: Path, branch: str, newest: str) -> list[str]:
-    """Lists the only tip of a branch that is not followed: the branch's own if it contains `newest`, else `newest`."""
+    """Lists one tip of a branch that is not followed: the branch's own tip if it contains `newest`, else `newest`."""
     ref = find_branch(repository, branch)
     tip = None if ref is None else _find_commit(repository, ref)
     return [tip] if tip is not None and is_ancestor(repository, newest, tip) else [newest]
 
 
 def _find_upstream(repository: Path, ref: str) -> str | None:
-    """Returns the commit of a branch's remote at the last fetch; None if the branch has no remote."""
+    """Returns the tip of a branch's remote, as of the last fetch; None if the branch has no remote."""
     if ref == "HEAD":
         try:
             ref = git(repository, "symbolic-ref", "--quiet", "HEAD").strip()
@@ -151,7 +152,7 @@ def first_parents(repository: Path, sha: str, count: int) -> list[str]:
 
 
 def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> str | None:
-    """Returns the text of a file in a commit; None if there is none. It is read from Git, so that links are not
+    """Returns the text of a file in a commit; None if the commit lacks it. It is read from Git, so that links are not
     followed. Raises RepositoryError for a link, a folder, or a file of more than `most_bytes`."""
     try:
         entry = git(repository, "ls-tree", "--long", "--full-tree", revision, "--", name).split(None, 4)
@@ -168,7 +169,7 @@ def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> st
 
 
 def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
-    """Returns [tool.tilewatch] of a commit's pyproject.toml; None without. Raises BadProject, RepositoryError."""
+    """Returns [tool.tilewatch] of a commit's pyproject.toml, or None. Raises BadProject, RepositoryError."""
     text = read_file(repository, revision, project_settings.FILE, MOST_TOML_BYTES)
     where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
     return None if text is None else project_settings.parse(text, where)
@@ -210,14 +211,14 @@ def _succeeds(repository: Path, *arguments: str) -> bool:
 
 
 def environment(repository: Path) -> dict[str, str]:
-    """Returns the environment of a git that uses exactly this repository and reads commits as stored."""
+    """Returns the environment for a git that uses exactly this repository and reads commits as they are stored."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**clean, **AS_STORED, **IN_BLOCKS, "GIT_CEILING_DIRECTORIES": str(repository.resolve().parent)}
 
 
 def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
-    """Runs git in exactly this repository: not in one around it, nor in one whose hook started us. Returns its output.
-    Raises GitFailed, or RepositoryError if git is not installed."""
+    """Runs git and returns its output. Git uses exactly this repository: not one around it, nor one whose hook started
+    us. Raises GitFailed, or RepositoryError if git is not installed."""
     if not repository.is_dir():
         raise RepositoryError(f"{repository} is not a folder")
     try:

@@ -13,7 +13,7 @@ ARCH = "sm_90"
 
 
 def has_operators(repository: Path, revision: str, usual: str) -> bool:
-    """Returns whether a commit names a folder of watch files, or has the library folder that is usual here."""
+    """Returns whether a commit names a folder of watch files, or has the folder `usual`."""
     settings = read_settings(repository, revision)
     if settings is not None and settings.watch is not None:
         return True
@@ -21,7 +21,7 @@ def has_operators(repository: Path, revision: str, usual: str) -> bool:
 
 
 def propose_at(repository: Path, revision: str, on_step: Callable[[str], None] = lambda _: None) -> Proposal:
-    """Returns a proposal for a commit, which is tried in a checkout of its own. Raises RepositoryError and
+    """Returns a proposed watch file for a commit, which was tried in a checkout of its own. Raises RepositoryError and
     LibraryError."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-proposal-") as scratch:
         folder = checkouts.checkout_commit(repository, resolve(repository, revision).sha, Path(scratch))

@@ -1,8 +1,7 @@
-"""Finds the watched repositories: those of `tilewatch watch add`, and the one of TILEWATCH_REPOSITORY.
+"""Finds the watched repositories: those of `tilewatch watch add`, and the repository TILEWATCH_REPOSITORY.
 
-If TILEWATCH_REPOSITORY is not set, it is the checkout of Tilewatch, if there is one; that is only watched as long as no
-repository was added. Each node has its own clones, made from the addresses in the database.
-"""
+If TILEWATCH_REPOSITORY is not set, it is the checkout of Tilewatch, if there is one. That checkout is only watched as
+long as no repository was added. Each node has its own clones, made from the addresses in the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +30,8 @@ from tilewatch.worker.settings import Settings
 @dataclass(frozen=True)
 class WatchedRepository:
     """A watched repository on this node. `folder` is the clone to read. The first parents of `branch` are its main
-    line. `clone` is None for the repository of TILEWATCH_REPOSITORY, which its owner fetches. With `own_python` the
-    Python of an owner's environment records it."""
+    line. `clone` is None for TILEWATCH_REPOSITORY, which its owner fetches. With `own_python`, host code is recorded
+    with the Python of an environment that the owner made."""
 
     name: str
     folder: Path
@@ -42,7 +41,7 @@ class WatchedRepository:
 
 
 def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]:
-    """Lists the watched repositories. That of TILEWATCH_REPOSITORY, if it is watched, is the first."""
+    """Lists the watched repositories. If TILEWATCH_REPOSITORY is watched, it is the first."""
     rows = repositories.list_repositories(opened)
     added = [_of_clone(_clone(row, settings.clones), row.branch, row.own_python) for row in rows]
     if "repository" not in settings.model_fields_set and (added or not _has_git(settings.repository)):
@@ -58,8 +57,8 @@ def list_names(database_url: str, settings: Settings) -> list[str]:
 
 
 def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:
-    """Returns the watched repository with a name; without a name, the only one or that of TILEWATCH_REPOSITORY. Raises
-    RepositoryError, which lists the names."""
+    """Returns the watched repository `name`. Without a name, returns the only repository or TILEWATCH_REPOSITORY.
+    Raises RepositoryError, which lists the names."""
     watched = list_watched(opened, settings)
     if not watched:
         raise RepositoryError("no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one")
@@ -75,8 +74,8 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the watched repository with one of these addresses. If there is none, as for a mirror, returns that of
-    `choose` without a name. Raises RepositoryError."""
+    """Returns the watched repository with one of these addresses. If none has, as for a mirror, returns what `choose`
+    returns without a name. Raises RepositoryError."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -94,7 +93,7 @@ def add(
     python: Path | None = None,
 ) -> WatchedRepository:
     """Clones a repository and starts watching it. Without `branch`, it follows the branch in its pyproject.toml, else
-    the default branch. With `python`, that Python records it on this node, also if it is watched already. Raises
+    the default branch. With `python`, this node records it with that Python, even if it was watched before. Raises
     BadAddress, BadPython, RepositoryError and RepositoryRefused."""
     if python is not None:
         owner_python.require(python)
@@ -120,7 +119,7 @@ def add(
 
 def fetch(watched: WatchedRepository) -> str | None:
     """Fetches a repository that was added. Returns a sentence if that failed, which leaves the clone unchanged; else
-    None. Raises FetchFailed if the clone does not have the followed branch, so that there is nothing to submit."""
+    None. Raises FetchFailed if it failed and the clone has no followed branch, so that there is no commit to submit."""
     if watched.clone is None:
         return None
     try:
@@ -134,15 +133,15 @@ def fetch(watched: WatchedRepository) -> str | None:
 
 
 def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
-    """Returns the order of the followed branch, including its stored commits. Raises RepositoryError."""
+    """Returns the order of the followed branch and of its stored commits. Raises RepositoryError."""
     known = [each.sha for each in commit_positions.list_known(opened, watched.name)]
     return order_branch(watched.folder, commits.find_tips(watched.folder, watched.branch), known)
 
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
-    """Stores the order of the commits that are stored under the name `stored_as`: of a repository, or of one of its
-    branches, whose last submitted commit is `newest`. Returns how many commits left the branch since the last call.
-    Raises RepositoryError."""
+    """Stores the order of the commits under the name `stored_as`: of a repository, or of one of its branches, whose
+    last submitted commit is `newest`. Returns how many commits left the branch since the last call. Raises
+    RepositoryError."""
     commit_positions.take_turns(opened, stored_as)
     branch = branch_without_toolchain(stored_as)
     if branch is None:
@@ -155,7 +154,7 @@ def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, n
 
 
 def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
-    """Reads a commit and gives it the watched repository's name. Fetches a revision that the clone lacks."""
+    """Returns a commit, under the watched repository's name. Fetches a revision that the clone lacks."""
     try:
         found = commits.resolve(watched.folder, revision)
     except RepositoryError:
@@ -166,8 +165,8 @@ def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
 
 
 def library_at(context: Context, name: str, sha: str, library: str) -> Path:
-    """Returns the library's folder in a checkout of a commit. Clones or fetches the repository if this node lacks it.
-    `library` is the folder if the commit's pyproject.toml names none. A name that was never added is taken for that of
+    """Returns the library's folder in a checkout of a commit. Clones or fetches the repository if this node lacks the
+    commit. `library` is used if the commit's pyproject.toml names no folder. A `name` that was never added stands for
     TILEWATCH_REPOSITORY. Raises FetchFailed and RepositoryError."""
     row = _find(context, name)
     if row is None:
@@ -182,7 +181,7 @@ def library_at(context: Context, name: str, sha: str, library: str) -> Path:
 
 
 def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) -> Path:
-    """Returns the library's folder in a checkout of a fetched commit, and chooses the Python that runs it. Raises
+    """Returns the library's folder in a checkout of a fetched commit, and sets the Python that will run it. Raises
     RepositoryError and BadProject."""
     found = checkouts.checkout_library(watched.folder, sha, library, cache)
     if watched.clone is None:
@@ -193,7 +192,7 @@ def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) 
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:
-    """Returns this node's clone of the repository with a name; None without a clone, and for the name of a branch."""
+    """Returns this node's clone of the repository `name`; None without a clone, or if the name is that of a branch."""
     row = repositories.find_repository(opened, name)
     if row is not None:
         folder = _clone(row, context.clones).folder
@@ -207,7 +206,7 @@ def _find(context: Context, name: str) -> RepositoryRow | None:
 
 
 def _place(address: str) -> str:
-    """Returns the host and path in an address, which its forms (https, ssh, user@host:path) have in common."""
+    """Returns the host and path of an address, which are the same in all its forms (https, ssh, user@host:path)."""
     parts = urlsplit(address)
     host, path = parts.hostname or "", parts.path
     if not parts.scheme and ":" in address:
@@ -224,7 +223,7 @@ def _clone(row: RepositoryRow, folder: Path) -> Clone:
 
 
 def _has_git(folder: Path) -> bool:
-    """Returns whether a folder is the top of a Git repository; False if it cannot be read."""
+    """Returns whether a folder is the top folder of a Git repository; False if it cannot be read."""
     try:
         return (folder / ".git").exists()
     except OSError:
@@ -232,7 +231,7 @@ def _has_git(folder: Path) -> bool:
 
 
 def _own_name(folder: Path) -> str:
-    """Returns the name of the repository in a folder; the folder's name if Git cannot read it."""
+    """Returns the name of the repository in a folder. If Git cannot read it, returns the folder's name."""
     try:
         return repository_name(folder)
     except NoHistory:

@@ -8,12 +8,12 @@ from tilewatch.worker.git.commits import RepositoryError
 
 
 def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
-    """Copies a repository's working tree to `target`, a new folder, and returns the folder `library` in it.
+    """Copies a repository's working tree to the new folder `target`, and returns the folder `library` in it.
 
     The whole tree is copied, because a watch file imports its repository's packages, and the original may be edited
     during a comparison. Submodules are empty folders, as in a checkout of a commit. Raises RepositoryError if there is
-    no folder `library`, or if it contains or lies in a submodule, whose uncommitted changes would be missing.
-    """
+    no folder `library`, or if `library` contains a submodule or is inside one, whose uncommitted changes would be
+    missing."""
     if not (repository / library).is_dir():
         raise RepositoryError(f"the working tree of {repository} has no folder {library!r}")
     (target / library).mkdir(parents=True)
