@@ -1,1 +1,1 @@
-"""`tilewatch up` and `tilewatch doctor`: everything on one machine, as child processes."""
+"""Implements `tilewatch up`, `tilewatch demo` and `tilewatch doctor`: Tilewatch on one machine, as child processes."""

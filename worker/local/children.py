@@ -1,5 +1,5 @@
 """Starts long-lived child processes, restarts those that end by themselves, and ends all of them together. If the
-parent is killed, the kernel kills the children."""
+parent is killed, the operating system kills its children."""
 
 import contextlib
 import signal
@@ -14,14 +14,14 @@ from tilewatch.worker.process.progress import STILL_S, Progress
 
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 600.0
-"""Seconds that a child must run before the pause in front of its next restart is the shortest again."""
+"""The seconds that a child must run so that the pause before its next restart is the shortest one again."""
 PATIENCE_S = 10.0
 LOOK_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
 class Child:
-    """A command to run. `name` is for people and for the log file."""
+    """A command to run as a child process. `name` is shown to people and names the log file."""
 
     name: str
     command: tuple[str, ...]
@@ -34,7 +34,7 @@ CANNOT_START = 78
 
 @dataclass(frozen=True)
 class Death:
-    """The end of a child by itself. It is restarted after `pause_s`; None means that it is not restarted."""
+    """The end of a child that nobody ended. It is restarted after `pause_s`, or not at all if that is None."""
 
     name: str
     last_words: str
@@ -50,10 +50,10 @@ class Death:
 
 
 class Children:
-    """The running children. Ctrl-C in a terminal only reaches the parent, which then ends them."""
+    """The running child processes. Ctrl-C in a terminal only reaches the parent, which then ends them."""
 
     def __init__(self, folder: Path, logs: Path, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` is called before each look at what the children do, because one that nobody uses may sleep."""
+        """`wake` is called each time before the children's progress is checked: an unused dashboard may be asleep."""
         self._folder = folder
         self._logs = logs
         self._running: dict[str, tuple[Child, subprocess.Popen[bytes]]] = {}
@@ -76,10 +76,9 @@ class Children:
     def restart_dead(self) -> list[Death]:
         """Restarts children that ended by themselves, each after a pause. Returns those that ended since the last call.
 
-        The pause doubles with each death, up to LONGEST_PAUSE_S: what a child needs may come back after hours, as room
-        on a disk does. One that ends with CANNOT_START is left. One that did nothing for STILL_S is ended first: it is
-        stopped, or waits for what never comes.
-        """
+        The pause doubles with each end, up to LONGEST_PAUSE_S: what a child needs may come back after hours, such as
+        room on a disk. A child that ended with CANNOT_START is not restarted. A child that did nothing for STILL_S is
+        ended, because it is stopped or waits for ever."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             self._wake()
@@ -114,8 +113,8 @@ class Children:
 
     def stop(self) -> None:
         """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt ends the wait. The signals
-        go to whole process groups. Celery's parent alone would finish its jobs first; its pool processes hand their
-        jobs back within two seconds."""
+        go to whole process groups: if only Celery's parent got one, it would finish its jobs first. Its pool processes
+        hand their jobs back within two seconds."""
         running = [process for _, process in self._running.values()]
         try:
             processes.stop(running, (signal.SIGTERM, PATIENCE_S))

@@ -1,6 +1,6 @@
-"""`tilewatch demo`: shows everything on a machine without a GPU, in a folder of its own, until Ctrl-C.
+"""Implements `tilewatch demo`: shows Tilewatch on a machine without a GPU, in a folder of its own, until Ctrl-C.
 
-It makes a small repository with twenty commits and runs a night for each on the simulated GPU. The steps of workers
+It makes a small repository with twenty commits and runs a night for each on the simulated GPU. The workers' steps
 submit, compile (with the real tile compiler), measure, judge and replay each commit. One commit makes a kernel slower,
 one makes a kernel faster, and DeepGEMM gets a new version. The dashboard and a page with the messages show the results.
 """
@@ -39,7 +39,7 @@ from tilewatch.worker.submitting.submit import submit_nightly
 GPU = "sim"
 ARCH = "sm_90"
 TIMES = {demo_repository.SLOWER: 1.3, demo_repository.FASTER: 0.8}
-"""How many times as long each kernel takes after its commit."""
+"""The factor by which each kernel's time changes at its commit."""
 MOVED_BASELINE_US, MOVED_BASELINE_VERSION = 96.0, "0.2.0"
 NOTIFY = """[channels.page]
 webhook = '{url}'
@@ -51,7 +51,7 @@ Print = Callable[[str], object]
 
 
 class CannotDemonstrate(ExpectedError):
-    """The demo cannot run here. The message is a sentence."""
+    """Raised if the demo cannot run on this machine. The message is a sentence."""
 
 
 def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
@@ -95,7 +95,7 @@ def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None
 
 
 def _plant(context: Context, home: Path) -> Context:
-    """Makes each config of the changed kernels as much slower or faster as TIMES says."""
+    """Returns a context whose simulated GPU multiplies the times of a changed kernel by its factor in TIMES."""
     planted = dict(context.simulation.planted)
     for kernel, times in TIMES.items():
         base, head = (_find_cubins(home, kernel, changed=changed) for changed in (False, True))
@@ -104,7 +104,7 @@ def _plant(context: Context, home: Path) -> Context:
 
 
 def _find_cubins(home: Path, kernel: str, *, changed: bool) -> dict[str, str]:
-    """Compiles a kernel before or after its change, and returns the keys of its cubins by config."""
+    """Compiles a kernel as it is before or after its change. Maps each config to the key of its cubin."""
     folder = home / "versions" / str(changed)
     demo_repository.write_kernel(folder, kernel, "a version of the demo", changed=changed)
     compiling = ("compile", kernel, "--arch", ARCH, "--library", str(folder), "--cubins", str(folder.parent / "cubins"))

@@ -26,7 +26,7 @@ class Message:
 
 @dataclass
 class Mailbox:
-    """The received messages, the oldest first. `url` receives messages and shows them."""
+    """Holds the received messages, the oldest first. Its page at `url` also receives them."""
 
     url: str
     messages: list[Message] = field(default_factory=list)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SLOWER, FASTER = "scale", "shift"
-"""The kernel that becomes slower, and the one that becomes faster."""
+"""Names the kernel that becomes slower, and the kernel that becomes faster."""
 LIBRARY = "library"
 COMMITS = 20
 SLOWER_AT, FASTER_AT, BASELINE_AT = 9, 14, 17
-"""The commits, from 0, at which one kernel becomes slower, the other one faster, and DeepGEMM gets a new version."""
+"""Numbers, from 0, of three commits: one makes a kernel slower, one a kernel faster, one comes with a new DeepGEMM."""
 
 BODIES = {SLOWER: ("tile * 2.0", "tile * 1.5 + tile * 0.5"), FASTER: ("tile * 0.5 + tile * 0.5 + 1.0", "tile + 1.0")}
-"""What each kernel computes before and after its change: equal results by different code."""
+"""Expressions that each kernel computes before and after its change. The code differs, the results are equal."""
 RESULTS = {SLOWER: "x * 2.0", FASTER: "x + 1.0"}
 PROBLEMS = ("4096", "65536")
 CHANGED_AT = {SLOWER: SLOWER_AT, FASTER: FASTER_AT}
@@ -91,7 +91,7 @@ def make_repository(folder: Path, last_day: dt.date) -> list[DemoCommit]:
 
 
 def write_kernel(folder: Path, kernel: str, note: str, *, changed: bool) -> None:
-    """Writes the library file of a kernel, before its change or after it."""
+    """Writes the library file of a kernel, as it is before or after its change."""
     folder.mkdir(parents=True, exist_ok=True)
     body = BODIES[kernel][changed]
     source = SOURCE.format(note=note, body=body, kernel=kernel, problems=PROBLEMS, result=RESULTS[kernel])

@@ -1,5 +1,5 @@
-"""Examines what Tilewatch needs on this machine, and says how to get what is missing. Starts and changes nothing.
-Packages for the GPU are not imported, only looked up by name: torch alone takes seconds and a context on the GPU."""
+"""Finds out which of the things that Tilewatch needs are on this machine, and says how to get the rest. It starts and
+changes nothing. Packages for the GPU are looked up but not imported: torch takes seconds and a context on the GPU."""
 
 import importlib.metadata
 import os
@@ -31,7 +31,7 @@ from tilewatch.worker.settings import CHECKOUT, Settings
 PYTHONS = ((3, 11), (3, 13))
 ROOMY_BYTES = 5 << 30  # the packages take 1.3 GB (with DeepGEMM's torch several more), a night's cubins some 100 MB
 PACKAGED_CUDA = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
-"""The folder of programs and headers in NVIDIA's packages of CUDA 13."""
+"""The folder with the programs and headers of NVIDIA's Python packages of CUDA 13."""
 
 
 def report(settings: Settings) -> tuple[Finding, ...]:
@@ -67,7 +67,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
 
 
 def _guarded(examine: Callable[[], Finding]) -> Finding:
-    """Runs an examination. An error becomes a finding, so that it does not end the report."""
+    """Returns what an examination finds. If it fails, returns the error as a finding, so that the report goes on."""
     try:
         return examine()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
@@ -110,7 +110,7 @@ def _repository(settings: Settings) -> Finding:
 
 
 def _added_repositories(settings: Settings) -> list[RepositoryRow]:
-    """Lists the repositories of `tilewatch watch add`. The list is empty if the database cannot be read."""
+    """Lists the repositories of `tilewatch watch add`; none if the database cannot be read."""
     from tilewatch.db import session
     from tilewatch.db.worker_reads import repositories
 
@@ -122,7 +122,7 @@ def _added_repositories(settings: Settings) -> list[RepositoryRow]:
 
 
 def _channels(settings: Settings) -> Finding:
-    """Reads notify.toml. Whether the services accept messages is tested by `tilewatch notify test`."""
+    """Returns whether notify.toml can be read. `tilewatch notify test` tests whether its services accept messages."""
     example = "docs/use/notify.example.toml is an example"
     try:
         channels = routing.load(settings.notify_file).channels
@@ -136,7 +136,7 @@ def _channels(settings: Settings) -> Finding:
 
 
 def _policy(path: Path | None) -> Finding:
-    """Reads the numbers by which the judge decides."""
+    """Returns whether the policy file, with the numbers by which the judge decides, can be read."""
     try:
         return Finding("policy", True, f"{policies.load(path).name}{f' ({path})' if path else ''}")
     except policies.BadPolicy as error:
@@ -177,7 +177,7 @@ def _compiler(wanted: str | None) -> Finding:
 
 
 def _toolchain(toolchain: Toolchain) -> Finding:
-    """Tests that a toolchain compiles, which takes two seconds."""
+    """Returns whether a toolchain compiles. This takes two seconds."""
     from tilewatch.kernels.compiling.compile_children import BuildError
     from tilewatch.kernels.compiling.trial import require_compiles
 
@@ -191,7 +191,7 @@ def _toolchain(toolchain: Toolchain) -> Finding:
 
 
 def _owner_python(settings: Settings, row: RepositoryRow) -> Finding:
-    """Tests that this node has the Python that records a repository, which takes two seconds."""
+    """Returns whether this node has the Python with which a repository is recorded. This takes two seconds."""
     from tilewatch.worker.git import clones, owner_python
 
     python = owner_python.find(clones.clone_of(row.name, row.url, settings.clones))
@@ -218,7 +218,7 @@ OTHER_APART = {
     sandbox.Apart.ALWAYS: "; host code that only its own process can measure is refused, whatever its watch file says",
     sandbox.Apart.NEVER: "; host code may be measured by its own process, whatever its watch file says",
 }
-"""What the finding adds if TILEWATCH_REQUIRE_APART is set."""
+"""Maps each value of TILEWATCH_REQUIRE_APART to the words that the finding about the sandbox ends with."""
 
 
 def _sandbox() -> Finding:
@@ -286,7 +286,7 @@ def _gpu(gpu: Gpu) -> Finding:
 
 
 def _measuring(*, needed: bool) -> Iterator[Finding]:
-    """Examines what only a machine with a GPU needs."""
+    """Yields findings about what only a machine with a GPU needs."""
     fix = "make install on a machine with an NVIDIA GPU" if not needed else "make install"
     yield _package("CuPy", ("cupy-cuda13x",), fix, needed=needed)
     yield _package("NVML", ("nvidia-ml-py",), f"{fix}; without it the health of GPUs is not checked", needed=needed)
@@ -300,7 +300,7 @@ def _measuring(*, needed: bool) -> Iterator[Finding]:
 
 
 def nvcc() -> Path | None:
-    """Returns nvcc from CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda or the tile compiler's packages, or None."""
+    """Returns the path of nvcc in CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda or the compiler's packages, or None."""
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     on_path = shutil.which("nvcc")
     paths = [*(Path(home, "bin", "nvcc") for home in named), *([Path(on_path)] if on_path else [])]

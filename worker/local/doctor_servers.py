@@ -1,4 +1,4 @@
-"""Asks the servers and workers of these settings whether they work, for `tilewatch doctor`."""
+"""Asks the servers and workers that these settings name whether they work, for `tilewatch doctor`."""
 
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -43,14 +43,14 @@ def _redis(servers: Servers) -> str:
 
 
 def list_worker_findings(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[Finding]:
-    """Asks the worker of each kind that may run on this machine."""
+    """Yields a finding about each worker that may run on this machine."""
     ours = runs_here(settings)
     for endpoint in _list_health_endpoints(settings, gpus_here):
         yield _worker(*endpoint, ours=ours)
 
 
 def runs_here(settings: Settings) -> bool:
-    """Returns whether these settings have servers. If not, a worker that answers belongs to another Tilewatch."""
+    """Returns whether these settings name servers. If not, a worker that answers belongs to another Tilewatch."""
     try:
         settings.connection()
     except NotRunning:
@@ -70,7 +70,7 @@ def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iter
 
 
 def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
-    """Asks a worker's health endpoint. A worker that does not run here does not count as a fault."""
+    """Returns what a worker's health endpoint answers. If no worker answers, this is no fault: it may run elsewhere."""
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked

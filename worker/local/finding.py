@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `ok` is None for a thing that is missing but not needed on this machine."""
+    """One line of the report. `ok` is None if a thing is missing but not needed on this machine."""
 
     name: str
     ok: bool | None

@@ -28,6 +28,6 @@ def healthy(port: int) -> bool:
 
 
 def wake(port: int) -> None:
-    """Connects and leaves: a dashboard that nobody uses sleeps, and one that hangs cannot be told from it."""
+    """Connects and hangs up, which wakes a dashboard that sleeps unused: it would look like one that hangs."""
     with contextlib.suppress(OSError):
         socket.create_connection(("localhost", port), timeout=1).close()

@@ -1,4 +1,4 @@
-"""Defines the programs that `tilewatch up` runs beside the servers, each with its environment."""
+"""Defines the programs that `tilewatch up` runs besides the servers, each with its environment."""
 
 import os
 import sys
@@ -15,11 +15,11 @@ from tilewatch.worker.settings import Settings
 MOST_COMPILE_PROCESSES = 16  # each has up to two database connections, and the embedded Postgres gives workers 47
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
 LANES = 3
-"""Processes of a GPU's worker: while one uses the GPU, the others write the last series and prepare the next. A series
-needs 1.0 s without the GPU and often 0.6 s with it (H100, 2026-11-28)."""
+"""The processes of a GPU's worker. While one uses the GPU, the others write the last series and prepare the next. A
+series takes 1.0 s without the GPU and often 0.6 s with it (H100, 2026-11-28)."""
 PACKAGE = Path(tilewatch.__file__).parent
 SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
-"""Secrets in the environment that only the processes which need them get."""
+"""The secrets in the environment that a process only gets if it needs them."""
 
 
 def child_environment(settings: Settings, servers: Servers) -> dict[str, str]:
@@ -47,8 +47,8 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
 def workers(
     settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """Yields a worker that compiles, one that judges, one that sends messages, one per GPU, and the scheduler (beat).
-    Only the worker that sends messages has the forge's token, as it does not run library code."""
+    """Yields the programs of the workers: one that compiles, one that judges, one that sends messages, one per GPU, and
+    the scheduler (beat). Only the one that sends messages gets the forge's token, as it runs no library code."""
     celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     # Mingle and gossip are for workers that talk to each other. Ours do not, and start a second earlier without them.
@@ -74,10 +74,10 @@ def withhold(environment: Mapping[str, str], *names: str) -> dict[str, str]:
 
 
 def cuda_home() -> dict[str, str]:
-    """Returns CUDA_HOME for DeepGEMM, which does not find the nvcc in the tile compiler's packages by itself."""
+    """Returns CUDA_HOME for DeepGEMM, which does not find the nvcc in the compiler's packages by itself."""
     return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
 
 
 def count_compilers(cores: int, memory_bytes: int, gpus: int) -> int:
-    """Returns how many compilers run at once: one per core that no GPU worker needs, if there is memory for it."""
+    """Returns how many compilers may run at once: one per core that no GPU worker needs, if the memory is enough."""
     return max(1, min(cores - LANES * gpus, memory_bytes // MEMORY_PER_COMPILER_BYTES))

@@ -1,4 +1,4 @@
-"""Finds files with secrets that other users of this machine may read, and cookie secrets that are too short."""
+"""Finds files with secrets that other users of this machine may read, and secrets of cookies that are too short."""
 
 import stat
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_giv
 from tilewatch.text import count_text
 
 SHORTEST_COOKIE_SECRET = 16
-"""Least characters of a cookie secret, with which anybody can sign in; docs/use/dashboard.md asks for 32."""
+"""The least characters of a cookie secret. Whoever guesses it can sign in. docs/use/dashboard.md asks for 32."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Weakness:
 
 
 def list_sign_in_files(folders: Iterable[Path]) -> list[Path]:
-    """Lists the files with secrets that Streamlit reads for a dashboard that is started in one of these folders."""
+    """Lists the files with secrets that Streamlit reads if a dashboard is started in one of these folders."""
     return [file for folder in (*folders, Path.home()) if (file := folder / ".streamlit" / "secrets.toml").is_file()]
 
 
 def find_weaknesses(files: Iterable[Path]) -> list[Weakness]:
-    """Lists the weaknesses of those of these files that exist."""
+    """Lists the weaknesses of these files. A file that does not exist has none."""
     return [weakness for file in files if file.is_file() for weakness in (*_find_readers(file), *_find_short(file))]
 
 
@@ -34,7 +34,7 @@ def _find_readers(file: Path) -> Iterable[Weakness]:
 
 
 def _find_short(file: Path) -> Iterable[Weakness]:
-    """Yields a weakness if the cookie secret in a file is too short. A file that is not TOML is ignored."""
+    """Yields a weakness if the cookie secret in a file is too short. Ignores a file that is not TOML."""
     try:
         signing = parse_toml(read_given_text(file, MOST_TOML_BYTES)).get("auth", {})
     except BadFile:

@@ -1,5 +1,5 @@
-"""`tilewatch up`: runs everything on one machine until Ctrl-C: servers, dashboard, workers, the first nightly.
-db/server/embedded.py runs the servers, and children.py the other processes, which programs.py defines."""
+"""Implements `tilewatch up`: runs servers, dashboard, workers and the first nightly on one machine until Ctrl-C.
+db/server/embedded.py runs the servers. children.py runs the other processes, which programs.py defines."""
 
 import contextlib
 import functools
@@ -38,15 +38,15 @@ HOST = socket.gethostname()
 LOOK_EVERY_S = 1.0
 LOOK_AT_POSTGRES_S = 15.0
 RECORDINGS = PACKAGE / "recordings"
-"""The folder of recordings in this checkout or in the wheel."""
+"""The folder with the recordings of this checkout, or of the wheel."""
 WITHOUT_GPU = ("gemm_fp8",)
-"""Kernels of a nightly on a machine without a GPU: their 500 configs per architecture take two cores five minutes, the
-whole suite's 9,000 an hour and a half."""
+"""The kernels of a nightly on a machine without a GPU. Their 500 configs per architecture take two cores five minutes.
+All kernels have 9,000 configs, which take an hour and a half."""
 
 
 def end_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP end everything like Ctrl-C. Ctrl-C is set too, because a process that a script starts in
-    the background would ignore it."""
+    """Makes SIGTERM and SIGHUP end everything, as Ctrl-C does. Also sets the handler of Ctrl-C, which a process that a
+    script starts in the background would otherwise ignore."""
     for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(kind, signal.default_int_handler)
 
@@ -77,12 +77,12 @@ def up(settings: Settings) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Returns whether an error is Ctrl-C, or was raised while a driver cleaned up after it, as psycopg's ping does."""
+    """Returns whether an error is Ctrl-C, or was raised while Ctrl-C was handled, as by a clean-up in psycopg."""
     return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__))
 
 
 class CannotRun(ExpectedError):
-    """Tilewatch cannot run on this machine. The message is a sentence."""
+    """Raised if Tilewatch cannot run on this machine. The message is a sentence."""
 
 
 def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> None:
@@ -162,7 +162,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
 
 
 class DatabaseTrouble:
-    """Returns what is wrong with Postgres, read anew every LOOK_AT_POSTGRES_S; None if nothing is."""
+    """Returns, when called, what is wrong with Postgres; None if nothing is. It asks every LOOK_AT_POSTGRES_S."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url, self._look_at, self._found = database_url, 0.0, ""
@@ -178,7 +178,7 @@ class DatabaseTrouble:
 
 
 def _start_api(settings: Settings, environment: Mapping[str, str], children: Children, screen: Screen) -> None:
-    """Starts the API unless its port is 0. A port that is in use costs the API alone."""
+    """Starts the API, unless its port is 0. If the port is in use, only the API is missing."""
     if not settings.api_port:
         return
     if reason := port.taken(settings.api_port):
@@ -193,8 +193,8 @@ def _start_api(settings: Settings, environment: Mapping[str, str], children: Chi
 
 
 def close_to_others(home: Path) -> None:
-    """Closes the files in a home to other users: clones and logs that other commands made. The home itself and the
-    servers' programs stay open, because root's servers may run as nobody (db/server/user.py)."""
+    """Takes other users' rights on the files in a home, which other commands may have made (clones, logs). The home
+    itself and the servers' programs keep them, because root's servers may run as nobody (db/server/user.py)."""
     for each in home.iterdir():
         if each.name != "programs" and not each.is_symlink():
             each.chmod(each.stat().st_mode & 0o700)
@@ -202,8 +202,8 @@ def close_to_others(home: Path) -> None:
 
 @contextlib.contextmanager
 def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
-    """Writes the file with which other commands find the servers, and deletes it at the end. Only its owner may read
-    it, because it contains passwords."""
+    """Writes the file by which other commands find the servers, and deletes it at the end. Only its owner may read it,
+    because it contains passwords."""
     write_private(file, json.dumps({"database_url": servers.database_url, "broker_url": servers.broker_url}))
     try:
         yield
@@ -212,19 +212,19 @@ def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
 
 
 def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
-    """Limits nightlies of our own library to WITHOUT_GPU, on a machine without a GPU and without TILEWATCH_KERNELS."""
+    """Limits nightlies of our own library to WITHOUT_GPU if there is no GPU and TILEWATCH_KERNELS is not set."""
     if gpus_here or settings.kernels is not None or not _watches_checkout(settings):
         return settings
     return settings.model_copy(update={"kernels": WITHOUT_GPU})
 
 
 def _watches_checkout(settings: Settings) -> bool:
-    """Returns whether the watched repository is the clone in which this code lies; False for code from a wheel."""
+    """Returns whether the watched repository is the clone that contains this code; False for code from a wheel."""
     return settings.repository == CHECKOUT and (CHECKOUT / ".git").exists()
 
 
 def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> Iterator[Gpu]:
-    """Yields the GPUs on which can be measured, and prints why another GPU is not used."""
+    """Yields the GPUs that can be measured on, and prints why another GPU is not used."""
     for gpu in gpus_here:
         driver = gpu.driver.split(".")[0]
         if gpu.model is None:
@@ -258,14 +258,14 @@ def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callabl
 
 
 def list_recordings(own: str | None) -> list[tuple[Path, str | None]]:
-    """Lists the recordings of this checkout with the repository's name that each gets. Those of our own library, nights
-    included, get `own`; those in other folders keep theirs."""
+    """Lists the recordings of this checkout, each with a repository name. Recordings and nights of our own library get
+    `own`. For those in other folders the name is None, so that they keep their own."""
     files = (*sorted(RECORDINGS.glob("*.jsonl.gz")), *sorted(RECORDINGS.glob("*/*.jsonl.gz")))
     return [(file, own if file.parent in (RECORDINGS, RECORDINGS / "nights") else None) for file in files]
 
 
 def _name(repository: Path) -> str | None:
-    """Returns the name of a repository; None without Git history, so that recordings keep the names in them."""
+    """Returns the name of a repository; None if it has no Git history, so that recordings keep the names in them."""
     try:
         return repository_name(repository)
     except NoHistory:
@@ -279,7 +279,7 @@ def _all_reported(servers: Servers, workers: int) -> bool:
 
 
 def wait(ready: Callable[[], bool], watch: Callable[[], object], limit_s: float, sentence: str) -> None:
-    """Waits until something is ready. Raises CannotRun with the sentence after `limit_s`."""
+    """Waits until `ready` returns True, calling `watch`. Raises CannotRun with `sentence` after `limit_s`."""
     deadline = time.monotonic() + limit_s
     while not ready():
         watch()

@@ -1,4 +1,4 @@
-"""Ends `tilewatch up` once its main thread makes no progress, because nothing that ends would be started again."""
+"""Ends `tilewatch up` if its main thread makes no progress, because it would not restart a process that ended."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ from tilewatch.worker.process.progress import STILL_S, count_switches
 
 LOOK_EVERY_S = 5.0
 FRAMES = 6
-"""Innermost calls of the main thread that the reason names."""
+"""The innermost calls of the main thread that the reason names."""
 
 
 def start(reason: Path) -> str | None:
-    """Starts the thread that looks, and that writes into the file `reason` why it ended this process. Returns what the
-    file said before, and deletes it. The thread counts looks, and there are none while this process is stopped."""
+    """Starts the watchdog's thread, which writes into the file `reason` why it ended this process. Returns the previous
+    content of the file, and deletes it. The thread counts its looks: it makes none while this process is stopped."""
     before = reason.read_text(encoding="utf-8") if reason.exists() else None
     reason.unlink(missing_ok=True)
     threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()
