@@ -1,8 +1,7 @@
-"""Sends the ids of jobs to workers through Redis: the Celery settings of both ends, sending, and finding lost messages.
+"""Sends the ids of jobs to workers through Redis, and finds lost messages. Holds the Celery settings of both ends.
 
 Redis may lose every message: the job table says what is queued, and reconcile.py sends messages again. So a message is
-acknowledged on receipt, and there is no result backend.
-"""
+acknowledged on receipt, and there is no result backend."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,12 +26,12 @@ TRACE_QUEUE = "record"
 """The queue for host code that only some nodes can run, because it imports PyTorch or another package."""
 JUDGE = "judge"
 NOTIFY_QUEUE = "tell"
-"""The queue of messages to people and forges. Its worker takes no other jobs: it has the forge's token, and other
-workers run the code of commits. So messages never wait behind the runs of a night."""
+"""The queue of messages to people and forges. Its worker takes no other jobs, because it has the forge's token and
+other workers run the code of commits. So messages never wait behind the runs of a night."""
 OF_ONE_GPU = "@"
 CONNECT_LIMIT_S = 5
 RESEND_AFTER_S = 60
-"""Seconds after which the message of a queued job may be lost. `find_lost` then looks for it in Redis."""
+"""The seconds after which a queued job's message counts as possibly lost, so that `find_lost` looks for it in Redis."""
 
 CONFIGURATION: dict[str, Any] = {
     "task_serializer": "json",
@@ -59,7 +58,7 @@ CONFIGURATION: dict[str, Any] = {
 
 
 class BrokerUnreachable(ExpectedError):
-    """Redis cannot be used. The message is a sentence with its address, without the password."""
+    """Raised if Redis cannot be used. The message is a sentence with its address, without the password."""
 
 
 def gpu_queue(slug: str) -> str:
@@ -68,13 +67,13 @@ def gpu_queue(slug: str) -> str:
 
 
 def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
-    """Returns the name of the queue for one GPU, which replays that compare two nodes use."""
+    """Returns the name of the queue for one GPU. Replays that compare two nodes use it."""
     return f"{gpu_queue(slug)}{OF_ONE_GPU}{gpu_uuid}"
 
 
 def configuration(broker_url: str) -> dict[str, Any]:
-    """Returns Celery's settings for a broker. Kombu encrypts a rediss:// URL only with `broker_use_ssl`; certificates
-    in the URL override it."""
+    """Returns Celery's settings for a broker. Kombu encrypts a rediss:// URL only with `broker_use_ssl`. Certificates
+    that the URL names are used instead of that setting."""
     encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
     return {**CONFIGURATION, **encrypted, "broker_url": broker_url}
 
@@ -88,9 +87,8 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
     """Sends one message per job. Call it after the transaction that queued the jobs is committed, because a worker may
     claim them at once. Raises BrokerUnreachable.
 
-    The jobs are marked as sent first. Marked afterwards, their rows could be locked when a worker claims them, which
-    skips locked rows. The reconciler finds jobs that were marked and not sent.
-    """
+    The jobs are marked as sent first. If they were marked afterwards, a job's row could be locked when a worker wants
+    to claim it, and a claim skips locked rows. The reconciler finds jobs that were marked and not sent."""
     if not queued:
         return
     with session(database_url) as opened:
@@ -101,7 +99,7 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
 
 
 def wake_outbox(celery: Celery, database_url: str) -> None:
-    """Starts the task that sends messages to people, if a change is not reported yet. Beat starts it too."""
+    """Starts the task that sends messages to people, if a change has no message yet. Beat starts it too."""
     with session(database_url) as opened:
         if not messages.list_unreported_changes(opened):
             return
@@ -110,14 +108,14 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
 
 
 def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
-    """Starts the task that reads hardware counters on one GPU. A later heartbeat starts it again, if it is lost."""
+    """Starts the task that reads hardware counters on one GPU. A later heartbeat repeats a message that got lost."""
     with _reaching(celery):
         celery.send_task(COUNT_TASK, queue=one_gpu_queue(slug, gpu_uuid))
 
 
 @contextlib.contextmanager
 def _reaching(celery: Celery) -> Iterator[None]:
-    """Raises BrokerUnreachable if Redis cannot be used inside."""
+    """Raises BrokerUnreachable if Redis cannot be used inside the block."""
     try:
         yield
     except OperationalError as error:
@@ -125,7 +123,7 @@ def _reaching(celery: Celery) -> Iterator[None]:
 
 
 def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """Returns the queued jobs without a message in Redis. Sending others again would fill an idle queue."""
+    """Returns the queued jobs that have no message in Redis. To send the other ones again would fill an idle queue."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:
@@ -138,7 +136,7 @@ def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
 
 
 def require_broker(broker_url: str) -> None:
-    """Raises BrokerUnreachable unless Redis takes a message: one that is a replica now, or full, still answers."""
+    """Raises BrokerUnreachable unless Redis takes a write. One that is full or a replica would still answer reads."""
     try:
         with _client(broker_url) as client:
             client.set("tilewatch:takes", 1, px=1000)
@@ -147,7 +145,7 @@ def require_broker(broker_url: str) -> None:
 
 
 def address(broker_url: str) -> str:
-    """Returns host:port of a URL, which may be shown to people."""
+    """Returns host:port of a URL, without its password, so that people may see it."""
     try:
         parts = urlsplit(broker_url)
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -165,7 +163,7 @@ def _client(broker_url: str) -> "redis.Redis":
 
 
 def _ids(raw: bytes) -> Iterator[str]:
-    """Yields the id of a message. Yields nothing for a message that cannot be read: a worker will drop it."""
+    """Yields the id of a message, or nothing for a message that cannot be read, which a worker will drop."""
     with contextlib.suppress(task_message.Refused):
         yield task_message.read(raw).id
 

@@ -1,4 +1,4 @@
-"""Queues the jobs that follow from something: from the end of a job, a written run, or a question of the judge."""
+"""Queues the jobs that follow from the end of a job, from a written run, or from a question of the judge."""
 
 import hashlib
 
@@ -17,7 +17,7 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send. Call
     it in a transaction of its own, after the end is committed: if two jobs end at once, the later call then sees both
-    ends. After a crash in between, reconcile.py does the same."""
+    ends. If the process crashes before this call, reconcile.py does the same."""
     if job.kind in ("prepare", "confirm"):
         return judge_again(session, read_payload(ReplayJob, job.payload), job.priority)
     if job.kind == "compile":
@@ -33,7 +33,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
 def add_judge_job(
     session: Session, run_id: int, *, submission_id: int | None, subject: str, priority: int, again: str | None = None
 ) -> tuple[UnsentJob, bool]:
-    """Adds a run's judge job, one for each reason `again`. Returns the job to send, and whether it is new."""
+    """Adds the judge job of a run, once for each reason `again`. Returns the job to send, and whether it is new."""
     job_id, new = jobs.add(
         session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
@@ -49,8 +49,8 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job for each night with runs that no job would judge, because the last measurement ended without a
-    run; with `submission_id`, only for this night. Returns the jobs to send."""
+    """Queues a judge job for each night that has runs which no job would judge, because its last measurement ended
+    without a run. With `submission_id`, only that night is looked at. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
@@ -66,15 +66,15 @@ def judge_the_rest(session: Session, submission_id: int | None = None) -> list[U
 
 
 def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -> UnsentJob:
-    """Queues the judge job of a run that was written. Returns the job to send."""
+    """Queues the judge job of a run that was just written. Returns the job to send."""
     subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
     unsent, _ = add_judge_job(session, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
     return unsent
 
 
 def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns the job to
-    send, in a list, which is empty if the question was asked before."""
+    """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns a list of
+    the job to send, which is empty if the question was asked before."""
     question, ready = asked.question, asked.question.is_compiled
     prepare_key, confirm_key = judging.job_keys(question.key)
     queue = _gpu_queue_of(question) if ready else COMPILE
@@ -94,7 +94,7 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
 
 
 def cancel_stranded(session: Session) -> None:
-    """Cancels replay jobs for a GPU that is gone, and queues the judge jobs that waited for them."""
+    """Cancels the replay jobs of a GPU that has no worker any more, and queues the judge jobs that waited for them."""
     for job in gpus.list_stranded_jobs(session):
         with isolate(session, str(job.payload.get("repository")), f"job {job.id} cannot be cancelled"):
             jobs.cancel(session, [job.id])
@@ -102,8 +102,8 @@ def cancel_stranded(session: Session) -> None:
 
 
 def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues a judge job for the run that asked a question, once all questions of its round have ended. Returns the job
-    to send, in a list, which is empty before that."""
+    """Queues a judge job for the run that asked a question, once all questions of its round have ended. Returns a list
+    of the job to send, which is empty as long as a question is open."""
     suspicions.lock_run(session, asked.run_id)
     if judging.is_any_pending(session, asked.round):
         return []
@@ -119,7 +119,7 @@ def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[Unsen
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:
-    """Returns the queue for a question: that of one GPU if it names one, else that of its GPU model."""
+    """Returns the queue for a question: the queue of the GPU that it names, else the queue of its GPU model."""
     if question.gpu_uuid is None:
         return gpu_queue(question.gpu_model)
     return one_gpu_queue(question.gpu_model, question.gpu_uuid)

@@ -1,4 +1,4 @@
-"""Holds the lease on a job: a thread renews it in Postgres, and the step learns when it is lost."""
+"""Holds the lease on a job: a thread renews it in Postgres, and the job's step learns when the lease is lost."""
 
 import threading
 from collections.abc import Collection
@@ -13,18 +13,19 @@ from tilewatch.db.session import session
 log = structlog.get_logger()
 
 LEASE_S = 45
-"""Seconds of silence after which a worker loses its job: longer than a restart of Postgres, short enough to wait."""
+"""The seconds without a renewal after which a worker loses its job. A restart of Postgres takes less."""
 
 RENEW_S = 5
-"""Seconds between two renewals of a lease, which also store the job's progress and the last lines of its log."""
+"""The seconds between two renewals, which also store the job's progress and the last lines of its log."""
 
 
 class LeaseLost(Exception):
-    """The job was cancelled, or given to another worker because this one was silent. The step must stop writing."""
+    """Raised if the job was cancelled, or given to another worker as this one was silent. The step must stop
+    writing."""
 
 
 class Lease:
-    """The lease on a claimed job, entered while its step works. `lines` holds the last lines of the job's log."""
+    """The lease on a claimed job, held while its step works. `lines` are the last lines of the job's log."""
 
     def __init__(self, database_url: str, job_id: int, owner: str, lines: Collection[str] = ()) -> None:
         self.owner = owner

@@ -1,8 +1,7 @@
 """Recognises trouble that passes by itself, and waits until Postgres is back.
 
 A restart, a full disk, or a store, repository or GPU that is not available now is not a job's fault, so the job is put
-off. Any other error is the job's failure or a bug (run_job.py).
-"""
+off. Any other error is the job's failure or a bug (run_job.py)."""
 
 import errno
 import time
@@ -21,7 +20,7 @@ log = structlog.get_logger()
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 15.0
-"""Longest wait between two attempts to reach Postgres: short, because results wait for it."""
+"""The longest wait between two attempts to reach Postgres. It is short, because results wait for Postgres."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -29,11 +28,11 @@ Result = TypeVar("Result")
 
 
 class NotNow(Exception):
-    """The step cannot run now, so the job is put off. The message is a sentence, which `tilewatch status` shows."""
+    """Raised if a step cannot run now, so that its job is put off. The message is a sentence for `tilewatch status`."""
 
 
 def passing(error: Exception) -> str | None:
-    """Returns a sentence about trouble that passes by itself; None for any other error."""
+    """Returns a sentence about an error that passes by itself; None for any other error."""
     if isinstance(error, NotNow | StoreError | FetchFailed):
         return str(error)
     if (trouble := passing_trouble(error)) is not None:
@@ -44,8 +43,8 @@ def passing(error: Exception) -> str | None:
 
 
 def once_postgres_is_back(database_url: str, act: Callable[[Session], Result]) -> Result:
-    """Runs `act` in a transaction, again and again until Postgres commits it, and returns its result. There is no time
-    limit: `act` writes the result of work that would be lost."""
+    """Runs `act` in a transaction until Postgres commits it, and returns its result. `act` may run several times. There
+    is no time limit, because `act` writes the result of work that would be lost."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

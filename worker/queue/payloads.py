@@ -1,5 +1,5 @@
-"""The payload of each kind of job: what the job needs besides its row. That of replays is in replay_job.py. A payload
-is stored as JSON, with the names of its fields. Fields that are None are left out."""
+"""Defines the payload of each kind of job: what the job needs besides its row. The payload of replays is in
+replay_job.py. A payload is stored as a JSON object with its fields, without those that are None."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ class CompilePayload:
 
 @dataclass(frozen=True)
 class MeasurePayload:
-    """The payload of a job that measures a sweep. `ships` is the config in the library's tuned table, if it has one."""
+    """The payload of a job that measures a sweep. `ships` is the config in the library's tuned table; None without."""
 
     library: str
     baselines: tuple[str, ...]
@@ -57,9 +57,9 @@ class CheckPayload:
 
 @dataclass(frozen=True)
 class ToolchainsPayload:
-    """The payload of jobs that compare `toolchains`, the base first, on compile workers and then on GPUs.
-    `stored_as` is the repository whose stored winners and times are used. Each GPU model is timed for `minutes`. A
-    `fail_over` of 0.01 is 1 %."""
+    """The payload of the jobs that compare `toolchains`, first on compile workers, then on GPUs. The first toolchain is
+    the base. `stored_as` is the repository whose stored winners and times are used. Each GPU model is timed for
+    `minutes`. A `fail_over` of 0.01 is 1 %."""
 
     report_id: int
     toolchains: tuple[str, ...]
@@ -77,17 +77,17 @@ class ToolchainsPayload:
 
 
 def write_payload(payload: Any) -> dict[str, Any]:
-    """Returns a payload in its stored form."""
+    """Returns a payload in the form in which it is stored."""
     return {name: value for name, value in asdict(payload).items() if value is not None}
 
 
 def read_payload(kind: type[Payload], stored: Mapping[str, Any]) -> Payload:
-    """Reads a stored payload of this kind. Raises pydantic's ValidationError if it is of another kind."""
+    """Returns a stored payload as an object of `kind`. Raises pydantic's ValidationError if it is of another kind."""
     payload: Payload = _adapter(kind).validate_python(stored)  # type: ignore[arg-type]
     return payload
 
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Returns the reader of a kind of payload. It is made once per process, because that takes milliseconds."""
+    """Returns the reader for a kind of payload. It is made once per process, because that takes milliseconds."""
     return TypeAdapter(kind)

@@ -1,4 +1,4 @@
-"""Repairs the queue after a crash or an emptied Redis, from the job table."""
+"""Repairs the queue from the job table, after a crash or after Redis lost its messages."""
 
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
@@ -8,7 +8,7 @@ from tilewatch.worker.queue import dispatch, follow_up
 
 
 def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
-    """Ends expired leases, queues the jobs that can go on, and returns the jobs to send again."""
+    """Ends expired leases, queues the jobs that need not wait any more, and returns jobs with a lost message."""
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.list_ready_to_measure(opened))

@@ -1,4 +1,4 @@
-"""The payload of the jobs "prepare" and "confirm": one question of the judge, and the night that asked it."""
+"""Defines the payload of the jobs "prepare" and "confirm": one question of the judge, and the night that asked it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.text import short_sha
 
 Axis = Literal["commit", "toolchain", "node", "config"]
-"""What differs between the two sides, or between the two GPUs that replay them."""
+"""Names what differs between the two sides of a replay, or between the two GPUs that replay them."""
 
 
 @dataclass(frozen=True)
 class MachineCode:
-    """A cubin: its key in the store, its entry point, the hash of its code, and the compiler that made it."""
+    """A cubin: its key in the store, its entry point, the hash of its machine code, and the compiler that made it."""
 
     content_key: str
     symbol: str
@@ -24,8 +24,8 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class BuildSide:
-    """One side of a question: a commit and a config. `code` is None until the prepare step has compiled it. `measured`
-    is False if no night measured the commit, so that the config is a guess."""
+    """One side of a question: a commit and a config. `code` is None until the prepare step has compiled it. If no night
+    measured the commit, `measured` is False and the config is a guess."""
 
     commit_id: int
     sha: str
@@ -36,16 +36,16 @@ class BuildSide:
 
     @classmethod
     def of_winner(cls, won: Winner, commit_id: int, sha: str, *, measured: bool = True, compiled: bool = True) -> Self:
-        """Makes a side from a winner at a commit, with its code if `compiled`; else the prepare step compiles it."""
+        """Makes a side from a winner and a commit. Without `compiled`, the prepare step compiles it."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
 
 
 @dataclass(frozen=True)
 class BuildQuestion:
-    """A request to replay two sides, for `launches` launches after the `start` launches that are stored. `key` is the
-    question's name, so that a question asked twice has one job. `gpu_uuid` and `host` name the only GPU that may
-    answer; None if any GPU of the model may."""
+    """A request to replay two sides, for `launches` launches after the `start` launches that are stored. Equal
+    questions have the same `key`, so that they share one job. `gpu_uuid` and `host` name the only GPU that may answer.
+    Both are None if any GPU of the model may."""
 
     key: str
     kernel: str
@@ -75,7 +75,7 @@ class BuildQuestion:
         gpu_uuid: str | None = None,
         host: str | None = None,
     ) -> Self:
-        """Makes a question in a scope. `about` are the kernel and the problem; `ends` names two commits or two runs."""
+        """Makes a question in a scope. `about` is a kernel and a problem. `ends` names two commits or two runs."""
         key = question_key(scope, *about, ends, start, launches)
         place = (scope.gpu_model, scope.arch, scope.origin)
         return cls(key, *about, *place, axis, start, launches, *sides, gpu_uuid, host)
@@ -86,7 +86,7 @@ class BuildQuestion:
 
     @property
     def subject(self) -> str:
-        """Returns the question in one line for people."""
+        """Describes the question in one line for people."""
         where = self.gpu_model if self.host is None else f"{self.gpu_model} of {self.host}"
         base, head = short_sha(self.base.sha), short_sha(self.head.sha)
         return f"{self.kernel} {self.problem} on {where}: replay {base} against {head}"
@@ -99,9 +99,9 @@ def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int,
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A question with what its job needs. `library` is the library's folder in the repository. `run_id` and
-    `submission_id` name the night that waits for the answer. `round` holds the keys of all questions that were asked
-    together with this one."""
+    """A question, and what its job needs. `library` is the library's folder in the repository. `run_id` and
+    `submission_id` name the night that waits for the answer. `round` holds the keys of all questions that this night
+    asked at once."""
 
     question: BuildQuestion
     repository: str

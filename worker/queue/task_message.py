@@ -1,9 +1,8 @@
-"""Reads a message of the broker strictly: its task, and the job of a `worker.run`. Refuses every other message. Pure.
+"""Reads the messages of the broker, and refuses all but the ones that Tilewatch sends. It only computes.
 
 Anybody who can reach Redis can write anything into a queue. Celery would obey much of it (further tasks, delays,
-limits) or end at it: its event loop ends at the first text that is not JSON. So each message is read here first, and
-Celery gets a new one, made from the fields of a TaskMessage.
-"""
+limits), and its event loop ends at the first text that is not JSON. So each message is read here first. Celery gets a
+new message, made from the fields of a TaskMessage."""
 
 import base64
 import binascii
@@ -15,10 +14,10 @@ from typing import Any
 
 RUN = "worker.run"
 LONGEST_BYTES = 64 << 10
-"""Longest message that is read; ours have about 1000 bytes."""
+"""The longest message that is read. Tilewatch's own have about 1,000 bytes."""
 
 LARGEST_ID = 2**63 - 1
-"""The largest number that a job can have in Postgres."""
+"""The largest id that a job can have in Postgres."""
 
 _TASK = re.compile(r"worker\.[a-z_]{1,40}")
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
@@ -26,7 +25,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A message that may be delivered: a task, and the job of the task RUN. `job_id` is None for any other task."""
+    """A message that may be delivered: the name of a task, and the job of the task RUN; None for another task."""
 
     task: str
     id: str
@@ -34,7 +33,7 @@ class TaskMessage:
 
 
 class Refused(ValueError):
-    """A message that is not one of ours. The sentence says why, without repeating any of it."""
+    """Raised for a message that Tilewatch did not send. Its sentence says why, without repeating any of the message."""
 
 
 def read(raw: bytes) -> TaskMessage:

@@ -1,4 +1,4 @@
-"""Finds out whether a worker takes the queue `record`, and so can run host code that needs more packages."""
+"""Finds out whether a worker takes the queue `record`, which is for host code that needs more Python packages."""
 
 from sqlalchemy.orm import Session
 
