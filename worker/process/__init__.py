@@ -1,1 +1,1 @@
-"""Runs a worker process besides its jobs: name, heartbeat, health checks, `/metrics`. It writes one database row."""
+"""Implements a worker process apart from its jobs: its name, heartbeat, health checks and `/metrics`."""

@@ -1,4 +1,4 @@
-"""Opens the alarm that a process ended, or was ended because it made no progress."""
+"""Opens an alarm about a process that ended, or that was ended because it made no progress."""
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -7,7 +7,7 @@ from tilewatch.db.session import DatabaseUnreachable, session
 
 
 def open_alarm(database_url: str, process: str, sentence: str) -> bool:
-    """Returns False if the database does not take it now."""
+    """Opens the alarm and returns True; returns False if the database cannot be written now."""
     try:
         with session(database_url) as opened:
             alarms.open_failure(opened, alarms.ENDED_PROCESS, process, sentence)

@@ -1,4 +1,4 @@
-"""Finds the reasons why a worker cannot work now, for `/healthz` and `tilewatch doctor`. A reason is a sentence."""
+"""Finds the reasons why a worker cannot work now, for `/healthz` and `tilewatch doctor`. Each reason is a sentence."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ from tilewatch.worker.process.http_endpoint import Troubles
 from tilewatch.worker.queue import dispatch
 
 SILENT_S = 60
-"""Seconds without a heartbeat after which a worker is ill: the thread that writes it is gone or stuck."""
+"""The seconds without a heartbeat after which a worker is ill: its thread ended or waits for ever."""
 
 STUCK_S = 120
-"""Seconds without an attempt to write a heartbeat after which the thread waits for what never comes. An outage of
-Postgres is different: each attempt ends, and the thread goes on."""
+"""The seconds without an attempt to write a heartbeat after which its thread counts as stuck for ever. In an outage of
+Postgres it is not stuck: each attempt fails, and the next one follows."""
 
 FULL_BYTES = 256 << 20
-"""Free bytes on the disk of the data folder below which a worker is ill: the next sweep's results may not fit."""
+"""A worker with fewer free bytes on the disk of its data folder is ill: the next sweep's results may not fit."""
 
 
 def list_health_checks(
@@ -34,7 +34,8 @@ def list_health_checks(
     silent_s: Callable[[], float],
     progress: Callable[[], str | None],
 ) -> Troubles:
-    """Returns a function that runs all checks of a worker of this kind. Only a GPU worker is tested for quarantine."""
+    """Returns a function that runs all checks for a worker of this kind. Only a GPU worker has the one for
+    quarantine."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
         lambda: dispatch.require_broker(context.broker_url),
@@ -54,7 +55,7 @@ def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
 
 
 def _run_one(check: Callable[[], str | None]) -> str | None:
-    """Returns what a check found wrong, as its result or as its error."""
+    """Returns what is wrong, as a check returns or raises it; None if nothing is."""
     try:
         return check()
     except ExpectedError as error:
@@ -74,7 +75,7 @@ def heartbeat(silent_s: float) -> str | None:
 
 
 def stuck(tried_s: float) -> tuple[str, ...]:
-    """Returns the reason why this worker needs a restart; empty if a restart would not help."""
+    """Returns a reason if this worker needs a restart; an empty tuple if a restart would not help."""
     if tried_s <= STUCK_S:
         return ()
     return (f"this worker has not tried to write a heartbeat for {tried_s:.0f} s, at most {STUCK_S} s were expected",)

@@ -1,4 +1,4 @@
-"""Writes a worker's heartbeat: its row in `workers`, renewed by a thread of the worker's parent process."""
+"""Writes a worker's heartbeat: its row in the table `workers`, which a thread of the worker's parent process renews."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ HEARTBEAT_S = 15
 
 
 class Heartbeat:
-    """Writes this worker's row. `write` also works in processes of the pool; the thread only runs in their parent."""
+    """Writes this worker's row. All processes of the worker may call `write`. The thread only runs in their parent."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class Heartbeat:
         on_beat: Callable[[], None] = lambda: None,
         refuses: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Takes `on_beat`, which is called after each stored heartbeat, and `refuses`, which returns the reason why the
-        worker takes no job, or None. The heartbeat then shows this reason instead of the running jobs."""
+        """`on_beat` is called after each stored heartbeat. `refuses` returns the reason why the worker takes no job, or
+        None. The heartbeat shows this reason instead of the running jobs."""
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self._over = threading.Event()
         self._subjects: str | None = None
@@ -98,7 +98,7 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs, else the last reason that a process of the pool wrote (a GPU in use)."""
+        """Returns the running jobs; without any, the last reason that a process of the pool wrote (a GPU in use)."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:
             self._subjects = "; ".join(subjects)

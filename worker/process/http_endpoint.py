@@ -1,8 +1,7 @@
-"""Serves a worker's `/healthz` and `/livez` (ok, or the reasons against it) and `/metrics` (for Prometheus) by HTTP.
+"""Serves a worker's `/healthz` and `/livez` (ok, or what is wrong) and `/metrics` (for Prometheus) by HTTP.
 
-The caller gives the functions that make the answers. The server is a thread of the worker's parent process, so it
-answers while a job runs.
-"""
+The caller passes the functions that make the answers. The server is a thread of the worker's parent process, so that it
+answers while a job runs."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,14 +14,14 @@ from tilewatch.worker.process.http_server import SmallHandler, SmallServer
 log = structlog.get_logger()
 
 Troubles = Callable[[], Sequence[str]]
-"""Returns the reasons why this worker cannot work now (or needs a restart), a sentence each; empty if it is well."""
+"""Returns sentences on why this worker cannot work now, or why it needs a restart; an empty sequence if it is well."""
 
 PLAIN = "text/plain; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Endpoint:
-    """An HTTP server from `start` to `stop`. If its port is taken, it logs a line and the worker goes on without it."""
+    """An HTTP server that runs from `start` to `stop`. If its port is taken, it logs that, and the worker goes on."""
 
     def __init__(
         self, address: str, port: int, troubles: Troubles, stuck: Troubles, exposition: Callable[[], bytes]

@@ -1,11 +1,11 @@
-"""Decides from which queues a worker takes jobs. Several reasons may close a queue, and may end in any order."""
+"""Decides from which queues a worker takes jobs. A queue may be closed for several reasons, which end in any order."""
 
 import threading
 from collections.abc import Callable, Collection
 
 
 class Intake:
-    """Calls `take` with a queue and True or False when the worker should start or stop taking from it. Thread-safe."""
+    """Calls `take` with a queue and True when the worker shall start taking from it, False when it shall stop."""
 
     def __init__(self, queues: Collection[str], take: Callable[[str, bool], None]) -> None:
         self._queues, self._take = tuple(queues), take
@@ -13,7 +13,7 @@ class Intake:
         self._lock = threading.Lock()
 
     def close(self, reason: str, queues: Collection[str] | None = None) -> None:
-        """Closes these queues (by default all) until `reopen` is called with the same reason."""
+        """Closes these queues, or all if None, until `reopen` is called with the same reason."""
         self._change(reason, frozenset(self._queues if queues is None else queues))
 
     def reopen(self, reason: str) -> None:

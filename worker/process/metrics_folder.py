@@ -1,6 +1,6 @@
 """Makes the folder in which all processes of a worker count its metrics (metrics.py).
 
-Each process of the pool writes a file of its own, and the parent adds the files up when Prometheus asks. This is the
+Each process of the pool writes a file of its own. The parent adds the files up when Prometheus asks. This is the
 multiprocess mode of prometheus-client, which reads the folder's name when it is imported. So it is not imported here.
 """
 
@@ -13,15 +13,15 @@ from tilewatch import processes
 
 FILES = "PROMETHEUS_MULTIPROC_DIR"
 LOCK = "lock"
-"""A file that is locked as long as a process of the worker lives. The system unlocks it however the processes end."""
+"""The name of a file that is locked while any process of the worker lives. The system unlocks it however they end."""
 
 _held: list[int] = []
 """The open lock file of this worker's folder, which forked processes inherit."""
 
 
 def count_in(folder: Path) -> None:
-    """Makes an empty folder, in which this process and those forked from it will count. It deletes the folders of
-    workers that are gone: a worker in a container has another name after each start."""
+    """Makes an empty folder in which this process and its forks will count. Deletes the folders of workers that are
+    gone: a worker in a container has another name after each start."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / LOCK).open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # a folder that is being made is not locked yet
@@ -36,7 +36,7 @@ def count_in(folder: Path) -> None:
 
 
 def folder() -> Path | None:
-    """Returns the folder of this worker's metrics; None outside of a worker, where metrics stay in memory."""
+    """Returns the folder of this worker's metrics; None in other processes, where metrics stay in memory."""
     return Path(os.environ[FILES]) if FILES in os.environ else None
 
 

@@ -1,8 +1,7 @@
-"""Looks whether processes get on with their tasks, and ends one that does not.
+"""Checks whether processes make progress with their tasks, and ends a process that does not.
 
-A process that waits for ever stays asleep, while another thread of it renews the lease of its job. So progress is
-measured by how often its main thread got a processor, and by the processor time of its child processes.
-"""
+A process that waits for ever is asleep, while another thread of it renews the lease of its job. So progress is measured
+by how often its main thread got a processor, and by the processor time of its child processes."""
 
 import contextlib
 import os
@@ -15,13 +14,13 @@ from pathlib import Path
 from tilewatch import processes
 
 STILL_S = 60.0
-"""Seconds asleep after which a worker is not healthy. A git command gives up on a server after the same time."""
+"""A worker is not healthy if a process sleeps this many seconds. A git command gives up on a server as soon."""
 
 END_S = 120.0
-"""Such a process is ended, and its job given to the next one when its lease is over."""
+"""A process that sleeps for this many seconds is ended. Another process gets its job when the lease is over."""
 
 Busy = Callable[[], Mapping[int, str]]
-"""Returns the name of the task that each busy process of the pool works on, by process id."""
+"""Returns a map from the process id of each busy process of the pool to the name of its task."""
 
 
 @dataclass
@@ -32,7 +31,7 @@ class _Seen:
 
 
 class Progress:
-    """The progress of each busy process. One thread calls `look`; others ask with `find_trouble`."""
+    """Holds the progress of each busy process. One thread calls `look`; other threads ask with `find_trouble`."""
 
     def __init__(
         self,
@@ -45,8 +44,8 @@ class Progress:
         self._seen: dict[int, _Seen] = {}
 
     def look(self) -> dict[str, str]:
-        """Looks at the processes that are busy now, and ends those that were still for `end_s`. Returns what is to be
-        said of the tasks of these."""
+        """Checks the processes that are busy now, and ends those that made no progress for `end_s`. Maps the task of
+        each ended process to a sentence about it."""
         busy = self._busy()
         seen = {}
         for process, task in busy.items():
@@ -65,7 +64,7 @@ class Progress:
         return {each.task: f"it made no progress for {self._end_s:.0f} s and was ended" for _, each in still}
 
     def find_trouble(self) -> str | None:
-        """Returns a sentence about a task that makes no progress; None if all do."""
+        """Returns a sentence about a task that makes no progress; None if all tasks do."""
         for process, each in list(self._seen.items()):
             still_s = self._clock() - each.at
             if still_s >= STILL_S:
@@ -74,7 +73,7 @@ class Progress:
 
 
 def count_moves(process: int) -> int | None:
-    """Returns a number that grows while a process's main thread or a child works; None if it is gone."""
+    """Returns a number that grows while a process's main thread or a child works; None if the process is gone."""
     try:
         switches = count_switches(process)
     except (FileNotFoundError, ProcessLookupError):
@@ -84,7 +83,7 @@ def count_moves(process: int) -> int | None:
 
 
 def count_switches(process: int) -> int:
-    """Counts how often a process's main thread got a processor or gave one back. Raises OSError if it is gone."""
+    """Returns how often a process's main thread got a processor or gave it back. Raises OSError if it is gone."""
     status = Path(f"/proc/{process}/task/{process}/status").read_text()
     return sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
 

@@ -1,15 +1,14 @@
 """Tells all processes of a worker whether the worker is being stopped.
 
 If a process of the pool is ended while the worker is not being stopped, the code of a commit may have sent the signal,
-where the sandbox cannot block that (docs/operate/security.md). This counts as an attempt of the job, like a crash. If
-the job were handed back instead, it would be taken again without end.
-"""
+where the sandbox cannot block that (docs/operate/security.md). This counts as an attempt of the job, as a crash does.
+If the job were handed back instead, workers would take it again without end."""
 
 import mmap
 import time
 
 PATIENCE_S = 2.0
-"""Seconds to wait for the parent's mark: a signal to all processes may reach one of the pool before the parent."""
+"""The seconds for which a process waits for the parent's mark. A signal to all processes may reach the parent last."""
 
 _flag = mmap.mmap(-1, 1)  # shared with every process that is forked from now on
 

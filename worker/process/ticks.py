@@ -1,8 +1,7 @@
-"""Keeps periodic tasks running although the clocks of beat and of workers may be wrong.
+"""Keeps periodic tasks running, even if the clocks of beat and of the workers are wrong.
 
 Beat's messages have no expiry time, because a worker whose clock was ten minutes ahead silently dropped all of them
-(2026-11). Instead, a worker that finds many messages after a long pause runs the task for the first one only.
-"""
+(2026-11). Instead, a worker that finds many messages after a long pause runs the task for the first one only."""
 
 import datetime as dt
 import functools
@@ -18,12 +17,12 @@ log = structlog.get_logger()
 SET_BACK = dt.timedelta(seconds=1)
 
 PAUSE_S = 1.0
-"""Seconds after a run in which a task is skipped. After a day's pause 3,000 messages wait in a queue, and a worker
-skips hundreds of them a second."""
+"""For this many seconds after it ended, a task is not run again. After a day's pause 3,000 messages wait in a queue,
+and a worker skips hundreds of them a second."""
 
 
 class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
-    """Celery's scheduler, which a clock that was set back stops for one period at most, not until it caught up."""
+    """Celery's scheduler with one change: if the clock is set back, tasks stop for one period at most."""
 
     def tick(self, *arguments: Any, **named: Any) -> float:
         now: dt.datetime = self.app.now()
