@@ -1,1 +1,1 @@
-"""The GPU of a worker, real or simulated, and its quarantine. Only this room and steps/ use kernels/measuring."""
+"""Gives a worker its GPU, real or simulated, and keeps its quarantine. Only it and steps/ use kernels/measuring."""

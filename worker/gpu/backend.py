@@ -1,4 +1,4 @@
-"""Chooses the GPU of a worker, real or simulated: steps and processes use either without knowing which it is."""
+"""Chooses the GPU of a worker, real or simulated. Its callers use both in the same way, without knowing which it is."""
 
 from collections.abc import Collection
 from typing import TypeAlias
@@ -11,14 +11,14 @@ from tilewatch.worker.gpu.simulated import SimulatedBench, SimulatedGpu, Simulat
 
 GpuBackend: TypeAlias = RealGpu | SimulatedGpu
 Bench: TypeAlias = PairBench | SimulatedBench
-"""Times pairs and races configs. Raises GpuMissing, GpuBusy or NoCupti."""
+"""Times pairs of cubins and races configs on a GPU. Raises GpuMissing, GpuBusy or NoCupti."""
 
 GpuProbe: TypeAlias = RealProbe | SimulatedProbe
-"""Reads the health of a GPU, in the worker's parent process, while steps may be using it."""
+"""Reads the health of a GPU from the worker's parent process, while steps may be using the GPU."""
 
 
 def backend_for(gpu_models: Collection[str], context: Context) -> GpuBackend:
-    """Returns the backend of a worker for any of these GPU models, which are named by their slugs."""
+    """Returns the real or the simulated GPU of a worker for these GPU models, which are given by their slugs."""
     if set(gpu_models) == {SIMULATED.slug}:
         return SimulatedGpu(context.simulation)
     return RealGpu(frozenset(gpu_models), context)

@@ -1,4 +1,4 @@
-"""Lets baselines compile their kernels for a whole submission at once, before its first series is measured here.
+"""Compiles the baselines' kernels for a whole submission at once, before this machine measures its first series.
 Compiled one after the other, they would keep the GPU waiting for minutes: nvcc takes 10 s for a kernel of DeepGEMM."""
 
 import hashlib
@@ -23,8 +23,8 @@ LOOK_EVERY_S = 0.2
 
 
 def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str, needed: SeriesToPrepare) -> None:
-    """Prepares the series that this machine has not prepared yet with these versions of the baselines. If another
-    process of this machine is doing so, waits until the series that is `needed` next is prepared."""
+    """Compiles the baselines' kernels of those series for which this machine has not done it with these baseline
+    versions. If another process of this machine is doing it, waits only until the next series, `needed`, is done."""
     met = {each: folder / _name(each, gpu) for each in series if each.compiling}
     if not met:
         return

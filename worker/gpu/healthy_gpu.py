@@ -1,4 +1,4 @@
-"""Gives a step this worker's GPU, and makes sure that the GPU was not ill before, meanwhile or after."""
+"""Gives a step this worker's GPU, and makes sure that the GPU is not ill before, during and after the step."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tilewatch.worker.queue.outage import NotNow
 
 
 class FellIll(NotNow):
-    """The GPU went into quarantine while a step used it, so the step's measurements are worthless."""
+    """Raised if the GPU went into quarantine while a step used it, so that the measurements are worthless."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class HealthyGpu:
 
 @contextmanager
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
-    """Gives a step this worker's GPU, which must be of this model and have this UUID, unless that is None. Raises
-    NotNow if the GPU is in use, gone, ill or another one: another worker may do the job. Raises FellIll at the end if
-    the GPU was in quarantine meanwhile."""
+    """Gives a step this worker's GPU, which must be of this model, and have this UUID if one is given. Raises NotNow if
+    the GPU is in use, gone, ill or another one: another worker may do the job. Raises FellIll at the end if the GPU was
+    in quarantine meanwhile."""
     backend = backend_for({gpu_model}, context)
     try:
         gpu = backend.own_gpu()

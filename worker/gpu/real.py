@@ -1,4 +1,4 @@
-"""The real GPU backend: NVIDIA GPUs, through the child processes of kernels/measuring."""
+"""Measures on NVIDIA GPUs, through the child processes of kernels/measuring."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,12 +27,12 @@ from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, v
 from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob
 
 kept = KeptProcess()
-"""Holds the process that measured the last series of this process of the pool."""
+"""Keeps open the process that measured the last series, for each process of the pool."""
 
 
 @dataclass(frozen=True)
 class RealGpu:
-    """An NVIDIA GPU of one of these models. CUDA_VISIBLE_DEVICES says which GPU it is."""
+    """An NVIDIA GPU of one of these models. CUDA_VISIBLE_DEVICES says which GPU of the machine it is."""
 
     gpu_models: frozenset[str]
     context: Context
@@ -49,8 +49,8 @@ class RealGpu:
         require_packages()
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
-        """Measures a sweep. Trials that a killed attempt of this job timed on this GPU are read from disk, not measured
-        again. The database may have times of another GPU, which would be of no use here."""
+        """Measures a sweep. Trials that a killed attempt of this job timed on this GPU are read from disk instead of
+        measured again. Times in the database would not do: they may be another GPU's."""
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
         together = sweep.together
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
@@ -128,7 +128,7 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Runs a canary. Raises NoAnswer if another process uses the GPU, because the canary would measure that too."""
+        """Returns a canary's readings. Raises NoAnswer if another process uses the GPU, which would spoil them."""
         self._require_alone()
         readings = watcher.canary(self._gpu_uuid)
         self._require_alone()

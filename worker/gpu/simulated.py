@@ -1,9 +1,8 @@
-"""The simulated GPU backend: makes times from a seed, without a GPU, for tests, load figures and demonstrations.
+"""Simulates a GPU: makes times from a seed, for tests, load figures and demonstrations on machines without one.
 
 Its runs have the timer and the origin "simulated" and the GPU model "sim", so that they cannot be mistaken for
 measurements. All times follow from the seed: the same code on the same problem is equally fast at every commit. Other
-code is slower or faster by chance, or by as much as was planted (`Simulation.planted`).
-"""
+code is slower or faster by chance, or by a factor that was set (`Simulation.planted`)."""
 
 import datetime as dt
 import hashlib
@@ -30,17 +29,17 @@ from tilewatch.worker.queue.replay_job import ReplayJob
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
 NOISE = 0.004
-"""Relative standard deviation of a sample: about that of an H200 within a session."""
+"""The relative standard deviation of a sample: about that of an H200 within one session."""
 
 WRONG, CRASHED = 0.02, 0.01
-"""The shares of configs that give a wrong answer, or crash."""
+"""The share of configs that give a wrong answer, and the share that crash."""
 
 TRIAL_SAMPLES, ROUNDS = 3, 40
 
 CANARY_US = {"canary_compute_us": 220.0, "canary_memory_us": 135.0}
 ILLNESSES = ("xid", "ecc", "canary")
 STILL_ILL = 0.5
-"""The share of an ill GPU's canaries that show the illness again."""
+"""The probability that a canary of an ill GPU shows the illness again."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class SimulatedGpu:
         )
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Returns simulated launches of two builds, all at once. Their noise comes from the question's key."""
+        """Returns simulated launches of two builds, all at once. The noise is seeded by the question's key."""
         started_at = dt.datetime.now(dt.UTC)
         simulation, question = self.simulation, asked.question
         medians_us = []
@@ -125,7 +124,7 @@ class SimulatedGpu:
 
 @dataclass(frozen=True)
 class SimulatedProbe:
-    """Reads the health of a simulated GPU. It falls ill only during sweeps (`Simulation.ill`)."""
+    """Reads the health of a simulated GPU, which only falls ill during sweeps (`Simulation.ill`)."""
 
     simulation: Simulation
 
@@ -143,8 +142,8 @@ class SimulatedProbe:
 
 
 class SimulatedBench:
-    """Simulates launches of pairs, whose noise comes from the cubins and the number of the launch, and races of
-    configs, which the config with the smallest `true_us` wins."""
+    """Simulates launches of pairs and races of configs. The noise of a launch is seeded by the cubins and the launch's
+    number. The config with the smallest `true_us` wins a race."""
 
     def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
         self._simulation, self._sleep = simulation, sleep
@@ -197,7 +196,7 @@ def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> 
 
 def _telemetry(sweep: SweepToMeasure, simulation: Simulation) -> tuple[Reading, ...]:
     """Returns the readings before and after a sweep, in which the GPU may fall ill. `times_ill` is part of the seed, so
-    that the sweep that made the GPU ill succeeds when it is repeated."""
+    that a sweep in which the GPU fell ill succeeds when it is repeated."""
     facts = sweep.facts
     chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(sweep.times_ill))
     illness = chance.choice(ILLNESSES) if chance.random() < simulation.ill else None
@@ -224,12 +223,12 @@ def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
 
 
 def _find_planted(content_key: str, simulation: Simulation) -> tuple[str, float]:
-    """Returns the cubin that a planted one replaces, and how many times as long it takes; else the cubin itself."""
+    """Returns the cubin that a planted cubin replaces, and the factor on its time; for others the cubin and 1.0."""
     return simulation.planted.get(content_key, (content_key, 1.0))
 
 
 def true_us(problem: str, content_key: str, seed: int) -> float:
-    """Returns the time of this code on this problem without noise, on a node that is not slow."""
+    """Returns the time of machine code on a problem without noise, on a node that is not slow, in microseconds."""
     return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 
@@ -253,6 +252,7 @@ def _samples(true: float, count: int, noise: Random) -> tuple[float, ...]:
 
 
 def _random(seed: int, *of: str) -> Random:
-    """Returns a random generator for these words, seeded by a digest: Random(text) depends on Python's release."""
+    """Returns a random generator that is seeded by a digest of these words: Random(text) depends on Python's
+    release."""
     seeded = int.from_bytes(hashlib.sha256("\0".join((str(seed), *of)).encode()).digest()[:8], "big")
     return Random(seeded)  # noqa: S311 - the numbers must repeat, and are not secret

@@ -1,4 +1,4 @@
-"""Finds the GPU that this worker may use, and requires the right driver and packages."""
+"""Finds the GPU that this worker may use, and tests the driver and the packages."""
 
 import os
 from collections.abc import Collection
@@ -10,11 +10,11 @@ from tilewatch.worker.queue.dispatch import gpu_queue
 
 
 class WrongWorker(ExpectedError):
-    """A worker cannot work as it was started. The message is a sentence."""
+    """Raised if a worker cannot work in the way it was started. The message is a sentence."""
 
 
 def visible_gpu(models: Collection[str]) -> Gpu:
-    """Returns the only GPU of these models that this process may use. Raises WrongWorker."""
+    """Returns the GPU that this process may use. Raises WrongWorker unless exactly one is of these models."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
     seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]
@@ -46,8 +46,8 @@ def require_packages() -> None:
 
 
 def require_compiler(wanted: str | None) -> None:
-    """Raises WrongWorker unless this machine has the fleet's compiler, `wanted`. With two compilers everything would be
-    compiled twice, and builds would differ by their compiler."""
+    """Raises WrongWorker unless this machine has the compiler `wanted`, if it is given. All workers should have the
+    same one: with two, everything would be compiled twice, and builds would differ by their compiler."""
     here = compiler_version()
     if not here:
         raise WrongWorker("the tile compiler, which a compile worker needs, is not installed here: run `make install`")
