@@ -1,1 +1,1 @@
-"""Turns requests into rows and jobs: nightlies, sweeps, checks, comparisons of toolchains. It needs Git."""
+"""Turns what people, programs and the clock ask for into rows and jobs: nightlies, sweeps, checks, comparisons."""

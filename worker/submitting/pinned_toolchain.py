@@ -1,5 +1,5 @@
-"""Requests a comparison of two toolchains if the commit of a nightly pins another compiler than that of the last
-nightly. kernels/toolchains/pins.py compares the pins. Each change is requested once."""
+"""Requests a comparison of two toolchains if a nightly's commit pins another compiler than the last nightly's commit.
+kernels/toolchains/pins.py compares the pins. Each change is requested once."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from tilewatch.worker.settings import Settings
 
 
 def ask_comparison(settings: Settings, name: str) -> str | None:
-    """Compares the pins of a repository's two newest nightlies and requests a comparison of the toolchains. Returns a
-    sentence about it; None if the pins did not change. A first nightly is compared with its commit's parent. Packages
-    that only one of the two commits pins do not count."""
+    """Compares the pins of a repository's two newest nightlies, and requests a comparison of the two toolchains if they
+    differ. Returns a sentence about it; None if the pins are equal. A first nightly is compared with its commit's
+    parent. Packages that only one of the two commits pins do not count."""
     database_url = settings.connection().database_url
     with session(database_url) as opened:
         shas = steps.list_nightly_shas(opened, name, 2)
@@ -49,8 +49,8 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
 
 
 def _find_lines(folder: Path, sha: str) -> list[str]:
-    """Returns the lines of a commit's requirements that may name a compiler's package. Returns an empty list if the
-    clone does not have the commit."""
+    """Returns the lines of a commit's requirements that may name a compiler's package; none if the clone lacks the
+    commit."""
     try:
         found = commits.git(folder, "grep", "-hIiE", "cuda[-_.]tile", sha, "--", *pins.FILES)
     except commits.RepositoryError:

@@ -1,10 +1,9 @@
-"""Submits nightlies at their hour or after a missed one, and prunes old samples.
+"""Submits nightlies at their hour, or later if that was missed, and prunes old samples.
 
-Each night has a nightly of each watched repository. A repository that was added is fetched first. If that fails, the
-commit that is there is measured, and an alarm is opened. The repository of TILEWATCH_REPOSITORY is measured at its
-HEAD, which its owner keeps up to date. Two schedulers submit one nightly, because a submission's key contains the night
-and the commit. All times are UTC, so that no clock change repeats or skips a night.
-"""
+Each night has a nightly of each watched repository. A repository that was added is fetched first. If the fetch fails,
+the last fetched commit is measured, and an alarm is opened. TILEWATCH_REPOSITORY is measured at its HEAD, which its
+owner keeps up to date. If two schedulers run, they submit one nightly, because a submission's key contains the night
+and the commit. All times are UTC, so that no clock change repeats or skips a night."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -29,16 +28,16 @@ log = structlog.get_logger()
 
 
 def submit(settings: Settings) -> list[str]:
-    """Submits the nightly of every watched repository. Returns a sentence for each. An error in one, such as a library
-    that does not load, does not stop the others."""
+    """Submits the nightly of every watched repository. Returns a sentence for each. An error in one repository, such as
+    a library that does not load, does not stop the rest."""
     names = watched.list_names(settings.connection().database_url, settings)
     return [_submit_one(settings, name, None) for name in names]
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
     """Submits the last night's nightly of each repository that missed it. Returns a sentence for each. A repository
-    without any nightly has missed none. Of several missed nights only the last is submitted, because the commit would
-    be the same."""
+    that never had a nightly has missed none. If several nights were missed, only the last is submitted, because all
+    would measure the same commit."""
     night = due_night(now, settings)
     names = watched.list_names(settings.connection().database_url, settings)
     with session(settings.connection().database_url) as opened:
@@ -49,7 +48,7 @@ def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
 
 
 def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
-    """Submits a nightly of a repository and returns a sentence. A failure is stored and opens an alarm."""
+    """Submits a nightly of a repository and returns a sentence about it. A failure is stored and opens an alarm."""
     night = night or dt.datetime.now(dt.UTC).date()
     outcome = _try_to_submit(settings, name, night)
     with session(settings.connection().database_url) as opened:
@@ -93,7 +92,7 @@ def _ask_comparison(settings: Settings, name: str) -> str | None:
 
 
 def _describe(error: Exception, what: str) -> str:
-    """Returns an error as a sentence for people. The traceback of an unexpected error is logged."""
+    """Returns a sentence about an error for people. Logs the traceback if the error was not expected."""
     expected = errors.sentence(error)
     if expected is None:
         log.error(what, exc_info=error)
@@ -101,11 +100,11 @@ def _describe(error: Exception, what: str) -> str:
 
 
 BATCH = 10
-"""Sweeps that are pruned in one transaction: some 5,000 trials."""
+"""The sweeps that are pruned in one transaction. They have about 5,000 trials."""
 
 
 def prune(database_url: str, days: int, now: dt.datetime) -> int:
-    """Deletes the samples of losing trials that are older than some days; their medians stay. Returns how many."""
+    """Deletes the samples of losing trials older than `days`, but not their medians. Returns the number of trials."""
     before = now - dt.timedelta(days=days)
     rolled_up = 0
     while True:

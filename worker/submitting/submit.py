@@ -1,8 +1,6 @@
-"""Submits a commit: writes its submissions, sweeps, waiting trials and jobs, and sends one message per job.
-
-It needs Git, Postgres and Redis, but no GPU software. Bad input is refused before anything is written, and everything
-is written in one transaction.
-"""
+"""Submits a commit: writes its submissions, sweeps, waiting trials and jobs, and sends one message per job. It needs
+Git, Postgres and Redis, but no GPU software. It refuses bad input before it writes anything, and writes everything in
+one transaction."""
 
 import datetime as dt
 import re
@@ -42,16 +40,16 @@ from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
 
 class BadToolchainName(ExpectedError):
-    """A name that no toolchain can have. The message says what was expected."""
+    """Raised for a name that no toolchain can have. The message says what was expected."""
 
 
 class NothingToSubmit(ExpectedError):
-    """There is no GPU model, no kernel or no commit to submit. The message is a sentence."""
+    """Raised if there is no GPU model, no kernel or no commit to submit. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """The submissions of a request. `created` is False if all of them were submitted before. `fetch_failure` says why
+    """The submissions that one call made. `created` is False if all of them existed before. `fetch_failure` says why
     the clone could not be fetched; None if it could."""
 
     submission_ids: tuple[int, ...]
@@ -62,7 +60,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class _Request:
-    """A request for any GPU model. `key` makes a submission's key from sha and GPU model."""
+    """The wanted sweeps, for any GPU model. `key` makes a submission's key from a sha and the slug of a GPU model."""
 
     reason: str
     priority: Priority
@@ -78,20 +76,20 @@ class _Request:
 @dataclass(frozen=True)
 class Source:
     """The repository to submit from. `fetch_failure` says why it could not be fetched; None if it could, or if its
-    owner fetches it. `library` is the library's folder if the commit's pyproject.toml does not name one."""
+    owner fetches it. `library` is the folder of the library if the commit's pyproject.toml does not name one."""
 
     watched: WatchedRepository
     fetch_failure: str | None
     library: str
 
     def list_kernels(self, settings: Settings) -> tuple[str, ...] | None:
-        """Returns the kernels that TILEWATCH_KERNELS names for TILEWATCH_REPOSITORY; None means all."""
+        """Returns the kernels that TILEWATCH_KERNELS names; None for all, and for a repository that was added."""
         is_whole = self.watched.clone is not None or settings.kernels == (EVERY_KERNEL,)
         return None if is_whole else settings.kernels
 
     @property
     def words(self) -> str:
-        """Returns " of NAME" for a repository that was added, "" for that of TILEWATCH_REPOSITORY."""
+        """Returns " of NAME" for a repository that was added, and "" for TILEWATCH_REPOSITORY."""
         return f" of {self.watched.name}" if self.watched.clone is not None else ""
 
     @property
@@ -102,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans of sweeps that were read from a library, by GPU model; none if a worker makes them. `words` says it."""
+    """The plans of sweeps that were read from a library, by GPU model; none if a worker makes them. `words` says so."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -110,8 +108,8 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for. `measure` is whether there are GPUs of it. `plans` is None if a node that can run the
-    host code shall make them."""
+    """A GPU model to submit for. `measure` says whether there are such GPUs. `plans` is None if a node that can run the
+    host code has to make them."""
 
     model: GpuSpec
     measure: bool
@@ -151,8 +149,8 @@ def submit_nightly(
 
 
 def _choose_priority(settings: Settings, source: Source) -> Priority:
-    """Returns the priority of a repository's nightlies. It is lower for the default repository, this code's own
-    checkout, so that repositories that somebody chose go first."""
+    """Returns the priority of a repository's nightlies. It is lower for the checkout of this code, which is watched by
+    default, so that the repositories that somebody chose go first."""
     is_chosen = source.watched.clone is not None or "repository" in settings.model_fields_set
     return Priority.NIGHTLY if is_chosen else Priority.BACKFILL
 
@@ -168,8 +166,8 @@ def submit_sweep(
     once: str | None = None,
     wide: bool = False,
 ) -> Submitted:
-    """Submits one kernel on one problem, with `wide` in its whole space. Each call is a new submission, because a
-    person who asks twice wants a second measurement; but calls with the same `once` are one submission."""
+    """Submits one kernel on one problem, with `wide` in its whole space. Each call makes a new submission, because a
+    person who asks twice wants a second measurement. Only calls with the same `once` share one submission."""
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
@@ -192,8 +190,8 @@ def submit_sweep(
 def submit_backfill(
     settings: Settings, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> Iterator[Submitted]:
-    """Submits the whole suite for each commit of a range A..B, the newest first, because people look at it first. A
-    second backfill of a commit changes nothing."""
+    """Submits the whole suite for each commit of a range A..B. The newest commit comes first, because people look at it
+    first. A second backfill of a commit changes nothing."""
     source = open_source(settings, repository)
     shas = _list_range(settings, source.watched, revisions)
     if not shas:
@@ -204,7 +202,7 @@ def submit_backfill(
 
 
 def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
-    """Lists a range's commits on the followed branch, oldest first; else those along the first parents."""
+    """Lists the commits of a range, oldest first: on the followed branch, or along first parents if B is not on it."""
     start, end = git_reads.resolve_range(source.folder, revisions)
     with session(settings.connection().database_url) as opened:
         order = watched.read_order(opened, source)
@@ -215,7 +213,7 @@ def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -
 
 
 def open_source(settings: Settings, name: str | None) -> Source:
-    """Finds the repository to submit from and fetches it. Raises RepositoryError, or an error if a server is away."""
+    """Fetches the repository to submit from and returns it. Raises RepositoryError, or an error if a server is away."""
     servers = settings.connection()
     require_database(servers.database_url)
     require_head(servers.database_url)
@@ -238,7 +236,8 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each of its GPU models. `branch`, else `revision`, names a branch off the main line."""
+    """Submits a request for each of its GPU models. `branch` names a branch off the main line; if None, `revision`
+    does."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
@@ -279,15 +278,16 @@ def _submit(
 
 
 def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
-    """Writes how many measured commits have left the branch; "" if none have."""
+    """Says how many measured commits left the branch since the last call; "" if none did."""
     return f"; {count_text(removed, 'measured commit')} left {source.branch}, which was rewritten" if removed else ""
 
 
 def _resolve(
     source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
 ) -> GitCommit:
-    """Reads a commit. If it is not on the main line, it is stored under a repository of its own, the branch `line`. So
-    is any commit with a toolchain, because another compiler is not a change of the code."""
+    """Returns a commit, with the repository that it is stored under. That is a repository of its own, the branch
+    `line`, for a commit off the main line. So it is for a commit with a toolchain, as another compiler is not a change
+    of the code."""
     commit = watched.resolve(source, revision)
     branch = None
     if order.has(commit.sha):
@@ -307,8 +307,8 @@ def _read(
     wanted: PlansWanted,
     submodules: Sequence[str],
 ) -> _Read:
-    """Reads the library for each GPU model, or leaves that to a worker that can run its host code. Raises
-    NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package either."""
+    """Returns the library's plans for each GPU model, or none if a worker has to make them, because this machine lacks
+    a package. Raises NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package."""
     try:
         readings = {model.slug: wanted.read(database_url, library, repository, model) for model in models}
     except PackageMissing as error:
@@ -333,7 +333,7 @@ def _read(
 
 
 def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:
-    """Raises PackageMissing if the missing package is in a submodule, because then no node would have it."""
+    """Raises PackageMissing if the missing package is in a submodule: then no node would have it."""
     for package in re.findall(r"[\w.-]+", reason):
         if (submodule := outside_files.find_submodule(package, submodules)) is not None:
             raise PackageMissing(f"{reason}; {outside_files.describe_submodule(package, submodule)}")
@@ -344,7 +344,7 @@ def _read_elsewhere(reason: str) -> _Read:
 
 
 def _own_models() -> set[str]:
-    """Returns the models of this machine's GPUs, because `tilewatch up` submits before its workers have a heartbeat."""
+    """Returns the GPU models of this machine, because `tilewatch up` submits before its workers have a heartbeat."""
     return {gpu.model.slug for gpu in device.gpus() if gpu.model is not None}
 
 
@@ -410,7 +410,7 @@ def _sentence(
 
 
 def _say_unknown(toolchains: Path, name: str | None) -> str:
-    """Writes a warning if this machine does not have a toolchain of this name, which may be misspelt; else ""."""
+    """Returns a warning if this machine has no toolchain of this name, which may be misspelt; else ""."""
     if name is None or any(each.name == name for each in list_toolchains(toolchains)):
         return ""
     return f"; this machine has no toolchain named {name}, and what is compiled waits for a worker that has it"

@@ -1,5 +1,5 @@
 """Submits a check: the comparison of two commits before a merge, on the fleet's GPUs (docs/use/before-a-merge.md). It
-needs Git, Postgres and Redis, but no GPU. A second submission of the same check finds the first."""
+needs Git, Postgres and Redis, but no GPU. Whoever submits the same check a second time gets the first one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from tilewatch.worker.submitting.submit import open_source
 
 
 class NoGpuForCheck(ExpectedError):
-    """There is no GPU worker that could run a check. The message is a sentence."""
+    """Raised if no GPU worker could run a check. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class CheckAsked:
-    """A request to compare two revisions of a repository on these GPU models. Without models, all that have a worker
-    are taken; without a repository, the usual one. A `fail_over` of 0.02 is 2 %."""
+    """The wanted comparison: two revisions of a repository, on these GPU models. Without `gpus`, all models that have a
+    worker are used. Without `repository`, it is the usual one. A `fail_over` of 0.02 is 2 %."""
 
     base: str
     head: str
@@ -41,7 +41,7 @@ class CheckAsked:
 
 @dataclass(frozen=True)
 class SubmittedChecks:
-    """The submitted checks, one per GPU model. `created` is False if all of them were submitted before."""
+    """The submitted checks, one per GPU model. `created` is False if all of them existed before."""
 
     check_ids: tuple[int, ...]
     gpu_models: tuple[str, ...]
@@ -86,7 +86,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """Returns the named GPU models, or all that ever had a worker. Raises NoGpuForCheck."""
+    """Returns the GPU models in `gpus`; if there are none, all models that ever had a worker. Raises NoGpuForCheck."""
     with session(database_url) as opened:
         measured = steps.list_gpu_models_measured_here(opened)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]

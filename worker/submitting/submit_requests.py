@@ -1,8 +1,7 @@
 """Submits what people and programs ask for, and stores who asked.
 
-The command line submits at once. Requests of the dashboard and of forges are stored, and carried out each minute on a
-machine that has the watched repositories. A second attempt finds the submission of the first.
-"""
+The command line submits at once. The dashboard and forges store requests, which a machine with the watched repositories
+carries out each minute. If a request is carried out twice, the second time finds the first submission."""
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
@@ -29,15 +28,15 @@ from tilewatch.worker.submitting.submit_check import CheckAsked, SubmittedChecks
 from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
-"""Errors of trouble that passes: the request stays open, and is tried again within a minute."""
+"""The errors that pass by themselves: the request stays open, and is tried again within a minute."""
 
 FETCHED_WITHIN = dt.timedelta(minutes=15)
-"""How long a check waits for its commit, because a forge may report a commit before it can be fetched."""
+"""The time for which a check waits for its commit: a forge may report a commit before it can be fetched."""
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The outcome of a request. `learned` is added to the wanted fields."""
+    """The outcome of a request. `learned` holds fields that are added to those of the request."""
 
     refused: bool
     sentence: str
@@ -45,7 +44,7 @@ class _Outcome:
 
 
 def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, Any]) -> Iterator[Submitted]:
-    """Submits at once what a person asks for, and stores who asked. Yields each submission."""
+    """Submits what a person asks for at once, and stores who asked. Yields each submission."""
     sentences = []
     for submitted in submissions(settings, action, wanted):
         sentences.append(submitted.sentence)
@@ -55,7 +54,8 @@ def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, A
 
 
 def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check for a token's holder, and stores that. Raises BudgetSpent and the errors of `submit_check`."""
+    """Submits a check for a token's holder, and stores who asked. Raises BudgetSpent and the errors of
+    `submit_check`."""
     with session(settings.connection().database_url) as opened:
         submitted = _within_budget(opened, settings, holder, asked)
         _write_check(opened, holder.who, asked, submitted)
@@ -71,7 +71,7 @@ def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> Submitte
 
 
 def carry_out(settings: Settings) -> list[str]:
-    """Carries out all open requests in turn. Returns a sentence for each. Two processes share the requests."""
+    """Carries out the open requests, one by one. Returns a sentence for each. Two processes may share the work."""
     sentences: list[str] = []
     last = 0
     while True:
@@ -115,7 +115,8 @@ def submissions(
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
     """Carries out one request and returns its outcome. Returns None if the request must wait: a check for its commit,
-    or a bisection for a replay. An unexpected error refuses the request, because it would come again each minute."""
+    or a bisection for a replay. An unexpected error refuses the request, which would otherwise fail again each
+    minute."""
     try:
         with opened.begin_nested():  # what it raised may have been Postgres's, and its outcome is still to be written
             return _carry_out(opened, settings, asked)
@@ -168,7 +169,7 @@ def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: Submit
 
 
 def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
-    """Returns the ids of the checks that a token must pay for. A check that was submitted before costs nothing."""
+    """Returns the ids of the checks that count against a token's budget. A check that existed before is free."""
     return {"checks": list(submitted.check_ids)} if submitted.created else {}
 
 

@@ -25,9 +25,9 @@ from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 
 @dataclass(frozen=True)
 class ToolchainsAsked:
-    """A request to compare `toolchains`, the base first. Without `gpus`, all GPU models with a worker are used. `archs`
-    are compiled in addition to the GPUs' architectures; if there are no such, those of TILEWATCH_WATCH are. `minutes`
-    is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
+    """The wanted comparison of `toolchains`, the base first. Without `gpus`, all GPU models with a worker are used.
+    `archs` are compiled for in addition to the GPUs' architectures. If there is none at all, the GPUs of
+    TILEWATCH_WATCH count. `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
 
     toolchains: Sequence[str]
     repository: str | None = None
@@ -47,8 +47,8 @@ class SubmittedReport:
 
 
 def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedReport:
-    """Submits a comparison, or finds an equal one that is being made. Raises BadToolchainName, RepositoryError,
-    UnknownGpu, or an error if a server cannot be used."""
+    """Submits a comparison, or returns an equal one that is still in progress. Raises BadToolchainName,
+    RepositoryError, UnknownGpu, or an error if a server cannot be used."""
     for name in asked.toolchains:
         if name != INSTALLED and not is_name(name):
             raise BadToolchainName(
