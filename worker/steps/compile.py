@@ -1,10 +1,9 @@
 """The compile step: compiles a submission's configs and attaches the compilations to the trials that wait for them.
 
-What is compiled already depends on the worker's compiler. So a kernel's first compile job attaches the compilations
-that this compiler made before, and queues jobs for batches of the rest. A batch job compiles its configs. If their host
-code cannot run here, run_job.py moves the job to the queue `record`, whose workers write the bytecode into the store
-and queue the batch again. Each job may run twice, or at once with others.
-"""
+Compilations are stored per compiler. So a kernel's first compile job attaches those that this worker's compiler made
+before, and queues jobs for batches of the rest. A batch job compiles its configs. If their host code cannot run here,
+run_job.py moves the job to the queue `record`, whose workers write the bytecode into the store and queue the batch
+again. Each job may run twice, or at once with others."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -31,10 +30,10 @@ from tilewatch.worker.queue.payloads import CompilePayload, read_payload, write_
 from tilewatch.worker.steps.compiler import compile_each, open_compiler
 
 BATCH = 10
-"""Most configs in a batch: half a minute of work, so that a killed worker loses little."""
+"""The most configs in a batch. They take half a minute, so that a killed worker loses little work."""
 
 CHUNK = 3
-"""Configs per thread between two writes, so that people see progress."""
+"""The configs that each thread compiles between two writes to the database, in which people see the progress."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -78,7 +77,7 @@ def _plan_batches(job: ClaimedJob, payload: CompilePayload, context: Context) ->
 
 
 def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
-    """Attaches stored compilations to trials. `code_keys` are in the order in which the trials were planned."""
+    """Attaches stored compilations to waiting trials. `code_keys` are in the order in which the trials were planned."""
     for part in fact_writes.in_parts(code_keys):
         with session(database_url) as opened:
             fact_writes.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
@@ -86,7 +85,8 @@ def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_k
 
 def split(items: Sequence[UnmeasuredCode]) -> list[list[UnmeasuredCode]]:
     """Splits configs into batches that take about equally long. Neighbours in a search space are slow together, so they
-    are put into different batches. Problems come in turn, so that the first is measured while the rest is compiled."""
+    go into different batches. One problem follows the other, so that the first is measured while the rest is
+    compiled."""
     batches: list[list[UnmeasuredCode]] = [[]]
     for _, group in itertools.groupby(items, key=lambda each: each.problem):
         of_problem = list(group)
@@ -138,7 +138,7 @@ def _compile_batch(
 def _trace_batch(
     job: ClaimedJob, payload: CompilePayload, items: Sequence[UnmeasuredCode], context: Context, lease: Lease
 ) -> list[UnsentJob]:
-    """Traces the launches of a batch's configs into the store, and queues the batch for any compile worker."""
+    """Writes the bytecode of a batch's configs into the store, and queues the batch for any compile worker."""
     compiler = open_compiler(context, payload.toolchain)
     library = watched.library_at(context, payload.repository, payload.sha, payload.library)
     for done, item in enumerate(items):
@@ -160,8 +160,8 @@ def _trace_batch(
 
 
 def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:
-    """Returns the code keys that need no compiling: compiling failed for good, or the cubin is in our store. Cubins of
-    a recording are not, so they cannot be measured or replayed."""
+    """Returns the code keys that need no compiling: the cubin is in our store, or compiling failed for good. The cubins
+    of a recording are not in it, so they cannot be measured or replayed."""
     cubins = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
     outcomes = CubinStore(store_url).outcomes({cubin for cubin in cubins.values() if cubin is not None})
     final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}

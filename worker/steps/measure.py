@@ -1,8 +1,7 @@
 """The measure step: checks, races and times a sweep's cubins on this worker's GPU and writes the run.
 
-Only child processes touch the GPU, so a kernel cannot crash this process. The result is first spooled to this machine's
-disk, so that no GPU time is lost if Postgres is away or this process is killed.
-"""
+Only child processes touch the GPU, so a kernel cannot crash this process. The result is first written to this machine's
+disk, the spool, so that no GPU time is lost if Postgres is away or this process is killed."""
 
 import datetime as dt
 import hashlib
@@ -31,12 +30,12 @@ from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
 SWEPT_AGAIN_DAYS = 7
-"""A space whose code has not changed is swept again once in these days. A GPU's clocks or a driver's minor version may
-have changed. Each series has a day of its own, so that no night sweeps all of them."""
+"""The days after which a space with unchanged code is swept again: a GPU's clocks or a driver's minor version may have
+changed. Each series has a day of its own, so that no night sweeps all of them."""
 
 
 class NothingToMeasure(ExpectedError):
-    """No config of the sweep compiled, or its cubins are not in this store. The message is a sentence."""
+    """Raised if no config of a sweep compiled, or if a cubin is not in this store. The message is a sentence."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -87,8 +86,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the start of the newest day, in UTC, on which a series is swept again. Only a later sweep stands in for
-    another one."""
+    """Returns the start (UTC) of the last day on which a series had to be swept again. A sweep from before that day
+    does not make another one unnecessary."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS
@@ -98,8 +97,8 @@ def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
 def _with_cubins(
     sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], store_url: str, database_url: str
 ) -> list[CompiledConfig]:
-    """Returns the configs whose cubins are in this store. Raises NothingToMeasure if one is missing, which would look
-    like a config that crashes. Configs that the store has as failures, from another machine, end as not compiled."""
+    """Returns the configs whose cubins are in this store. A config that failed to compile on another machine, as the
+    store says, ends as not compiled. Raises NothingToMeasure if a cubin is missing: that would look like a crash."""
     outcomes = CubinStore(store_url).outcomes({each.content_key for each in compiled})
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(

@@ -1,9 +1,8 @@
 """The prepare step: compiles the sides of a replay that have no cubin, then queues the replay.
 
 A side has no cubin if its commit was never measured, if another compiler made it, or if the store lost it. This
-machine's compiler makes both sides, so that only the commit differs. No replay is queued if the two are identical
-machine code, or if this code was replayed before.
-"""
+machine's compiler makes both sides, so that only the commit differs. No replay is queued if both sides are the same
+machine code, or if the same two pieces of code were replayed before."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +24,7 @@ from tilewatch.worker.steps.write_replay import code_columns, write_failure
 
 
 class DoesNotCompile(Exception):
-    """A side of a replay does not compile. The message is a sentence."""
+    """Raised if a side of a replay does not compile. The message is a sentence."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -47,7 +46,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestion:
-    """Returns the question with both sides compiled. Raises DoesNotCompile."""
+    """Returns the question with the code of both sides, compiled where necessary. Raises DoesNotCompile."""
     question = asked.question
     sides: list[BuildSide] = []
     for done, (name, side) in enumerate((("base", question.base), ("head", question.head))):

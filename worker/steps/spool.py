@@ -1,8 +1,7 @@
 """Keeps finished runs on this machine's disk until they are in the database: one file each, safe from a power cut.
 
-GPU time is expensive, so a run is written to disk first, and deleted there when Postgres has committed it
-(write_run.py).
-"""
+GPU time is expensive, so a run is written to disk first. It is deleted there when Postgres has committed it
+(write_run.py)."""
 
 import json
 import os
@@ -16,8 +15,8 @@ from tilewatch.kernels.results import RunResult
 
 @dataclass(frozen=True)
 class Spooled:
-    """A run, and the measure job that made it. The job's key is compared on delivery, because the folder may be older
-    than the database, whose ids start again."""
+    """A run, and the measure job that made it. The job's key is compared when the run is written to the database. That
+    database may be newer than the file, with the same ids for other jobs."""
 
     job_id: int
     job_key: str
@@ -28,7 +27,7 @@ _READ = TypeAdapter(Spooled)
 
 
 def keep(folder: Path, spooled: Spooled) -> Path:
-    """Writes a run to the spool and returns its file once it is safely on disk. The file is never half written."""
+    """Writes a run to the spool, and returns its file once it is safely on disk. No file is ever half written."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"job-{spooled.job_id}-{os.getpid()}-{spooled.result.started_at:%Y%m%dT%H%M%S%f}.json"
     making = file.with_suffix(".making")
@@ -51,13 +50,13 @@ def list_waiting(folder: Path) -> list[Path]:
 
 
 def list_refused(folder: Path) -> list[Path]:
-    """Lists the files that cannot be delivered."""
+    """Lists the files of runs that cannot be written to the database."""
     return sorted(folder.glob("*.refused"))
 
 
 def read(file: Path) -> Spooled | None:
-    """Reads a run from the spool; None if another process of this machine has delivered it meanwhile. Raises ValueError
-    if the file is not a run, such as one of another release."""
+    """Returns a run from the spool; None if another process of this machine has just delivered it. Raises ValueError if
+    the file is not a run, such as a file of another release."""
     try:
         return _READ.validate_python(json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -65,12 +64,12 @@ def read(file: Path) -> Spooled | None:
 
 
 def refuse(file: Path) -> Path:
-    """Renames a file that cannot be delivered, so that it is not tried again and a person can look at it."""
+    """Renames a file that cannot be delivered, so that it is not tried again, but a person can look at it."""
     return file.rename(file.with_suffix(".refused"))
 
 
 def _sync(folder: Path) -> None:
-    """Writes a folder to disk, without which a rename in it is not safe."""
+    """Writes a folder's list of files to disk. Without this, a rename in it may be lost in a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

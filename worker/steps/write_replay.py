@@ -1,4 +1,4 @@
-"""Writes the answer or the failure of a replay, and queues the judge if it was the last of its round."""
+"""Writes the answer or the failure of a replay, and queues the judge if the replay was the last of its round."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def write_failure(session: Session, asked: ReplayJob, why: str, priority: int) -
 
 
 def code_columns(question: BuildQuestion) -> dict[str, Any]:
-    """Returns the columns of `replays` that identify the two pieces of machine code of a question."""
+    """Returns the columns of `replays` that identify the two pieces of machine code in a question."""
     columns: dict[str, Any] = {
         name: getattr(question, name) for name in ("kernel", "problem", "gpu_model", "axis", "origin")
     }

@@ -1,4 +1,4 @@
-"""Writes a run and its trials to the database. A run is kept in the spool until then."""
+"""Writes a run and its trials to the database. Until then, the run is kept in the spool."""
 
 import time
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from tilewatch.worker.steps.spool import Spooled
 log = structlog.get_logger()
 
 WRITE_S = 2.0
-"""Seconds between two writes of trials: hundreds may end per second, and people look every few seconds."""
+"""The seconds between two writes of trials. Hundreds may end per second, and people look every few seconds."""
 
 
 def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
@@ -51,11 +51,11 @@ def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
 
 
 class NotOurs(Exception):
-    """A spooled run whose job is not in this database. The message is a sentence."""
+    """Raised for a spooled run whose job is not in this database. The message is a sentence."""
 
 
 def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Spools a run and writes it once Postgres answers. Returns the jobs to send. Raises NotNow for an ill GPU."""
+    """Spools a run and writes it once Postgres answers. Returns the jobs to send. Raises NotNow if the GPU was ill."""
     file: Path | None = None
     try:
         file = spool.keep(spool_folder, spooled)
@@ -71,7 +71,7 @@ def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[Uns
 
 @dataclass(frozen=True)
 class Delivered:
-    """The jobs that a written run queued. `ill` says why the GPU was ill: then the run is only evidence."""
+    """Holds the jobs that a written run queued. `ill` says why the GPU was ill, so that the run is only evidence."""
 
     queued: list[UnsentJob]
     ill: str | None = None
@@ -109,7 +109,7 @@ class TrialWriter:
             self.write()
 
     def write(self) -> None:
-        """Writes the trials that ended. Without Postgres the sweep goes on: the run has all of them anyway."""
+        """Writes the trials that ended. If Postgres is away, the sweep goes on: the run will contain all of them."""
         try:
             for part in fact_writes.in_parts(self._kept):
                 with session(self._database_url) as opened:
@@ -153,7 +153,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 def certify(
     opened: Session, sweep_id: int, run_id: int, state: TriedState, result: RunResult, ids: Mapping[str, int]
 ) -> Certificate:
-    """Returns the certificate of a run, which continues that of the previous run in its state."""
+    """Returns a run's certificate, which continues that of the last run with the same code, compiler and driver."""
     before = state.certificate or {"first_run": run_id, "full_look": None, "ahead": 0.0}
     times_us = {ids[config_sha256(each.config)]: each.median_us for each in result.trials}
     compiled = set(state.listed) & set(ids.values())
@@ -176,7 +176,7 @@ def certify(
 
 
 def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the row of a trial whose config could not be compiled, as the store says."""
+    """Returns the row of a trial whose config could not be compiled, with the reason from the store."""
     no_time = {"samples_us": None, "median_us": None, "error": None}
     return {"config_id": each.config_id, "status": "not_compiled", "failure": outcome["failure"], **no_time}
 
