@@ -1,4 +1,4 @@
-"""Exports the runs that were measured here, as a recording."""
+"""Exports the runs that workers of this database measured, as a recording."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ from tilewatch.worker.transfer import replays as transfer_replays
 from tilewatch.worker.transfer.recorded_commits import RUN_COLUMNS, SWEEP_COLUMNS, write_commit
 
 NOT_TRAVELLING = frozenset({"id", "created_at"})
-"""Columns of a compilation that mean nothing in another database."""
+"""The columns of a compilation that mean nothing in another database, so that they are left out."""
 
 
 class NothingToExport(ExpectedError):
-    """No run passes the filter. The message is a sentence."""
+    """Raised if no run passes the filter. The message is a sentence."""
 
 
 def export_file(database_url: str, path: Path, wanted: ExportFilter) -> int:
-    """Writes the runs that workers of this database measured, not imported ones. Returns the number of rows."""
+    """Writes the runs that workers of this database measured, but no imported ones. Returns the number of rows."""
     with session(database_url) as opened:
         sweeps = [
             export.read_sweep_export(opened, sweep_id) for sweep_id in export.list_sweeps_to_export(opened, wanted)

@@ -1,7 +1,7 @@
 """Imports recordings: runs that were measured elsewhere.
 
 A file is imported completely or not at all. A file with the same content, or a run with the same key, is imported only
-once, so files may overlap. Medians and ratios are computed again from the samples (measurement_rows.py).
+once, so files may contain the same runs. Medians and ratios are computed again from the samples (measurement_rows.py).
 """
 
 import datetime as dt
@@ -35,15 +35,15 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Imported:
-    """The outcome of importing a file. `created` is False if the file was imported before, so that nothing changed."""
+    """The result of importing a file. `created` is False if the file was imported before, so that nothing changed."""
 
     created: bool
     sentence: str
 
 
 def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
-    """Imports a recording and queues a judge job for each night, whose message the reconciler sends. `named` is the
-    name that its repository gets here. Raises BadRecording; then nothing has changed."""
+    """Imports a recording and queues a judge job for each night; the reconciler sends their messages. `named` is the
+    name that the recording's repository gets here. Raises BadRecording, after which nothing has changed."""
     if named is not None and not is_name(named):
         raise BadRecording(f"{named!r:.60} cannot be the name of a repository")
     contents = recording_file.read(path)
@@ -103,7 +103,7 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
 
 
 def _judge(opened: Session, recording_id: int) -> None:
-    """Queues a judge job for each night: a recording contains no verdicts."""
+    """Queues a judge job for each night of a recording, because a recording contains no verdicts."""
     for night in judging.list_nights_of_recording(opened, recording_id):
         follow_up.add_judge_job(
             opened,
@@ -123,8 +123,8 @@ def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
 def _import_sweeps(
     opened: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int, key: str, measured: set[Any]
 ) -> dict[Any, int]:
-    """Adds the sweeps and returns their ids by their ids in the file. As originally, the sweeps of a night, commit and
-    GPU model share a submission; a second sweep of the same kernel and problem gets another."""
+    """Adds the sweeps of a recording. Maps their ids in the file to their new ids. As they originally did, the sweeps
+    of a night, commit and GPU model share a submission. A second sweep of the same kernel and problem gets another."""
     ids = {}
     for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
         fact_writes.add_gpu_model(opened, **model, corrects=False)
@@ -214,5 +214,5 @@ def _sampled(row: Row, config_ids: Mapping[str, int]) -> Sampled:
 
 
 def _columns(row: Row) -> dict[str, Any]:
-    """Returns a row without the key that names its table."""
+    """Returns a row without the field `row`, which names its table."""
     return {name: value for name, value in row.items() if name != "row"}

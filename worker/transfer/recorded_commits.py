@@ -1,4 +1,4 @@
-"""Exports the commits in the rows of a recording, and imports them."""
+"""Exports and imports the commits in the rows of a recording."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from tilewatch.db.worker_reads import export
 
 SWEEP_COLUMNS = ("kernel", "problem", "arch", "source_sha256", "space", "space_size", "flops", "bytes")
 RUN_COLUMNS = ("key", "host", "gpu_uuid", "gpu_name", "timer", "toolchain", "telemetry", "sweep_gpu_s")
-"""Columns that are the same in a recording's rows and in the tables `sweeps` and `runs`."""
+"""The columns with the same name and content in a recording's rows and in the tables `sweeps` and `runs`."""
 
 
 def write_commit(commit: Commit) -> dict[str, Any]:
-    """Returns a commit's fields in a recording; `left_branch_at` only for a commit that left its branch."""
+    """Returns a commit as a recording has it. It has a `left_branch_at` only if the commit left its branch."""
     left = commit.left_branch_at
     return {
         "repository": commit.repository,
@@ -33,7 +33,7 @@ DATES = ("committed_at", "left_branch_at")
 
 
 class RecordedCommits:
-    """Adds the commits of a recording to the database. Asks the database only once for each commit."""
+    """Adds the commits of a recording to the database. It queries the database only once for each commit."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -42,7 +42,7 @@ class RecordedCommits:
         self._ids: dict[tuple[tuple[str, Any], ...], int] = {}
 
     def add(self, commit: Mapping[str, Any]) -> int:
-        """Adds a commit and returns its id. A stored commit of a repository that is watched here is not changed."""
+        """Adds a commit and returns its id. Does not change a stored commit of a repository that is watched here."""
         written = tuple(sorted(commit.items()))
         if written not in self._ids:
             written_at = {name: dt.datetime.fromisoformat(commit[name]) for name in DATES if name in commit}

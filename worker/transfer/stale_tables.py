@@ -1,8 +1,6 @@
-"""Compares the tuned tables that a repository ships, in the file that its pyproject.toml names, with its newest runs.
-
-Replays decide which shipped configs are slower, and not nights: a night's few samples call a config tied on one day and
-slower on the next. The file is the repository's, so a wrong entry in it is left out.
-"""
+"""Compares the tuned tables of a repository, in the file that its pyproject.toml names, with its newest runs. Replays
+decide which of the tables' configs are slower. Nights do not, because their few samples call a config tied on one day
+and slower on the next. People write the file, so a wrong entry in it is left out."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,25 +21,25 @@ from tilewatch.worker.git import commits
 from tilewatch.worker.transfer.tuned_tables import Params, Times
 
 MOST_BYTES = 1 << 24
-"""Largest file of tuned tables that is read."""
+"""The largest file of tuned tables that is read, in bytes."""
 
 MOST_LOSS = 0.01
-"""Loss of a shipped config in a sweep's few samples from which it is replayed beside the best."""
+"""A table's config that was slower by this share in a sweep's few samples is replayed beside the best config."""
 
 Key = tuple[str, str]
-"""Kernel and GPU model of a table."""
+"""The kernel and the GPU model of a table."""
 
 
 @dataclass(frozen=True)
 class ShippedTables:
-    """The content of the file `path` of a commit."""
+    """The tuned tables of a commit: the file `path`, as text and as JSON."""
 
     path: str
     text: str
     content: Mapping[str, Any]
 
     def list_rows(self) -> Iterator[tuple[dict[str, Any], Key, dict[str, Any]]]:
-        """Yields each row with its table and its key. Rows without a config of whole numbers are left out."""
+        """Yields each row, after its table and its key. Leaves out a row whose config is not of whole numbers."""
         for table in self.content["tables"]:
             rows = table.get("rows") if isinstance(table, dict) else None
             for row in rows if isinstance(rows, list) else ():
@@ -52,7 +50,7 @@ class ShippedTables:
 
 @dataclass(frozen=True)
 class Sweeps:
-    """The newest runs of the kernels of tables, and the replays of configs beside their winners."""
+    """The newest runs of the kernels that have a table, and the replays of configs beside the winners of these runs."""
 
     winners: Sequence[NewestWinner]
     times: Times
@@ -62,8 +60,8 @@ class Sweeps:
 
 @dataclass(frozen=True)
 class ShippedEntry:
-    """A shipped config beside the winner of the newest run of its problem. `size` is the time of the config that
-    `replay` timed beside it over its own, as a logarithm; both are None before a replay."""
+    """A table's config beside the winner of its problem's newest run. `replay` timed it beside the config `head`.
+    `size` is the log of the time of `head` over the table's config. Both are None before a replay."""
 
     problem: str
     base: Params
@@ -78,9 +76,9 @@ class ShippedEntry:
 
 @dataclass(frozen=True)
 class TableState:
-    """A shipped table beside the newest runs. A replay confirmed that `stale` entries are slower than the best, surely
-    by more than the policy's smallest change; for `unknown` ones it is still to come. `uncovered` are the problems that
-    nights measure and the table lacks."""
+    """A table compared with the newest runs. Replays confirmed that the `stale` configs are slower than the best by
+    more than the policy's smallest change. For the `unknown` ones a replay is still to come. `uncovered` are the
+    problems that nights measure and the table lacks."""
 
     key: Key
     rows: int
@@ -90,8 +88,8 @@ class TableState:
 
 
 def read_tables(repository: Path, revision: str) -> ShippedTables | None:
-    """Returns the tables that a commit ships; None if its pyproject.toml names no file, or the commit has none. Raises
-    BadProject, RepositoryError and WrongTable."""
+    """Returns the tuned tables of a commit. Returns None if its pyproject.toml names no file, or if the commit lacks
+    that file. Raises BadProject, RepositoryError and WrongTable."""
     settings = commits.read_settings(repository, revision)
     path = None if settings is None else settings.tuned
     text = None if path is None else commits.read_file(repository, revision, path, MOST_BYTES)
@@ -101,8 +99,8 @@ def read_tables(repository: Path, revision: str) -> ShippedTables | None:
 def compare(
     session: Session, repository: str, tables: ShippedTables, policy: Policy, *, gpu_model: str | None = None
 ) -> tuple[Sweeps, list[TableState]]:
-    """Compares tables with the newest runs of a repository, of one GPU model if it is given. Tables of a kernel without
-    runs are left out."""
+    """Compares tables with the newest runs of a repository, and only with those of `gpu_model` if it is given. Tables
+    of a kernel without runs are left out."""
     shipped: dict[Key, dict[str, Params]] = {}
     for _, key, row in tables.list_rows():
         shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]
@@ -137,8 +135,8 @@ def compare(
 
 
 def _is_suspected(config_id: int, winner: NewestWinner, times: Times) -> bool:
-    """Returns whether a run leaves open that a config is slower than its winner: it is not tied with it, and it was
-    slower by MOST_LOSS or was not timed."""
+    """Returns whether a config may be slower than a run's winner: it is not tied with the winner, and in the run it was
+    slower by MOST_LOSS or more, or was not timed."""
     shipped_us, best_us = (times.get((winner.sweep_id, each)) for each in (config_id, winner.config_id))
     is_slower = shipped_us is None or best_us is None or shipped_us >= (1 + MOST_LOSS) * best_us
     return is_slower and config_id not in (winner.config_id, *winner.tie)

@@ -1,4 +1,4 @@
-"""Imports the report files of `tilewatch toolchain compare`, so that the dashboard shows them with verdicts."""
+"""Imports the report files of `tilewatch toolchain compare`, so that the dashboard shows them with their verdicts."""
 
 import datetime as dt
 from pathlib import Path
@@ -13,11 +13,11 @@ from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
 END = ".json"
-"""The end of a report file's name; a recording's name ends with .jsonl.gz."""
+"""The end of the name of a report file. The name of a recording ends with .jsonl.gz."""
 
 
 def import_report(database_url: str, path: Path) -> Imported:
-    """Stores a report, or the new parts of a known one. Raises BadReport; then nothing has changed."""
+    """Stores a report, or the new parts of a stored one. Raises BadReport, after which nothing has changed."""
     report = read_report(path)
     names = [side.name for side in (report.base, *report.heads)]
     for name in names:

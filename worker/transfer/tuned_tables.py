@@ -1,4 +1,4 @@
-"""Makes tuned tables from the newest winners of a database: the JSON in which tilewatch.tuned looks configs up."""
+"""Makes tuned tables from the newest winners of a database: the JSON in which tilewatch.tuned looks up configs."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ from tilewatch.errors import ExpectedError
 
 Params = Mapping[str, Any]
 Times = Mapping[tuple[int, int], float]
-"""Median microseconds by sweep and config."""
+"""The median times in microseconds, by the ids of sweep and config."""
 
 
 class NothingTuned(ExpectedError):
-    """No winner passes the filter, or winners of several repositories do. The message is a sentence."""
+    """Raised if no winner passes the filter, or if winners of several repositories do. The message is a sentence."""
 
 
 def write_tables(
@@ -31,8 +31,8 @@ def write_tables(
     gpu_model: str | None = None,
     every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned, also for
-    winners of several repositories unless all are wanted: host code looks a table up by kernel and GPU."""
+    """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned. It does so
+    for several repositories too, unless `every_repository`: host code looks a table up by kernel and GPU alone."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = found if every_repository else _of_one_repository(found, repository)
@@ -48,9 +48,9 @@ def write_tables(
 def make_tables(
     winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Params], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
-    """Makes one table for each kernel and GPU model. Problems that were last measured before the kernel's source
-    changed are left out. At one commit the source may differ by problem, as it is what tracing the problem imported.
-    The first of the `winners` of a table is that of the newest commit."""
+    """Returns one table for each kernel and GPU model. Its first winner in `winners` is that of the newest commit.
+    Problems that were last measured before the kernel's source changed are left out. At one commit the source may
+    differ between problems, because it is what tracing the problem imported."""
     groups: dict[tuple[str, str, str], list[NewestWinner]] = {}
     for winner in winners:
         groups.setdefault((winner.repository, winner.kernel, winner.gpu_model), []).append(winner)
@@ -82,7 +82,7 @@ def make_row(
     link: Callable[[int], str],
     toolchain: object,
 ) -> dict[str, Any]:
-    """Makes the row of a problem in a table that was measured with this toolchain. `rows` are the table's winners."""
+    """Returns the row of a problem, for a table that was measured with `toolchain`. `rows` are the table's winners."""
     return {
         "problem": winner.problem,
         "config": winner.config,
@@ -96,8 +96,8 @@ def make_row(
 
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
-    """Returns how much slower this problem is with the config of the nearest problem, as a share of its best time. It
-    is 0 if that config is tied with its own; None if there is no other problem or the config has no time here."""
+    """Returns by what share of its best time a problem is slower with the config of the nearest problem. It is 0 if
+    that config is tied with the problem's own, and None without another problem or if the config has no time here."""
     own = tuned.split_problem(winner.problem)
     near = [
         (distance, row)
@@ -115,7 +115,7 @@ def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], time
 
 
 def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Sequence[NewestWinner]:
-    """Returns the winners of one repository; without a name, those of branches are left out. Raises NothingTuned."""
+    """Returns the winners of one repository: `named`, or the only one that is not a branch. Raises NothingTuned."""
     kept = [winner for winner in winners if named is not None or not is_branch(winner.repository)]
     found = sorted({winner.repository for winner in kept})
     if not kept:
