@@ -1,4 +1,4 @@
-"""Writes a stored check like a report of `tilewatch compare`: the same lines, JSON and comments."""
+"""Writes a stored check as `tilewatch compare` writes its report: with the same lines, JSON and comments."""
 
 import json
 import math
@@ -14,21 +14,21 @@ from tilewatch.text import short_sha
 
 
 def write_lines(story: CheckStory) -> list[str]:
-    """Writes the lines of a check that has ended, one per timed operator, or why nothing could be compared."""
+    """Returns the lines about a check that has ended: one per timed operator, or why nothing could be compared."""
     if story.check.failure is not None:
         return [f"could not be compared: {story.check.failure}"]
     return report.write_lines(*_read(story))
 
 
 def read_json(story: CheckStory, link: str) -> dict[str, Any]:
-    """Returns the JSON of a check that has ended: that of `tilewatch compare`, with the check's own fields."""
+    """Returns a check that has ended as the JSON of `tilewatch compare`, with the check's own fields added."""
     check = story.check
     named = {"id": check.id, "gpu_model": check.gpu_model, "link": link, "failure": check.failure}
     return {**named, **json.loads(report.write_json(*_read(story))), "exit_code": check.exit_code}
 
 
 def write_repeat(check: CheckRow) -> str:
-    """Writes the command that submits an equal check."""
+    """Returns the command that submits an equal check."""
     words = ["tilewatch", "submit", "check", f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"]
     words += ["--gpu", check.gpu_model]
     words += ["--kernel", check.kernel] if check.kernel is not None else []
@@ -70,7 +70,7 @@ def read_outcome(row: CheckOperatorRow, arch: str) -> Outcome:
 
 
 def _read_verdict(row: CheckOperatorRow) -> Verdict | None:
-    """Reads the verdict on an operator; None if it had no launches."""
+    """Returns the verdict on an operator; None if the operator was not launched."""
     if row.change is None:
         return None
     return Verdict(

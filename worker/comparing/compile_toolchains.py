@@ -1,4 +1,4 @@
-"""The step "compile_toolchains": compiles for a comparison of toolchains. A retry continues where it stopped."""
+"""The step "compile_toolchains": compiles what a comparison of toolchains needs. A retry continues where it stopped."""
 
 from dataclasses import replace
 
@@ -38,8 +38,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -> list[UnsentJob]:
-    """Queues a report's next timing job on the first of its GPU models, if one is left, and returns it. Only one job at
-    a time works on a report."""
+    """Queues a report's next timing job, on the first GPU model in `wanted`, and returns it in a list. The list is
+    empty if no GPU model is left. Only one job at a time works on a report."""
     if not wanted.gpus:
         return []
     slug = wanted.gpus[0]
