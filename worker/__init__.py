@@ -1,1 +1,1 @@
-"""The command line and the workers: all steps from a commit to an alert, their queue, and the processes."""
+"""The command line and the workers: all steps from a commit to a message, their queue, and the processes."""

@@ -1,4 +1,4 @@
-"""The addresses, folders and limits that the steps of a worker use, taken from the settings once."""
+"""Holds the addresses, folders and limits that the steps of a worker use, taken from the settings once."""
 
 import socket
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from tilewatch.worker.settings import Settings
 
 @dataclass(frozen=True)
 class Simulation:
-    """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`, which does not change the
-    reported times. `ill` is the share of sweeps in which the GPU falls ill. `slow` is how much longer everything takes
-    on this node (0.05 is 5 %). `planted` holds the keys of cubins that replace another one: its key, and how many times
-    as long they take. `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
+    """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`, which does not change reported
+    times. `ill` is the share of sweeps in which the GPU falls ill. `slow` is how much longer everything takes on this
+    node (0.05 is 5 %). `planted` maps the key of a cubin to the key of the cubin that it replaces and the factor on
+    that one's time. `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
 
     seed: int
     trial_s: float

@@ -11,13 +11,13 @@ import structlog
 from tilewatch.text import without_passwords
 
 KEPT_LINES = 60
-"""Last lines of a failed job's log that are stored with it: as many as fit on a page of the dashboard."""
+"""The number of last log lines that are stored with a failed job: as many as fit on a page of the dashboard."""
 
 LONGEST_LINE = 500
 
 
 def set_up(level: int | str) -> None:
-    """Formats our events and other libraries' records the same way: as JSON, or on a terminal for people."""
+    """Sets up one format for our events and other libraries' records: JSON, or text for people on a terminal."""
     shared = _shared()
     renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     handler = logging.StreamHandler()
@@ -38,7 +38,7 @@ def set_up(level: int | str) -> None:
 
 @contextlib.contextmanager
 def keep_lines() -> Iterator[Collection[str]]:
-    """Yields a collection that always holds the last lines logged by this process since it was entered."""
+    """Yields a collection that always holds the last lines that this process logged inside the block."""
     kept = _LastLines()
     root = logging.getLogger()
     root.addHandler(kept)

@@ -1,5 +1,5 @@
 """Computes the rows of a run's measurements from their samples: medians, intervals, the ratio to the main baseline. It
-is used for runs measured here and for runs of recordings. kernels/statistics.py has the statistics."""
+serves runs that were measured here and runs of recordings. kernels/statistics.py has the statistics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 @dataclass(frozen=True)
 class Sampled:
-    """The samples of one implementation in a run. If there are none, `detail["missing"]` has the reason."""
+    """The samples of one implementation in a run. If it has none, `detail["missing"]` says why."""
 
     implementation: str
     role: str
@@ -21,7 +21,7 @@ class Sampled:
 
 
 def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
-    """Makes the rows for fact_writes.add_measurements, without baselines that could not run."""
+    """Returns the rows for fact_writes.add_measurements. Implementations without samples get no row."""
     baselines = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
     main = baselines.get(find_main(baselines) or "")
     missing = {each.implementation: each.detail.get("missing") for each in sampled if not each.samples_us}

@@ -1,4 +1,4 @@
-"""The metrics that a worker counts. `metrics_folder.count_in()` must be called before this is imported."""
+"""Defines the metrics that a worker counts. Call `metrics_folder.count_in()` before this module is imported."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

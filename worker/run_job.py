@@ -1,10 +1,9 @@
 """Runs one job: claims it in Postgres, keeps its lease, runs its step, and writes how it ended.
 
-There are three kinds of error. After one that passes (no Postgres, store or GPU) the job is put off for a while. After
-one that a person must mend, the job fails with a sentence. After a bug, it fails with a traceback. A worker that is
-stopped hands its job back. A worker that cannot run a job's host code moves the job to the queue `record`.
-docs/reference/jobs.md describes the whole life of a job.
-"""
+There are three kinds of error. One that passes (no Postgres, store or GPU) puts the job off for a while. One that a
+person must mend fails the job with a sentence. A bug fails it with a traceback. A worker that is stopped hands its job
+back. A worker that cannot run a job's host code moves the job to the queue `record`. docs/reference/jobs.md describes
+the whole life of a job."""
 
 import traceback
 from collections.abc import Callable, Collection
@@ -29,7 +28,7 @@ from tilewatch.worker.queue.tracers import require_tracer
 log = structlog.get_logger()
 
 Step = Callable[[ClaimedJob, Context, Lease], list[UnsentJob]]
-"""Does the work of a job, commits it, and returns the jobs that it queued. A second run of it adds no fact again."""
+"""Does the work of a job, commits it, and returns the jobs that it queued. A second run of it adds no rows again."""
 
 
 def run(
@@ -40,8 +39,8 @@ def run(
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
     """Runs the most urgent job in the queue of `job_id`, if that is one of the worker's `queues`. Returns the jobs to
-    send now. Raises NotNow if the job was put off. If this process is ended while the worker `is_stopping`, the job is
-    handed back. Otherwise its lease runs out, which counts as an attempt."""
+    send now. Raises NotNow if the job was put off. If this process is ended while the worker `is_stopping`, it hands
+    the job back. If it is ended otherwise, the lease runs out, which counts as an attempt."""
     with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
@@ -84,7 +83,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
 
 
 def _step_of(kind: str) -> Step:
-    """Imports and returns the step of a kind of job. So a judge worker does not load the compiler, for example."""
+    """Imports and returns the step for a kind of job. So a judge worker, for example, does not load the compiler."""
     if kind == "record":
         from tilewatch.worker.steps.trace_library import step
     elif kind == "compile":
@@ -109,8 +108,8 @@ def _step_of(kind: str) -> Step:
 
 
 def _find_end_of_process(error: BaseException) -> SystemExit | KeyboardInterrupt | None:
-    """Returns the exception by which a signal ends this process, if it caused this error: psycopg raises
-    ProgrammingError if a signal interrupts a ping of its connection (a cold shutdown, 2026-11-23)."""
+    """Returns the exception by which a signal ends this process, if it caused `error`; else None. psycopg, for example,
+    raises ProgrammingError if a signal interrupts a ping of its connection (a cold shutdown, 2026-11-23)."""
     each: BaseException | None = error
     while each is not None and not isinstance(each, SystemExit | KeyboardInterrupt):
         each = each.__cause__ or each.__context__
@@ -148,7 +147,7 @@ def _hand_back(job_id: int, owner: str, context: Context) -> None:
 
 
 def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
-    """Puts a job off. Waits until Postgres answers, because a lease that runs out would count as an attempt."""
+    """Puts a job off. Waits until Postgres answers: if the lease ran out, that would count as an attempt."""
     trouble = without_passwords(trouble)
     log.warning("put off", reason=trouble)
     outage.once_postgres_is_back(context.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))

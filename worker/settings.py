@@ -1,8 +1,7 @@
-"""The settings of a process: folder, ports, servers, the watched repository.
+"""Holds the settings of a process: folder, ports, servers, the watched repository.
 
 Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. Other commands find the
-servers that `tilewatch up` started in a small file. No connection is opened here.
-"""
+servers that `tilewatch up` started in a small file. No connection is opened here."""
 
 import json
 import os
@@ -21,23 +20,23 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 EVERY_KERNEL = "all"
-"""The value of TILEWATCH_KERNELS for the whole suite."""
+"""The value of TILEWATCH_KERNELS that stands for the whole suite."""
 
 NOTIFY_FILE, OLD_NOTIFY_FILE = "notify.toml", "tell.toml"
 
 MOST_DAYS = 36_500
-"""Most days for which samples can be kept: with more, the date would be out of range."""
+"""The most days for which samples can be kept. With more, the date would be out of range."""
 
 HOUR_S = 3600.0
 
 
 class NotRunning(ExpectedError, RuntimeError):
-    """No servers are known on this machine. The message says how to start some."""
+    """Raised if no servers are known on this machine. The message says how to start some."""
 
 
 def _default_home() -> Path:
-    """Returns the data folder if TILEWATCH_HOME is not set. For root it is not in /root, because Postgres, which runs
-    as another user, could not read it there."""
+    """Returns the data folder to use if TILEWATCH_HOME is not set. For root it is outside /root, because Postgres,
+    which runs as another user, could not read it there."""
     return Path("/var/lib/tilewatch") if os.geteuid() == 0 else Path("~/.local/share/tilewatch")
 
 
@@ -114,22 +113,22 @@ class Settings(NightlyTimes):
     @field_validator("watch", "kernels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """Splits a list at its commas: environment variables contain `b200,h200`, not JSON."""
+        """Splits a list at its commas, because an environment variable contains `b200,h200`, not JSON."""
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
 
     def sweeps(self, kernel: str) -> bool:
-        """Returns whether a nightly sweeps this kernel of the suite."""
+        """Returns whether nightlies sweep this kernel of the suite."""
         return self.kernels is None or self.kernels == (EVERY_KERNEL,) or kernel in self.kernels
 
     @property
     def notify_file(self) -> Path | None:
-        """Returns the file of TILEWATCH_NOTIFY, else notify.toml in the home, else None. Old names are read too."""
+        """Returns TILEWATCH_NOTIFY, else the notify.toml in the home, else None. The old names of both are read too."""
         usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
         return self.notify or self.tell or next((file for file in usual if file.exists()), None)
 
     @property
     def old_notify_name(self) -> str | None:
-        """Returns a warning if `notify_file` was found by a name from before 0.2, else None."""
+        """Returns a warning if `notify_file` was found under a name from before 0.2; else None."""
         if self.notify is None and self.tell is not None:
             return "TILEWATCH_TELL is read for one release: set TILEWATCH_NOTIFY"
         if self.notify_file == self.home / OLD_NOTIFY_FILE:
@@ -138,22 +137,23 @@ class Settings(NightlyTimes):
 
     @property
     def checkouts(self) -> Path:
-        """Returns the folder of whole commits (worker/git/checkouts.py)."""
+        """Returns the folder with the checkouts of commits (worker/git/checkouts.py)."""
         return self.home / "commits"
 
     @property
     def clones(self) -> Path:
-        """Returns the folder of the clones that Tilewatch makes itself (worker/git/clones.py)."""
+        """Returns the folder with the clones that Tilewatch makes (worker/git/clones.py)."""
         return self.home / "repositories"
 
     @property
     def toolchains(self) -> Path:
-        """Returns the folder of the toolchains that `tilewatch toolchain add` installs."""
+        """Returns the folder with the toolchains that `tilewatch toolchain add` installs."""
         return self.home / "toolchains"
 
     @property
     def baseline_environments(self) -> Path:
-        """Returns the folder of the environments that `tilewatch baselines add` installs. Its name is an old one."""
+        """Returns the folder with the environments that `tilewatch baselines add` installs. It has kept its old
+        name."""
         return self.home / "rivals"
 
     @property
