@@ -1,1 +1,1 @@
-"""Serves programs and agents by HTTP and MCP, with one list of operations for the two."""
+"""Serves programs by HTTP and agents by MCP. Both have the same operations."""

@@ -1,4 +1,4 @@
-"""Defines the acts of programs: what the holder of a token may do besides reading. Each act is stored with its cost."""
+"""Defines what the holder of a token may do besides reading. Each act is stored with its cost."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -23,7 +23,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class Act:
-    """The holder of the token behind an act, and the settings that it needs."""
+    """Holds what an act needs: the settings, and the holder of the caller's token."""
 
     settings: Settings
     holder: Holder

@@ -14,7 +14,7 @@ from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed
 
 @dataclass(frozen=True)
 class Credentials:
-    """The credentials of a call: its token, if it has one, and whether it came from this machine."""
+    """Holds the credentials of a call: its token, or None, and whether the call came from this machine."""
 
     token: str | None
     local: bool
@@ -22,19 +22,20 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Caller:
-    """A caller with the right that they need. `holder` is None for a caller on this machine without a token."""
+    """A caller who has the right that the call needs. `holder` is None for a caller on this machine without a token."""
 
     holder: Holder | None
 
 
 def find_caller(opened: Session, credentials: Credentials, right: Right) -> Caller:
-    """Returns the caller if they have a right. Raises NobodyKnown or NotAllowed if they do not."""
+    """Returns the caller if they have the right; else raises NobodyKnown or NotAllowed."""
     holder = None if credentials.token is None else tokens.find_holder(opened, credentials.token)
     return decide_caller(credentials, holder, right)
 
 
 def decide_caller(credentials: Credentials, holder: Holder | None, right: Right) -> Caller:
-    """Returns the caller if they have a right. `holder` is None without a valid token. Raises like `find_caller`."""
+    """Returns the caller if they have the right; else raises like `find_caller`. `holder` is None without a valid
+    token."""
     if credentials.token is None:
         if credentials.local and right == "read":
             return Caller(None)

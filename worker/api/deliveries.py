@@ -1,9 +1,7 @@
-"""Reads what a forge's webhook delivers: tests that it is from the forge, and finds which check it asks for. Pure.
-
-webhooks.py receives the deliveries and stores the requests. GitHub signs the body with the shared secret
-(https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries); GitLab sends the secret itself. A pull
-request from a fork is not checked, because a check compiles and runs its code, which a stranger wrote.
-"""
+"""Reads the deliveries of a forge's webhook: tests that the forge sent them, and finds which check they ask for. It
+only computes from its arguments; webhooks.py receives the deliveries and stores the checks. GitHub signs the body with
+the shared secret (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries). GitLab sends the
+secret itself. A pull request from a fork is not checked: a check compiles and runs its code, which a stranger wrote."""
 
 import hashlib
 import hmac
@@ -20,31 +18,29 @@ SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 BRANCH = re.compile(r"[^\x00-\x20-][^\x00-\x20]{0,254}")
 DRAFT_TITLE = re.compile(r"\s*(draft:|\(draft\)|\[draft\])", re.IGNORECASE)  # GitLab's
 NO_COMMIT = "0"
-"""A push that makes or deletes a branch has a sha of zeros as its commit before or after."""
+"""The digit of a sha of zeros, which a push has as its commit before it makes a branch, or after it deletes one."""
 
 OPENED = ("opened", "reopened", "synchronize", "ready_for_review", "open", "reopen")
-"""Actions on a pull request (GitHub) or merge request (GitLab) after which there is something to check. Drafts are
-checked too: an equal check is found again."""
+"""The actions on a pull request (GitHub) or merge request (GitLab) after which there is something to check. Drafts are
+checked too: when one becomes ready, the equal check is found again."""
 
 STARTED = ("pending", "running")
-"""States in which a pipeline (GitLab) begins. It may skip the first of them."""
+"""The states of a GitLab pipeline that begins. A pipeline may skip the first of them."""
 
 
 class BadDelivery(ExpectedError):
-    """A delivery that cannot be read. The message is a sentence."""
+    """Raised for a delivery that cannot be read. The message is a sentence."""
 
 
 class Unsigned(ExpectedError):
-    """A delivery whose sender does not know the secret."""
+    """Raised for a delivery whose sender does not know the secret."""
 
 
 @dataclass(frozen=True)
 class WantedCheck:
     """A check that an event asks for: the commit `head` against the commit at which it left `base`, a sha or a branch.
-
-    `of` names the event. `addresses` are the repository's addresses on the forge. `key` is shared by events that ask
-    for one check.
-    """
+    `of` describes the event. `addresses` are the repository's addresses on the forge. Events that ask for one check
+    have the same `key`."""
 
     base: str
     head: str
@@ -55,14 +51,14 @@ class WantedCheck:
 
 @dataclass(frozen=True)
 class Nothing:
-    """The reason why an event asks for no check."""
+    """Says why an event asks for no check."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A delivery and what it asks for. `key` is the same if the forge asks for the same thing again."""
+    """A delivery and the check that it asks for. It has the same `key` if the forge sends it again."""
 
     key: str
     asks: WantedCheck | Nothing
@@ -80,7 +76,7 @@ def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Deliver
 
 
 def read_gitlab(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Reads a delivery of GitLab; a repetition has the first's Idempotency-Key. Raises Unsigned or BadDelivery."""
+    """Reads a delivery of GitLab. One that is repeated keeps its Idempotency-Key. Raises Unsigned or BadDelivery."""
     if not hmac.compare_digest(secret.encode(), headers.get("x-gitlab-token", "").encode()):
         raise Unsigned("this delivery does not have the secret of this Tilewatch")
     event = headers.get("x-gitlab-event", "")
@@ -144,10 +140,10 @@ def _compare_with_target(event: Any, request: Any, head: str, of: str, key: str 
 
 
 def _is_update_to_compare(event: Any) -> bool:
-    """Returns whether an update of a merge request has new commits or another target branch, or made a draft ready.
+    """Returns whether an update of a merge request brought new commits or another target branch, or made a draft ready.
 
-    Recorded updates do not name every change: of another target branch only the merge status came, which is unchecked
-    again (2020-12-08), and of a draft that became ready only the title (2023-07-02).
+    GitLab's updates do not name every change, as recorded ones show. Another target branch only showed as a merge
+    status that was unchecked again (2020-12-08), and a draft that became ready only showed as a new title (2023-07-02).
     """
     request, changes = event["object_attributes"], event.get("changes") or {}
     draft, title, status = (changes.get(name) or {} for name in ("draft", "title", "merge_status"))
@@ -158,8 +154,8 @@ def _is_update_to_compare(event: Any) -> bool:
 
 
 def _pipeline(event: Any) -> WantedCheck | Nothing:
-    """Reads the commit of a merge request's pipeline, which a merge train is about to merge. GitLab names a train's
-    commits in no other event, and does not say that they are a train's."""
+    """Returns a check of the commit of a merge request's pipeline, which a merge train may be about to merge. GitLab
+    sends a train's commits in no other event, and does not say that they belong to a train."""
     pipeline, request = event["object_attributes"], event.get("merge_request")
     of = f"pipeline {int(pipeline['id'])}"
     if request is None:
@@ -172,7 +168,8 @@ def _pipeline(event: Any) -> WantedCheck | Nothing:
 
 
 def _merge_group(event: Any) -> WantedCheck | Nothing:
-    """Reads an event of a merge queue. Forks are checked too, as a person with the right to merge queued them."""
+    """Returns the check that a merge queue asks for. Forks are checked too: a person with the right to merge queued
+    them."""
     group = event["merge_group"]
     of = f"merge queue for {str(group['base_ref']).removeprefix('refs/heads/')}"
     if event["action"] != "checks_requested":

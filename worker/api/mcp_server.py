@@ -27,7 +27,8 @@ for few rows."""
 
 
 class Server(MCPServer[Any]):
-    """Refuses unknown arguments, which the library leaves out, and says in a line which ones do not fit."""
+    """An MCP server that refuses unknown arguments, which the library would ignore, and names the wrong ones in one
+    line."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         for operation in OPERATIONS:

@@ -1,4 +1,4 @@
-"""Lists the operations of programs. Each has the same name, arguments and answer by HTTP and as an MCP tool."""
+"""Lists the operations for programs. Each has the same name, arguments and answer by HTTP and as an MCP tool."""
 
 import inspect
 from collections.abc import Callable
@@ -23,8 +23,8 @@ NAMES = ("repository", "kernel", "problem", "gpu_model")
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: a function, which gives it its name, and its address. The function's first argument is a session
-    for a read, and an Act for an act."""
+    """An operation: a function, which gives it its name, and its HTTP path. The function's first argument is a session
+    if the operation reads, and an Act if it acts."""
 
     path: str
     function: Callable[..., Any]
@@ -33,7 +33,7 @@ class Operation:
 
     @property
     def status(self) -> HTTPStatus:
-        """Returns the HTTP status of an answer: that of an act only says that it was accepted."""
+        """Returns the HTTP status of an answer. The status of an act only says that the act was accepted."""
         return HTTPStatus.OK if self.method == "GET" else HTTPStatus.ACCEPTED
 
     @property
@@ -57,7 +57,7 @@ class Operation:
 
 
 def call(operation: Operation, settings: Settings, credentials: Credentials, arguments: dict[str, Any]) -> Any:
-    """Calls an operation for a caller and returns its answer. Raises ExpectedError with a sentence if it is refused."""
+    """Calls an operation for a caller and returns its answer. Raises ExpectedError with a sentence if it refuses."""
     with session(settings.connection().database_url) as opened:
         caller = find_caller(opened, credentials, operation.right)
         if operation.right == "read":

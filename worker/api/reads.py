@@ -1,8 +1,7 @@
-"""Defines the reads of programs: functions of db/page_reads, with limits and descriptions for callers.
+"""Defines the operations that read: functions of db/page_reads, with limits and descriptions for callers.
 
 Callers do not see the first parameter, the session. OpenAPI and MCP show the others, the answer and the docstring, so
-these are written for somebody who has never seen this repository.
-"""
+these are written for somebody who has never seen this repository."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -23,7 +22,7 @@ from tilewatch.worker.api.refusals import NotThere
 
 LARGEST_ID = 2**63 - 1
 TEXT = r"^[^\x00]*$"
-"""Pattern of a text without NUL, which Postgres cannot store."""
+"""A pattern for text without NUL characters, which Postgres cannot store."""
 
 Repository = Annotated[str, Field(pattern=TEXT, description="A repository, as list_repositories names it.")]
 Kernel = Annotated[str, Field(pattern=TEXT, description="A kernel, such as gemm_fp8.")]

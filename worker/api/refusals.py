@@ -1,4 +1,4 @@
-"""Defines the errors that refuse a caller, with a sentence. server.py has the HTTP status of each."""
+"""Defines the errors that refuse a caller, each with a sentence. server.py has the HTTP status for each."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,19 +7,19 @@ from tilewatch.errors import ExpectedError
 
 
 class NotThere(ExpectedError):
-    """The thing that was asked for does not exist."""
+    """Raised if the object that a caller named does not exist."""
 
 
 class NobodyKnown(ExpectedError):
-    """The caller has no valid token."""
+    """Raised if the caller has no valid token."""
 
 
 class NotAllowed(ExpectedError):
-    """The caller is known and lacks the right."""
+    """Raised if the caller has a valid token, but not the right."""
 
 
 class UnknownArgument(ExpectedError):
-    """An argument that an operation does not have; the message is a sentence with those that it has."""
+    """Raised for an argument that an operation does not have. The message is a sentence that lists its arguments."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         has = f"it has {', '.join(known)}" if known else "this has none"
@@ -27,5 +27,5 @@ class UnknownArgument(ExpectedError):
 
 
 def describe_mistakes(mistakes: Iterable[Mapping[str, Any]]) -> str:
-    """Returns what is wrong with arguments in one line, from Pydantic's errors."""
+    """Returns one line on what is wrong with the arguments of a call, from Pydantic's errors."""
     return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in mistakes)

@@ -40,20 +40,20 @@ from tilewatch.worker.settings import Settings
 log = structlog.get_logger()
 
 AT_ONCE = 8
-"""Most answers at the same time: each holds a database connection, of which the embedded Postgres has few."""
+"""The most answers at the same time. Each holds a database connection, of which the embedded Postgres has few."""
 
 LARGEST_BODY_BYTES = 25 * 2**20
-"""Largest body that is read; GitHub's are not larger."""
+"""The largest request body that is read. GitHub's webhooks send no larger ones."""
 
 ABOUT = """Read what Tilewatch measured and judged. Where a call is refused, `detail` is one sentence that says why.
 
 A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
 
 FORWARDED = ("forwarded", "x-forwarded-", "x-real-ip", "x-client-ip", "true-client-ip", "via")
-"""Beginnings of headers with which a proxy says that it calls for somebody else."""
+"""The beginnings of the headers by which a proxy says that it calls for another client."""
 
 HOST = re.compile(r"\[([0-9a-f:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", re.IGNORECASE)
-"""A Host header. Starlette takes this machine's address for a header that it cannot read."""
+"""Matches a Host header. Starlette would replace a header that it cannot read by this machine's address."""
 
 
 STATUS: dict[type, HTTPStatus] = {
@@ -69,11 +69,11 @@ STATUS: dict[type, HTTPStatus] = {
     DatabaseUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
     OperationalError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-"""The HTTP status of each class of errors that is answered by its sentence. The most specific class counts."""
+"""Maps classes of errors, which are answered by their sentences, to HTTP statuses. The most specific class counts."""
 
 REFUSAL = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
 TOKEN = HTTPBearer(scheme_name="token", description="A token of `tilewatch token add`.", auto_error=False)
-"""Describes the header in OpenAPI. It refuses nobody: callers.py decides."""
+"""Describes the token's header in OpenAPI. It refuses no caller: callers.py decides."""
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -118,9 +118,9 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 class _BodyLimit:
-    """Answers a request whose body is larger than LARGEST_BODY_BYTES with a refusal, and reads no more of it. FastAPI
-    itself reads every body whole, and before it asks who calls. A body with two statements of its length is refused
-    too: a proxy may believe the other one, and take the rest of the body for another caller's request."""
+    """Refuses a request whose body is larger than LARGEST_BODY_BYTES, and reads no more of it. FastAPI itself would
+    read every body whole, even before it knows the caller. A request that states its length twice is refused too: a
+    proxy may believe the other length, and take the rest of the body for another caller's request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -144,8 +144,8 @@ class _BodyLimit:
 
 
 def read_credentials(request: Request) -> Credentials:
-    """Reads the token of a call, and whether it is from this machine: from its address, without a proxy, to its own
-    name. A page from elsewhere may have given this machine's address to a name of its own."""
+    """Returns the token of a call, and whether the call is from this machine: from its address, without a proxy, and to
+    its own host name. A web page from elsewhere may let a host name of its own point to this machine."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     direct = not any(name.startswith(FORWARDED) for name in request.headers)
     here = request.client is not None and _is_loopback(request.client.host)

@@ -1,8 +1,7 @@
 """Receives the deliveries of forges' webhooks by HTTP, and stores the checks that they ask for, once per delivery.
 
-deliveries.py reads them. The request is made for the holder of the token TOKEN, and carried out within a minute,
-because the clone may not have the commit yet and a forge does not wait.
-"""
+deliveries.py reads them. The check is asked for in the name of the token TOKEN. It is submitted within a minute: the
+clone may not have the commit yet, and a forge does not wait."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -20,7 +19,7 @@ from tilewatch.worker.git import watched
 from tilewatch.worker.settings import Settings
 
 TOKEN = "webhook"  # noqa: S105 - a name
-"""The name of the token that forges' requests count as. Its budget limits them, and revoking it stops them."""
+"""The name of the token that forges' checks count for. Its budget limits them, and revoking it stops them."""
 
 Read = Callable[[str, Mapping[str, str], bytes], Delivery]
 FORGES: dict[str, Read] = {"github": deliveries.read_github, "gitlab": deliveries.read_gitlab}
