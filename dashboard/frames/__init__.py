@@ -1,1 +1,1 @@
-"""Reads the database as data frames, and calculates on frames. Draws nothing."""
+"""Reads the database into data frames, and computes with them. Draws nothing."""

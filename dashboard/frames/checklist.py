@@ -1,4 +1,4 @@
-"""Tabulates a winner's checklist: which lines of the optimisation guide it follows, and followed before. Pure."""
+"""Tabulates a winner's checklist: the lines of the optimisation guide that it follows now and followed before."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ MARKS = {"yes": "✓ yes", "no": "✗ no"}
 
 
 def read_lines(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Returns the checklist lines that a run stored; empty if it has none."""
+    """Returns the checklist lines stored with a measurement; empty if there are none."""
     lines = detail.get("checklist")
     return [line for line in lines if isinstance(line, Mapping)] if isinstance(lines, list) else []
 
 
 def tabulate(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
-    """Returns the lines as a table, those not kept first. Given `before`, a column shows its different answers."""
+    """Returns a table of the lines, those not kept first. Given `before`, a column has earlier answers that differ."""
     answers = {line["item"]: line["answer"] for line in before}
     rows = []
     for line in sorted(lines, key=lambda line: ORDER.index(line["answer"]) if line["answer"] in ORDER else len(ORDER)):
@@ -30,6 +30,6 @@ def tabulate(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, s
 
 
 def count_kept(lines: Sequence[Mapping[str, str]]) -> str:
-    """Writes "11 of 13 lines kept". Counts the lines that apply and have an answer."""
+    """Returns words such as "11 of 13 lines kept". It counts only lines with the answer yes or no."""
     answers = [line["answer"] for line in lines if line["answer"] in ("yes", "no")]
     return f"{answers.count('yes')} of {len(answers)} lines kept"

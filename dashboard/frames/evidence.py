@@ -53,7 +53,7 @@ def repeat_commands(found: Evidence) -> str:
 def replay_command(
     kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
 ) -> str:
-    """Returns the command that replays two commits, each a sha and a config, which the command chooses if None."""
+    """Returns the command that replays two commits. Each side is a hash and a config, or None for the usual config."""
     line = f"{shlex.join(['tilewatch', 'replay', kernel, problem])} --of {new[0]} --beside {old[0]}"
     if new[1] is not None:
         line += f" --config {shlex.quote(config_option(new[1]))}"
@@ -63,14 +63,14 @@ def replay_command(
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:
-    """Returns the values that differ between two sets of named values."""
+    """Returns a table of the named values that differ between two sets."""
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     rows = [{"": name, "before": _text(before.get(name)), "this run": _text(after.get(name))} for name in changed]
     return pd.DataFrame(rows, columns=["", "before", "this run"])
 
 
 def replay_sentence(row: ReplayRow) -> str:
-    """Describes in a sentence the two sides of a replay and how much they differed."""
+    """Returns a sentence about the two sides of a replay and how much they differed."""
     sides = {
         "commit": f"{short_sha(row.good_sha)} → {short_sha(row.bad_sha)}",
         "toolchain": f"{row.good_toolchain} → {row.bad_toolchain}, same commit {short_sha(row.bad_sha)}",
@@ -103,12 +103,12 @@ def _cubins(row: ReplayRow) -> str:
 
 
 def _sides(row: ReplayRow) -> list[list[float]]:
-    """Returns the times of each side. If both sides are the same code, returns one list with all times."""
+    """Returns the times of each side. If both sides have the same machine code, returns one list with all times."""
     return [row.good_us + row.bad_us] if _is_one_code(row) else [row.good_us, row.bad_us]
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
-    """Returns one column per cubin that is not None, one row per fact of any of them. Equal code shows equal digits."""
+    """Returns a column per cubin that is not None, and a row per fact that one of them has. Hashes are cut short."""
     there = {name.replace("_", " "): cubin for name, cubin in cubins.items() if cubin is not None}
     rows = []
     for fact, label in FACT_LABELS.items():
@@ -122,7 +122,7 @@ def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
 
 
 def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataFrame:
-    """Returns the compiler's remarks that only one of the two cubins has."""
+    """Returns a table of the compiler's remarks that only one of the two cubins has."""
 
     def lines(cubin: CubinRow | None) -> list[tuple[str, ...]]:
         remarks = (cubin.remarks if cubin else None) or []
@@ -135,7 +135,7 @@ def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataF
 
 
 def describe_boundary(detail: Mapping[str, Any]) -> str:
-    """Says who ran the commit's code while it was timed, from the detail of the kernel's measurement. Empty for
+    """Returns which process ran the commit's code while its kernel was timed, from the kernel's stored JSON. Empty for
     simulated runs and runs before 2026-11-22, which did not store it."""
     if "library_runs_apart" not in detail:
         return ""
@@ -155,7 +155,7 @@ def describe_boundary(detail: Mapping[str, Any]) -> str:
 
 
 def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
-    """Says at which clock the GPU measured, whether it was throttled, and whether another process used it."""
+    """Returns sentences on the clock of the GPU, whether it was throttled, and whether another process used it."""
     clocks = [reading["sm_clock_mhz"] for reading in readings if reading.get("sm_clock_mhz") is not None]
     if not clocks:
         return "This run has no telemetry."
@@ -166,7 +166,7 @@ def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
-    """Says whether other processes used the GPU meanwhile. Empty for simulated runs and those before 2026-11-23."""
+    """Returns a sentence on other processes that used the GPU; empty for simulated runs and those before 2026-11-23."""
     looks = [reading["others"] for reading in readings if "others" in reading]
     if names := sorted({name for look in looks for name in look or ()}):
         return f"Also used by {', '.join(names)}: what was timed meanwhile was dropped and timed again."
@@ -181,7 +181,7 @@ def as_json(found: Evidence) -> str:
 
 
 def samples_csv(found: Evidence) -> str:
-    """Writes one CSV line per raw sample of this run and of the run before it."""
+    """Returns a CSV line for each raw time of this run and of the run before it."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["run", "sha", "implementation", "round", "time_us"])

@@ -1,4 +1,4 @@
-"""Says what a run's winner did on the GPU, by its counters, and by what mechanism a build is slower. Pure."""
+"""Explains by hardware counters what a run's winner did on the GPU, and by what mechanism its time changed. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tilewatch.mechanisms.pairs import Moved, WinnerFacts, read_swizzled
 from tilewatch.text import change_text
 
 LEAST_CHANGE = 0.01
-"""Least change of the time that needs an explanation."""
+"""The least relative change of the time that is explained."""
 
 FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "loads", "tensor_core_mmas", "mmas")
 WHOLE = 1000
@@ -24,7 +24,7 @@ WHOLE = 1000
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """Holds the work of one launch: `operations` and `moved_bytes` in `time_us`."""
+    """The work of one launch: its operations, the bytes that it moved, and its time."""
 
     name: str
     operations: float
@@ -34,8 +34,8 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class PairCounters:
-    """Holds the counters of the earlier run's winner and of this run's, by name; empty if unknown. `replay` is the
-    replay that profiled both cubins side by side; None if each run read its own."""
+    """The hardware counters of the earlier run's winner and of this run's, by name; empty if unknown. `replay` is the
+    replay that profiled both cubins side by side; None if each run read its own counters."""
 
     before: Mapping[str, float]
     now: Mapping[str, float]
@@ -43,7 +43,7 @@ class PairCounters:
 
 
 def read_counters(found: Evidence) -> PairCounters:
-    """Returns the counters of the replay that compared both winners, if it has some, else those of the runs."""
+    """Returns the counters from the replay that compared both winners, if it read them; else those of the two runs."""
     if found.winner is not None and found.winner_before is not None:
         codes = (found.winner_before.code_sha256, found.winner.code_sha256)
         for replay in reversed(found.replays):
@@ -55,7 +55,7 @@ def read_counters(found: Evidence) -> PairCounters:
 
 
 def write_counters_source(found: Evidence) -> str:
-    """Says how the counters were read, or why there are none."""
+    """Returns a sentence on how the counters were read, or on why there are none."""
     detail, counters = read_detail(found.sampled), read_counters(found)
     if counters.replay is not None:
         machine = counters.replay.host or "an unknown machine"
@@ -89,7 +89,7 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 
 
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms between the run before and this one, the main one first; None without a change."""
+    """Returns the mechanisms of the change since the run before, the main one first; None if the change is small."""
     sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
     change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
@@ -111,9 +111,9 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin that shows what the commit changed: the last winner's, or if another config wins now,
-    that of the same config. None if its code is unchanged: a difference between two configs does not explain a
-    commit."""
+    """Returns the earlier cubin that shows what the commit changed: that of the last winner or, if another config wins
+    now, that of the config that wins now. Returns None if that config's code is unchanged: a difference between two
+    configs does not explain a commit."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:
@@ -125,7 +125,7 @@ def _find_base(found: Evidence) -> CubinRow | None:
 
 
 def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms by which the winner is faster than the next best config; None if it is not."""
+    """Returns the mechanisms by which the winner is faster than the next best config; None if it hardly is."""
     winner, other = found.winner, found.next_best
     if winner is None or other is None or winner.median_us is None or other.median_us is None:
         return None
@@ -143,7 +143,7 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
-    """Lists the problem's nominal work and the GPU's counted work, in this run and before; empty without counters."""
+    """Lists the problem's nominal work, and the work that counters measured in both runs; empty without counters."""
     counted = read_counters(found)
     if not counted.now or not found.run.flops:
         return []
@@ -159,7 +159,7 @@ def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
 
 
 def read_detail(sampled: Sequence[SamplesRow]) -> Mapping[str, Any]:
-    """Returns the stored detail of the run's kernel; empty if it has no winner."""
+    """Returns the JSON stored with the measurement of the run's kernel; empty if the run has no winner."""
     return next((row.detail for row in sampled if row.role == "kernel"), {})
 
 

@@ -1,4 +1,4 @@
-"""Says what nights cost: GPU minutes, and money at the price that TILEWATCH_GPU_HOUR_PRICE sets for a GPU hour."""
+"""Computes what nights cost: GPU minutes, and money if TILEWATCH_GPU_HOUR_PRICE gives the price of a GPU hour."""
 
 import os
 
@@ -8,7 +8,7 @@ NIGHTS_A_MONTH = 30
 
 
 def tabulate(found: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of kernels (db/page_reads/gpu_health.py), with the cost of a series if the price is a number."""
+    """Returns a table of GPU times by kernel, from the rows of GpuTimeRow, with money if the price is a number."""
     hours = found["gpu_s"] / 3600
     table = found[["repository", "kernel", "series"]].assign(
         **{

@@ -21,7 +21,7 @@ from tilewatch.text import count_text, short_sha, write_change
 
 REGRESSION, IMPROVEMENT, ALARM, UNDECIDED = "regression", "improvement", "alarm", "undecided"
 KINDS = (REGRESSION, ALARM, UNDECIDED, IMPROVEMENT)
-"""Kinds of items, the most urgent first."""
+"""The kinds of items, the most urgent first."""
 WHOSE = {
     "code": "our code",
     "search_space": "our search space",
@@ -30,12 +30,12 @@ WHOSE = {
     "baseline": "the baseline",
     "unknown": "not known",
 }
-"""Whose change caused a regression, by its category."""
+"""Words for whose change caused a regression, by its category."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One item that needs a person. `facts` are lines below its title. `page` with `parameters` shows more."""
+    """One item that needs a person. `facts` are the lines below its title. `page` with `parameters` shows more."""
 
     kind: str
     title: str
@@ -48,7 +48,7 @@ class Item:
     regression_id: int | None = None
     can_acknowledge: bool = False
     runs: tuple[tuple[str, str, str, str, str], ...] = ()
-    """Runs to measure again: repository, kernel, problem, GPU model and commit of each series."""
+    """The series to measure again, each as repository, kernel, problem, GPU model and commit."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Inbox:
 
 
 def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.DataFrame) -> Inbox:
-    """Makes the inbox from frames with the rows of RegressionRow, AlarmRow and UndecidedRow."""
+    """Returns the inbox for frames with the rows of RegressionRow, AlarmRow and UndecidedRow."""
     here: list[Item] = [*map(_alarm, alarms.to_dict("records")), *_list_undecided(undecided)]
     recorded, examples = list[Item](), list[Item]()
     for row in regressions.to_dict("records"):
@@ -73,12 +73,12 @@ def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.Da
 
 
 def needs_person(row: Mapping[Any, Any]) -> bool:
-    """Returns whether a regression is open, or an improvement is not accepted yet."""
+    """Returns whether a regression is open or, for an improvement, whether nobody has accepted it yet."""
     return row["state"] in OPEN if row["direction"] == REGRESSION else row["state"] == "new"
 
 
 def write_sentence(inbox: Inbox) -> str:
-    """Counts the things that need a person, by kind, e.g. "In all repositories 2 things need a person: 2 alarms"."""
+    """Returns the counts of what needs a person, e.g. "In all repositories 2 things need a person: 2 alarms"."""
     count = len(inbox.items)
     if not count:
         return "Nothing needs a person in any repository"
@@ -133,7 +133,7 @@ def _alarm(row: Mapping[Any, Any]) -> Item:
 
 
 def _list_undecided(rows: pd.DataFrame) -> Sequence[Item]:
-    """Lists one item per repository and GPU model with undecided series."""
+    """Lists one item for each repository and GPU model that has undecided series."""
     groups: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
     for row in rows.to_dict("records"):
         groups.setdefault((row["repository"], row["gpu_model"]), []).append(row)

@@ -15,9 +15,9 @@ import pandas as pd
 
 DEEPGEMM = "deepgemm"
 OTHER_ARITHMETIC = ("gemm_fp8", "gemm_fp8_hinted", "gemm_nt_fp8")
-"""Kernels of this library that scale no inputs by block, unlike DeepGEMM, which is timed beside them."""
+"""Kernels of this library that scale no inputs per block of values. DeepGEMM, which is timed beside them, does."""
 LEAST_SHARE = 0.5
-"""Least share of the operators for a point of the line. The mean of a few does not represent the others."""
+"""The least share of the operators that a point of the line needs. The mean of a few does not represent the others."""
 SAMPLES = ("gemm_tutorial", "gemm_tiled")
 """Kernels of this library that are only steps of a tutorial."""
 LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL = (
@@ -28,17 +28,17 @@ LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL = (
 )
 GROUPS = (LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL)
 RECENT_COMMITS = 30
-"""Commits of the history. Reading 30 takes 148 ms of Postgres in a year of 488 series (p95; the bound of a query is 100
-ms), and time grows with them (2 cores, 2026-11-22)."""
+"""The number of commits in the history. Reading 30 takes 148 ms of Postgres in a year of 488 series (p95; a query may
+take 100 ms), and more take longer (2 cores, 2026-11-22)."""
 RANK = {"measured": 2, "recorded": 1, "simulated": 0}
 WEEK = dt.timedelta(days=7)
 Ratios = Mapping[int, float]
-"""The ratio of one series by the age of its commit, 0 for the newest."""
+"""The ratios of one series by the index of their commit, 0 for the newest."""
 
 
 @dataclass(frozen=True)
 class LinePoint:
-    """Holds the mean ratio at one commit."""
+    """The mean ratio at one commit, over `series` operators."""
 
     at: dt.datetime
     sha: str
@@ -49,7 +49,7 @@ class LinePoint:
 
 @dataclass(frozen=True)
 class GpuScore:
-    """Holds the score of a GPU model. `line` is its history, oldest first, and ends with today's `ratio`."""
+    """The score of a GPU model: the mean `ratio`. `line` is its history, the oldest first; it ends with `ratio`."""
 
     gpu_model: str
     gpu_name: str
@@ -61,12 +61,12 @@ class GpuScore:
 
     @property
     def points(self) -> float:
-        """The distance from DeepGEMM in points of the ratio. Negative means slower than DeepGEMM."""
+        """Returns the distance from DeepGEMM in points of 0.01 of the ratio. Negative means slower than DeepGEMM."""
         return 100 * (self.ratio - 1)
 
     @property
     def week_before(self) -> LinePoint | None:
-        """Returns the newest point at least a week before the last, else the oldest; None if there is only one."""
+        """Returns the newest point at least a week older than the last, else the oldest; None if there is only one."""
         if len(self.line) < 2:
             return None
         due = self.line[-1].at - WEEK
@@ -74,8 +74,8 @@ class GpuScore:
 
 
 def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
-    """Returns whether a ratio counts in the mean: its main baseline is DeepGEMM itself, not a copy that is called
-    otherwise, and the kernel does DeepGEMM's arithmetic. The table of baselines knows no arithmetic of kernels."""
+    """Returns whether a series counts in the mean: its main baseline is DeepGEMM itself, not DeepGEMM called in another
+    way, and the kernel does DeepGEMM's arithmetic. The table of baselines does not say which kernels do."""
     return baseline == DEEPGEMM and kernel not in OTHER_ARITHMETIC
 
 
@@ -89,8 +89,8 @@ def find_group(kernel: str, baseline: str) -> str:
 
 
 def list_scores(recent: pd.DataFrame, commits: pd.DataFrame, gpu_names: Mapping[str, str]) -> list[GpuScore]:
-    """Lists the GPU models with their scores. `recent` has the rows of RecentRatiosRow, `commits` those of CommitRow,
-    newest first. Omits GPU models without an operator to compare."""
+    """Lists the scores of all GPU models that have an operator to compare. `recent` has the rows of RecentRatiosRow,
+    `commits` those of CommitRow, newest first."""
     of_models: dict[str, dict[tuple[str, str], tuple[str, Ratios]]] = {}
     for row in recent.to_dict("records"):
         ratios = _read_ratios(row)
@@ -114,12 +114,12 @@ def write_distance(score: GpuScore) -> str:
 
 
 def find_change(score: GpuScore) -> float:
-    """Returns the points by which the score is better than a week ago, or than at the first commit; 0 without one."""
+    """Returns by how many points the score is better than a week ago, or than at the oldest commit; else 0."""
     return round(100 * (score.ratio - score.week_before.ratio), 1) if score.week_before else 0.0
 
 
 def write_direction(score: GpuScore) -> str:
-    """Writes the change of the score, with the day of the commit that it is compared with."""
+    """Returns words for the change of the score, with the day of the commit that it is compared with."""
     before, points = score.week_before, find_change(score)
     if before is None:
         return "nothing earlier to compare with"
@@ -128,7 +128,7 @@ def write_direction(score: GpuScore) -> str:
 
 
 def _read_ratios(row: Mapping[Any, Any]) -> Ratios:
-    """Returns the newest ratio at each commit, for operators that do the same work as the baseline."""
+    """Returns the newest ratio at each commit, if the operator does the same work as the baseline."""
     measured = zip(row["ages"], row["ratios"], row["baselines"], strict=True)
     return {age: ratio for age, ratio, baseline in measured if compares_like_with_like(row["kernel"], baseline)}
 
@@ -154,7 +154,7 @@ def _score(model: str, name: str, series: Sequence[tuple[str, Ratios]], commits:
 
 
 def _place(age: int, series: Sequence[Ratios], now: float, commits: pd.DataFrame) -> LinePoint:
-    """Computes the mean as of a commit, with each series' newest ratio up to there."""
+    """Returns the mean as of a commit, from the ratio that each series had there or at the nearest commit before."""
     then = [(each[min(known)], each[min(each)]) for each in series if (known := [at for at in each if at >= age])]
     commit = commits.iloc[age]
     moved = _mean([earlier / latest for earlier, latest in then])
