@@ -1,1 +1,1 @@
-"""Makes figures from data frames. Pure: no query, no page, no clock."""
+"""Makes figures from data frames. The modules are pure: they run no query, draw no page and read no clock."""

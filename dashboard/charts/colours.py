@@ -1,4 +1,4 @@
-"""Defines the colours. Each has one meaning on every page. Knows no figure and no page.
+"""Defines the colours, each of which has one meaning on every page. Knows no figure and no page.
 
 A colour belongs to an implementation or an outcome, never to an order. Good is teal and bad is orange-red, which people
 with common colour blindness can distinguish. Points also differ in shape.
@@ -16,7 +16,7 @@ BASELINES = {
     "cublas": "#5f9a3f",
     "copy": "#b9955c",
 }
-"""Fixed colours; any other baseline's follows from its name. Two that share one are never in one kernel."""
+"""Fixed colours of baselines; others follow from the name. Two with one colour never belong to one kernel."""
 OTHERS = ("#a064d8", "#c95f8a", "#8a7d3c", "#4aa3b8")
 BETTER, WORSE, UNCERTAIN = "#17857a", "#cf4a2a", "#8a94a3"
 VERDICTS = {"regression": WORSE, "improvement": BETTER}
@@ -35,17 +35,17 @@ OUTCOMES = {
 GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 SLOWER_TO_FASTER = ((0.0, "#c4502d"), (0.25, "#e9a06f"), (0.5, "#f4ecd2"), (0.75, "#7dbfae"), (1.0, "#17756b"))
 FAR_TO_NEAR = ((0.0, "#f4ecd2"), (1.0, "#17756b"))
-"""The scale for a share of a bound that nothing can pass, such as the memory's speed. It is neither good nor bad."""
+"""The scale for a share of a bound that nothing can pass, such as the memory's speed. No share is good or bad."""
 TEXT = {
     "light": {"blue": "#2a66c2", "green": "#127a6f", "orange": "#9a5a06", "red": "#b83f21", "gray": "#5f6b7a"},
     "dark": {"blue": "#6ea8ff", "green": "#35b3a4", "orange": "#e8a04a", "red": "#f0795a", "gray": "#9aa5b4"},
 }
-"""Colours of words on a page's own background, by theme and Streamlit's colour name. No colour has enough contrast on
-both themes. .streamlit/config.toml sets the same colours for Markdown."""
+"""The colours of words on a page's own background, by theme and Streamlit's colour name. No colour has enough contrast
+in both themes. .streamlit/config.toml sets the same colours for Markdown."""
 DARK_INK, LIGHT_INK = "#000000", "#ffffff"
-"""Ink for words on a coloured ground. On any colour, one of the two has enough contrast."""
+"""Two colours for words on a coloured background. On any colour, one of the two has enough contrast."""
 LINE = "#8a94a3"
-"""The colour of toolchain marks, zero lines and whiskers, readable on the light and on the dark background."""
+"""The colour of zero lines, whiskers and toolchain marks. It can be seen on the light and on the dark background."""
 
 
 def colour_of(implementation: str, role: str) -> str:
@@ -56,7 +56,7 @@ def colour_of(implementation: str, role: str) -> str:
 
 
 def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
-    """Returns the colour at a share of a scale, 0 to 1. A share beyond an end gets the colour of that end."""
+    """Returns the colour at a place on a scale, 0 to 1. A place beyond an end gets the colour of that end."""
     share = min(max(share, 0.0), 1.0)
     for (low, before), (high, after) in pairwise(scale):
         if share <= high:
@@ -67,12 +67,12 @@ def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
 
 
 def ink_on(ground: str) -> str:
-    """Returns the ink that has more contrast on this colour."""
+    """Returns DARK_INK or LIGHT_INK, whichever has more contrast on this background."""
     return max((DARK_INK, LIGHT_INK), key=lambda ink: contrast(ink, ground))
 
 
 def contrast(one: str, other: str) -> float:
-    """Returns the contrast ratio of WCAG 2, from 1 to 21. Words need 4.5."""
+    """Returns the contrast ratio of two colours as WCAG 2 defines it, from 1 to 21. Words need 4.5."""
     dark, light = sorted((_luminance(one), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 

@@ -18,12 +18,12 @@ from tilewatch.text import change_text, count_text, plain_html, short_sha, write
 RUN = 0
 """The index of the run's id in the customdata of each point."""
 MOST_REMEMBERED = 4096
-"""Most words of commits and times to keep. Series share commits and implementations share runs, and writing a year's
-dates took a third of the time of all hover texts (2026-11)."""
+"""The most texts of commits and times to keep. Series share commits and implementations share runs, and writing a
+year's dates took a third of the time of all hover texts (2026-11)."""
 
 
 def series_lines(row: Mapping[Any, Any]) -> list[str]:
-    """Describes one series and its change, from a row of `differences.add_findings`."""
+    """Returns lines that describe one series and its change, from a row of `differences.add_findings`."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
         f"{short_sha(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
@@ -48,14 +48,14 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
 
 
 def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
-    """Writes the change of a row: of a ratio on another GPU model without "faster" or "slower"."""
+    """Returns the change of a row in words. For ratios of two GPU models, it does not say "faster" or "slower"."""
     if not row["of_ratio"]:
         return write_change(row["change"])
     return f"{change_text(row['change']) if other_gpu else write_change(row['change'])} beside the baseline"
 
 
 def _split(row: Mapping[Any, Any]) -> list[str]:
-    """Splits the change of a ratio into the kernel's and the baseline's part. Empty without comparable ratios."""
+    """Returns how the kernel's and the baseline's time changed, from two ratios; empty if these do not compare."""
     if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
         return []
     now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]
@@ -65,8 +65,8 @@ def _split(row: Mapping[Any, Any]) -> list[str]:
 
 def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
     """Returns a hover template for the points of one implementation, and the customdata of each point. The template
-    holds the text that all points share. This makes a figure of a year of nights (a thousand points) a third as large,
-    and faster to draw."""
+    contains the text that all points share. This makes a figure of a year of nights (a thousand points) a third as
+    large, and faster to draw."""
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"
     ratio, timed = metric.key == "ratio", metric.key != "time_us"
@@ -99,7 +99,7 @@ _OF_POINTS = (
 
 
 def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str, npt.NDArray[np.object_]]:
-    """Puts text that all points share into the template, and text that differs into the customdata."""
+    """Returns a template with the text that all points share, and the customdata with the text that differs."""
     template = ""
     columns: list[list[Any]] = [run_ids]
     for before, words in parts:
@@ -119,7 +119,7 @@ def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str
 
 
 def to_html(lines: Sequence[str]) -> str:
-    """Writes lines as Plotly's hover text, which is HTML. The first line is the heading."""
+    """Returns lines as Plotly's hover text, which is HTML. The first line is the heading."""
     first, *others = map(plain_html, lines)
     return "<br>".join([f"<b>{first}</b>", *others])
 
@@ -129,7 +129,7 @@ def _ratio(row: Mapping[Any, Any]) -> str:
 
 
 def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:
-    """Calls `write` on the values of each point, but only once for equal values."""
+    """Returns the text of each point, for which it calls `write` only once per different value."""
     written: dict[tuple[Any, ...], str] = {}
     values = list(zip(*(about[name] for name in names), strict=True))
     for value in values:
@@ -139,7 +139,7 @@ def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str
 
 
 def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[str]:
-    """Calls `write` once per object. Rows with equal documents share one object."""
+    """Returns the text of each document, for which it calls `write` once per object: rows share equal documents."""
     written = {id(document): write(document) for document in {id(each): each for each in documents}.values()}
     return [written[id(document)] for document in documents]
 

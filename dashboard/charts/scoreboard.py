@@ -24,16 +24,16 @@ LEFT, RIGHT, TOP, BOTTOM = 40, 16, 12, 34
 LEAST_ROOM = 0.01
 """The scale extends at least this far beyond its numbers. Otherwise a change of 0.001 would fill the height."""
 DATES_PX = 110
-"""Least distance of two dates on the axis."""
+"""The least distance in pixels of two dates on the axis."""
 
 
 def draw_scores(scores: Sequence[GpuScore]) -> str:
-    """Draws the cards of all GPU models, the one with most operators first."""
+    """Returns the cards of all GPU models, in the order of `scores`."""
     return f'<div class="cards">{"".join(map(_card, scores))}</div>'
 
 
 def describe(scores: Sequence[GpuScore]) -> str:
-    """Writes the scores as words: "H200: 0.98, 2.0 points slower than DeepGEMM, 0.4 points better since 2026-11-20"."""
+    """Returns words: "H200: 0.98, 2.0 points slower than DeepGEMM, 0.4 points better since 2026-11-20"."""
     return "; ".join(
         f"{score.gpu_name}: {score.ratio:.2f}, {write_distance(score)}, {write_direction(score)}" for score in scores
     )
@@ -57,7 +57,7 @@ def _direction(score: GpuScore) -> str:
 
 
 def _line(line: Sequence[LinePoint]) -> str:
-    """Draws the history as SVG, with a line at 1.00. Empty if there is only one point."""
+    """Returns the history as SVG, with a line at 1.00; an empty text if there is only one point."""
     if len(line) < 2:
         return ""
     low, high = find_range([place.ratio for place in line])
@@ -96,7 +96,7 @@ def find_times(line: Sequence[LinePoint]) -> list[dt.datetime]:
 
 
 def find_range(ratios: Sequence[float]) -> tuple[float, float]:
-    """Returns the ends of the scale on which a line and 1.00 are drawn."""
+    """Returns the two ends of the scale, which has room for a line and for 1.00."""
     low, high = min(*ratios, 1.0), max(*ratios, 1.0)
     room = max(LEAST_ROOM, 0.1 * (high - low))
     return low - room, high + room

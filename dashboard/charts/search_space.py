@@ -1,5 +1,5 @@
-"""Compares the search space of two sweeps, and computes the cost of keeping an earlier winner. Pure. The times are the
-few samples with which a sweep chooses its winner; a run measures again. The frames are `prepare(reads.trials(...))`."""
+"""Compares the search spaces of two sweeps, and computes the cost of keeping an earlier winner. Pure. The times are the
+few by which a sweep chooses its winner; a run measures again. The frames are `prepare(reads.trials(...))`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from tilewatch.text import change_text, count_text, plain_html, shorten
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
-"""A config that differs by less counts as unchanged, because a sweep takes few samples."""
+"""The largest relative change that does not count as one. A sweep times a config only a few times."""
 LONGEST_NAME = 60
-"""Most characters of a winner's name in the legend."""
+"""The most characters of a winner's name in the legend."""
 
 
 @dataclass(frozen=True)
 class Regret:
-    """The cost of keeping an earlier choice. `slower` is relative to the fastest; if None, `why` says why."""
+    """The cost of an earlier config. `slower` is its time over the fastest, minus 1; if None, `why` has the reason."""
 
     name: str
     config: str
@@ -34,7 +34,7 @@ class Regret:
 
 
 def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
-    """Computes how much slower this config is than the fastest one."""
+    """Returns how much slower this config is than the fastest one of a sweep."""
     text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):
@@ -62,7 +62,7 @@ def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_shift(both: pd.DataFrame) -> str:
-    """Describes in a sentence how the times changed."""
+    """Returns a sentence on how the times changed between the two sweeps."""
     change = both["change"].dropna()
     if change.empty:
         return "No config was timed at both commits."
@@ -75,7 +75,7 @@ def describe_shift(both: pd.DataFrame) -> str:
 
 
 def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
-    """Draws each config's change by its earlier time. A flat line means that all changed alike."""
+    """Draws the change of each config over its earlier time. The points form a flat line if all changed alike."""
     timed = both.dropna(subset="change")
     figure = go.Figure(
         go.Scatter(
@@ -115,7 +115,7 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
 
 
 def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Returns the configs whose outcome changed, by kind of change, the bad kinds first."""
+    """Returns tables of the configs whose outcome changed, by kind of change, the bad kinds first."""
     trials = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
     waiting = trials["outcome_before"].isin(["waiting"]) | trials["outcome_after"].isin(["waiting"])
     trials = trials[~waiting]
@@ -140,7 +140,7 @@ def _outcomes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_space_changes(both: pd.DataFrame) -> str:
-    """Describes in a sentence the configs that only one search space has. Empty if both are the same."""
+    """Returns a sentence on the configs that only one of the search spaces has; empty if both have the same."""
     only_before, only_after = int((both["side"] == "right_only").sum()), int((both["side"] == "left_only").sum())
     if not only_before and not only_after:
         return ""
@@ -149,6 +149,6 @@ def describe_space_changes(both: pd.DataFrame) -> str:
 
 
 def rank(trials: pd.DataFrame, config_id: int) -> tuple[int, int] | None:
-    """Returns the rank of a config and the number of timed configs; None if it was not timed."""
+    """Returns the rank of a config and the number of timed configs; None if the config was not timed."""
     timed = trials.dropna(subset="median_us").sort_values(["median_us", "config_id"])["config_id"].tolist()
     return (timed.index(config_id) + 1, len(timed)) if config_id in timed else None

@@ -16,11 +16,11 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.text import count_text, plain_html
 
 BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
-"""Heights of the bar of outcomes and of a row of names; number of names in a row on a phone."""
+"""The heights in pixels of the bar of outcomes and of a row of names, and the names that fit a row on a phone."""
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
-    """Draws the outcomes of the trials as one bar, with space below for the names on a phone."""
+    """Draws the numbers of trials with each outcome as one bar, with space below for the names on a phone."""
     counts = Counter(trials["outcome"])
     bars = [
         {
@@ -51,7 +51,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """A time or static fact of each config, and how a cell combines those of several configs."""
+    """A time or static fact of each config, and how to combine those of several configs in one cell."""
 
     key: str
     label: str
@@ -75,7 +75,7 @@ Row = Mapping[Any, Any]
 
 
 def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """Orders the parameters as the search space lists them (JSON keeps no order), and adds the columns
+    """Returns the trials with their parameters in the order of the search space, which JSON loses, and with the columns
     `tensor_core_share` and `tma_share`: the percentage of MMAs on Tensor Cores and of loads through TMA."""
     params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
     trials = trials[[*(column for column in trials.columns if column not in params), *params]]
@@ -167,7 +167,7 @@ def parameters(trials: pd.DataFrame) -> list[str]:
 
 
 def config_of_trial(trial: Row) -> str:
-    """Writes a row's config as people write it."""
+    """Returns the config of a frame's row as people write it."""
     names = [str(column) for column in trial if str(column).startswith("param.")]
     return config_text({name.removeprefix("param."): trial[name] for name in names})
 

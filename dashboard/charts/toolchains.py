@@ -23,13 +23,13 @@ SAFETIES = {
 
 
 def name_operators(rows: Sequence[OperatorRow]) -> list[str]:
-    """Returns the name of each row, with its toolchain if there are several."""
+    """Returns a name for each row, which includes the toolchain if there are several."""
     several = len({row.head for row in rows}) > 1
     return [f"{row.kernel} {row.problem}{f', {row.head}' if several else ''}" for row in rows]
 
 
 def changes(operators: Sequence[OperatorRow]) -> go.Figure:
-    """Draws the operators that a GPU timed, the slowest on top. A cross shows the time after re-tuning."""
+    """Draws the changes of the operators that a GPU timed, the slowest on top. Crosses show those after re-tuning."""
     timed = sorted((row for row in operators if row.frozen is not None), key=_change, reverse=True)[:AT_MOST]
     named = list(zip(map(plain_html, name_operators(timed)), timed, strict=True))
     newer = ", ".join(dict.fromkeys(row.head for row in timed))
@@ -83,7 +83,7 @@ def _add(
 
 
 def _length(end: float | None, start: float | None) -> float:
-    """Returns the length of one side of an interval in %; 0 if its end is unknown."""
+    """Returns the length of one side of an interval in %; 0 if one of its ends is unknown."""
     return 0.0 if end is None or start is None else 100 * (end - start)
 
 

@@ -25,7 +25,7 @@ _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Drawing:
-    """The figure of one series with its description and caption. The description says why there is no figure."""
+    """The figure of one series with its description and caption. If `figure` is None, the description says why."""
 
     figure: dict[str, Any] | None
     words: str
@@ -40,8 +40,8 @@ def trend(
     marks: Sequence[Mark] = (),
     branches: Mapping[str, pd.DataFrame] = _NONE,
 ) -> dict[str, Any]:
-    """Draws one series: the kernel and its baselines with 95 % intervals, and the marks. Returns a dict, which is
-    cached for several viewers. `branches` are the kernel's points off the main line, by name of the branch."""
+    """Draws one series: the kernel and its baselines with 95 % intervals, and the marks. Returns a dict, which can be
+    cached for several viewers. `branches` maps branches' names to the kernel's points there, off the main line."""
     points = points.join(metric.values(points)).dropna(subset="value")
     points = points.assign(line=name_lines(points))
     beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
@@ -70,7 +70,7 @@ def trend(
 
 
 def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along = "commits") -> dict[str, Any]:
-    """Draws a few series by name over the same commits: only the kernels, each with its interval."""
+    """Draws several series by name over the same commits: only their kernels' points, with intervals."""
     traces: list[Trace] = []
     shown = []
     own = (colours.KERNEL, *colours.OTHERS)
@@ -87,7 +87,7 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
 
 
 def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
-    """Adds a ring around the point of a run. Returns the figure unchanged if no line has that run."""
+    """Returns the figure with a ring around the point of a run; unchanged if no line has that run."""
     for trace in (each for each in figure["data"] if each.get("meta") == trend_lines.KERNEL):
         of_runs = [row[hover.RUN] for row in trace.get("customdata", ())]
         if run_id in of_runs:
@@ -97,8 +97,8 @@ def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
 
 
 def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
-    """Draws the part of a figure that an address asks for: the name of a figure and the ends of both axes. If another
-    figure has that name, draws the whole figure. serving/zoom.js finds the name in the layout's `meta`."""
+    """Returns a figure zoomed as an address asks: `asked` is a figure's name and the ends of both axes. If it is
+    another figure's name, the whole figure is shown. serving/zoom.js finds the name in the layout's `meta`."""
     about, *ends = asked.split(",")
     layout = {**figure["layout"], "meta": name}
     if about == name and len(ends) == 4 and all(NUMBER.fullmatch(end) or DATE.fullmatch(end) for end in ends):
@@ -108,7 +108,7 @@ def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
-    """Chooses a colour per name: its own if free, else the next free one. Colours are shared if they run out."""
+    """Returns a colour for each name: its own if free, else the next free one. If none is left, colours are shared."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
         start = zlib.crc32(name.encode()) % len(palette)

@@ -16,10 +16,10 @@ from tilewatch.db.repository_names import describe_branch
 from tilewatch.text import short_sha
 
 PLAIN = 60
-"""A line with more points shows its intervals as a band, and a baseline then has no marks, to stay readable."""
+"""The most points of a line with a bar per interval. Beyond, intervals are a band and baselines have no marks."""
 BAND_OPACITY = 0.25
 MOST_MARKS = 120
-"""Most marks that are drawn on a dense line; zooming in shows the others. Its hover and clicks use every point."""
+"""The most marks that are drawn on a dense line; zooming in shows the others. Hover and clicks work for every point."""
 
 Along = Literal["commits", "dates"]
 Trace = dict[str, Any]
@@ -32,11 +32,11 @@ LOOKS = {
 QUARANTINED = "x-open"
 BRANCH = "hexagon2-open"
 KERNEL = "kernel"
-"""The `meta` of a line of the kernel's own points."""
+"""The `meta` of the lines that consist of the kernel's own points."""
 
 
 def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str, *, main: bool) -> list[Trace]:
-    """Draws the points of one implementation. If there are many, their intervals are a band below the line."""
+    """Returns the traces of one implementation's points. If they are many, a band below the line is their intervals."""
     mark, dash = LOOKS[line["origin"].iloc[0]]
     opened = mark.endswith("-open")
     dense = len(line) > PLAIN
@@ -68,7 +68,7 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
 
 
 def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str) -> Trace:
-    """Draws the points of a branch, without a line to the main line, because its commits are not in that history."""
+    """Returns the trace of a branch's points, with no line to the main line, whose history they are not in."""
     template, customdata = hover.points_hover(line, metric)
     return {
         "type": "scatter",
@@ -86,7 +86,7 @@ def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, col
 
 
 def draw_ring(x: Any, y: float) -> Trace:
-    """Draws a ring around the point of the run that is shown beside the chart."""
+    """Returns the trace of a ring around the point of the run that is shown beside the chart."""
     return {
         "type": "scatter",
         "x": [x],
@@ -101,7 +101,7 @@ def draw_ring(x: Any, y: float) -> Trace:
 
 
 def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
-    """Draws a mark around each point of the kernel that has a verdict of the judge."""
+    """Returns the traces of marks around the kernel's points with the verdict regression or improvement."""
     kernel = points[points["role"] == "kernel"]
     judged = {verdict: kernel[kernel["verdict"] == verdict] for verdict in colours.VERDICTS}
     return [
@@ -126,7 +126,7 @@ def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
 
 
 def draw_intervals(line: pd.DataFrame) -> dict[str, Any]:
-    """Draws the intervals of a line as one bar per point."""
+    """Returns the intervals of a line as one bar per point, as Plotly's `error_y`."""
     return {
         "array": _values(line["high"] - line["value"]),
         "arrayminus": _values(line["value"] - line["low"]),
@@ -159,8 +159,8 @@ def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str
 
 
 def _values(numbers: pd.Series) -> npt.NDArray[np.object_]:
-    """Returns the numbers as Python objects. The browser gets an array of doubles as bytes, and Plotly takes any two of
-    those for different and draws the whole figure again."""
+    """Returns the numbers as Python objects. An array of doubles is sent to the browser as bytes, and Plotly takes any
+    two of those for different and draws the whole figure again."""
     return np.array(numbers.tolist(), dtype=object)
 
 
