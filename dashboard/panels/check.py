@@ -1,4 +1,4 @@
-"""Shows one check: its outcome, each operator, and the launches behind the selected operator."""
+"""Shows one check: its outcome, each operator, and the times of the selected operator's launches."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -16,11 +16,11 @@ from tilewatch.db.page_reads.checks import CheckOperatorRow, CheckRow
 from tilewatch.text import plain, plain_code, short_sha
 
 OPEN = "open"
-"""Stands for the outcome of an operator that has none yet."""
+"""The word that is shown for an operator that has no outcome yet."""
 
 
 def show(url: str, check_id: int) -> None:
-    """Shows a check, and updates itself while the check is open."""
+    """Shows a check. The panel updates itself while the check is open."""
     with show_errors():
         found = reads.check(url, check_id)
         if found is None:
@@ -55,7 +55,7 @@ def _headline(check: CheckRow) -> None:
 
 
 def _operators(operators: Sequence[CheckOperatorRow]) -> None:
-    """Shows the operators: those that need a look first, identical code last."""
+    """Shows a table of the operators: first those that need a person's attention, last those with identical code."""
     ordered = sorted(operators, key=lambda row: (not row.is_over, not row.is_unsure, row.kind == "identical"))
     table = pd.DataFrame(
         [

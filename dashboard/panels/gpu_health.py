@@ -1,4 +1,4 @@
-"""Shows the health of the GPUs: past and present quarantines, the times of the canaries, and what nights take."""
+"""Shows the health of the GPUs (past and present quarantines, the canaries' times) and the GPU time of the nights."""
 
 import datetime as dt
 
@@ -28,7 +28,7 @@ def show_quarantined(quarantines: pd.DataFrame) -> None:
 
 
 def show_gpu_time(url: str) -> None:
-    """Shows what the nights of a week cost; nothing where there was none."""
+    """Shows the GPU time of the last 7 days' nights; nothing if there were none."""
     today = dt.datetime.combine(dt.datetime.now(dt.UTC), dt.time(), dt.UTC)  # the answer is kept for the whole day
     found = reads.gpu_times(url, today - dt.timedelta(days=6), today + dt.timedelta(days=1))
     if not found.empty:
@@ -52,7 +52,7 @@ def show_health(url: str) -> None:
 
 
 def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
-    """Draws each GPU's canary times, in percent above its own best. Pure."""
+    """Draws the canary times of each GPU, in percent above its own best time. Pure."""
     figure = go.Figure()
     for i, ((uuid, name, host), runs) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
         for column, words, dash in (("compute_us", "arithmetic", "solid"), ("memory_us", "memory", "dot")):

@@ -1,6 +1,6 @@
-"""Says in one sentence whether anything needs a person, over all repositories; below it, how the last nights went.
+"""Shows in one sentence whether anything needs a person, over all repositories, and below it how the last nights went.
 
-The count is that of the inbox. Filters do not change it.
+The sentence counts what the inbox shows. Filters do not change it.
 """
 
 import datetime as dt
@@ -19,7 +19,7 @@ from tilewatch.text import plain, write_uncounted
 
 @dataclass(frozen=True)
 class LastNight:
-    """The newest nightly of a GPU model. `repository` is empty if there is only one."""
+    """The newest nightly of a GPU model. `repository` is empty if there is only one repository."""
 
     repository: str
     gpu: str
@@ -28,7 +28,7 @@ class LastNight:
 
 
 def sentence(found: Inbox, *, is_measured: bool) -> tuple[str, str]:
-    """Returns the colour of the sentence, and the sentence."""
+    """Returns the colour of the headline's sentence, and the sentence."""
     words = f"{inbox.write_sentence(found)}."
     if found.count(inbox.REGRESSION):
         return badges.BADLY, words
@@ -39,7 +39,7 @@ def sentence(found: Inbox, *, is_measured: bool) -> tuple[str, str]:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show(url: str) -> None:
-    """Shows the headline, and updates itself."""
+    """Shows the headline, which updates itself."""
     with show_errors():
         found = reads.inbox(url)
         colour, words = sentence(found, is_measured=not reads.series(url).empty)

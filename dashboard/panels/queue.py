@@ -1,4 +1,4 @@
-"""Shows the queue, with buttons to act: running jobs and their remaining time, failed jobs and why, next jobs."""
+"""Shows running jobs with their remaining time, failed jobs with the reason, and next jobs, with buttons to act."""
 
 import datetime as dt
 from functools import partial
@@ -17,9 +17,9 @@ from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
 COMMIT_PX = 300
-"""Width of a subject. A long one pushed the last columns off the page."""
+"""The width of a subject in pixels. A longer one would push the last columns off the page."""
 ENDS_PX = 200
-"""Width of "about 2026-11-23 06:22 UTC". Most rows have no end, and the first one that had was cut."""
+"""The width in pixels of "about 2026-11-23 06:22 UTC". Most rows have no end, so the column would be too narrow."""
 
 
 def show_counts(url: str) -> None:
@@ -30,7 +30,7 @@ def show_counts(url: str) -> None:
 
 
 def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
-    """Shows one warning for all queues with jobs that no live worker takes."""
+    """Shows one warning about all queues whose jobs no live worker takes."""
     lines = []
     for queue in queues[queues["workers"] == 0].to_dict("records"):
         jobs = queue["waiting"] + queue["queued"]
@@ -50,7 +50,7 @@ def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
 
 
 def warn_of_ended(alarms: pd.DataFrame) -> None:
-    """Shows what ended by itself in the last days, and why."""
+    """Shows which processes ended by themselves in the last days, and why."""
     for row in alarms.to_dict("records"):
         if row["kind"] == "process_ended":
             st.warning(f"{plain(row['subject'])}, {moment(row['opened_at'])}: {plain(row['detail'])}")
@@ -94,7 +94,7 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
-    """Writes how long the rest takes at the current speed; empty before the first step is done."""
+    """Returns how long the rest takes at the speed so far, in words; an empty text before the first step is done."""
     if not done or not total or not _is_set(started_at) or started_at is None:
         return ""
     return span_text((now - started_at).total_seconds() * (total - done) / done)
@@ -123,7 +123,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
 
 
 def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
-    """Shows the newest submissions. A selected one can be cancelled or retried as a whole."""
+    """Shows the newest submissions. All jobs of a selected one can be cancelled or retried."""
     newest = newest[newest["reason"] != "recorded"]
     if newest.empty:
         return

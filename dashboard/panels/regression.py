@@ -106,7 +106,7 @@ def _events(events: pd.DataFrame) -> None:
 
 
 def _event_text(row: Mapping[Any, Any]) -> str:
-    """Writes an event as one line, which wraps in a narrow window. A table would hide its note there."""
+    """Returns an event as one line of Markdown, which wraps in a narrow window. A table would hide the note there."""
     state = row["to_state"] if row["from_state"] == row["to_state"] else f"→ {row['to_state']}"
     note = f": {plain(row['note'])}" if row["note"] else ""
     return f"{moment(row['at'])}, {plain(row['who'])}, {row['action']}, {state}{note}"
@@ -125,7 +125,7 @@ def _state(url: str, found: pd.Series, who: str) -> None:
 
 
 def _texts(url: str, found: pd.Series, who: str) -> None:
-    """Shows owner, note and link in one form."""
+    """Shows a form for the owner, the note and the link."""
     with st.form("words", border=True):
         owner = st.text_input("Owner", found["owner"] or "")
         note = st.text_area("Note", found["note"] or "", height=80)

@@ -1,4 +1,4 @@
-"""Shows one series of a regression: its trend with the step, the replay, the commits, the commands."""
+"""Shows one series of a regression: its trend with the step, the replays, the commits and a command for their diff."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -13,12 +13,12 @@ from tilewatch.dashboard.widgets import plots
 from tilewatch.text import count_text, plain, short_sha
 
 COMMITS_BEFORE, COMMITS_AFTER = 25, 15
-"""Commits around the first bad one in the picture. With more, the step is too narrow to see."""
+"""The numbers of commits around the first bad one in the picture. With more, the step is too narrow to see."""
 
 
 def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Evidence | None) -> None:
-    """Shows the trend of a series around the change, and below it the replays that confirmed it. Shows no replays
-    without evidence."""
+    """Shows the trend of a series around the change, and below it the replays that confirmed it. `measured` holds
+    these; with None, no replays are shown."""
     points = reads.points(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"], static_facts=False)
     points = around(points, found["bad_sha"])
     metric = find_drawable(points)
@@ -38,7 +38,7 @@ def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Eviden
 
 
 def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
-    """Returns the points of the commits around this one, or of the newest commits if it has no point."""
+    """Returns the points of the commits around `sha`, or those of the newest commits if it has no point."""
     commits = list(dict.fromkeys(points["sha"]))
     at = commits.index(sha) if sha in commits else len(commits)
     wanted = commits[max(at - COMMITS_BEFORE, 0) : at + COMMITS_AFTER]
@@ -46,7 +46,7 @@ def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
 
 
 def show_commits(found: pd.Series) -> None:
-    """Shows which commits may have caused the change, and where to find their diff."""
+    """Shows which commits may have caused the change, and how to see their diff."""
     one = found["commits_in_range"] <= 1
     st.subheader("The commit" if one else f"{count_text(found['commits_in_range'], 'commit')} in range", anchor=False)
     st.text(

@@ -1,6 +1,6 @@
-"""Runs an action that a person takes on a page: finds their name, runs the action, and reports the outcome.
+"""Runs an action that a person takes on a page: finds the person's name, runs the action, and reports the outcome.
 
-Every action gets the person's name. The functions in db/lifecycle store it with the time.
+Every action gets the person's name. The functions in db/lifecycle store the name and the time.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ OUTCOME = "outcome"
 
 
 def find_actor() -> str | None:
-    """Returns the name to act with, or shows why there is none and returns None. Without sign-in, people type it."""
+    """Returns the visitor's name; None if they may not act, after showing why. Without sign-in, people type it."""
     claimed = ""
     rules = rights.find_rules()
     if rules.anonymous == "act" and rights.find_rights().who is None:
@@ -42,7 +42,7 @@ def show_outcome() -> None:
 
 
 def run(url: str, act: Callable[[Session], Any], done: str) -> None:
-    """Runs `act` in one transaction and reruns the page. If the database rejects the action, a sentence says so."""
+    """Runs `act` in one transaction and draws the page again. If the action is refused, the outcome is the reason."""
     try:
         with session(url) as opened:
             outcome = act(opened)

@@ -16,12 +16,12 @@ from tilewatch.text import count_text, plain, short_sha
 
 RECENT = 10
 MOST_CARDS = 4
-"""Most submissions that are shown as cards. With more GPU models, cards of some would say less than the table."""
+"""The most submissions in progress that are shown as cards. If there are more, only the table shows them."""
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show(url: str) -> None:
-    """Shows a few submissions in progress as cards, then all in a table. Updates itself."""
+    """Shows a few submissions in progress as cards, then all in a table, which updates itself."""
     with show_errors():
         rows = reads.submissions(url, RECENT)
         st.subheader("Submissions", anchor=False)
@@ -50,8 +50,8 @@ def _newest(url: str, row: pd.Series) -> None:
 
 
 def ends_text(row: Mapping[Any, Any] | pd.Series, now: dt.datetime, workers: pd.DataFrame) -> str:
-    """Estimates when a submission ends at its speed so far. Its sweeps must be measured, or only compiled if no GPU is
-    expected. Empty if it is too early, no live worker takes its jobs, or it has ended."""
+    """Returns when a submission ends if its speed stays, in words. It ends when its sweeps are measured, or compiled if
+    it is not to be measured. Empty if it is too early to tell, no live worker takes its jobs, or it has ended."""
     done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
     queue = {"compiling": "compile", "measuring": f"gpu.{row['gpu_model']}"}.get(row["state"])
     taken = any(alive and queue in queues for alive, queues in zip(workers["alive"], workers["queues"], strict=True))

@@ -23,7 +23,7 @@ LADDERS = (
     "A share is the mean of both, and the shares add up to the loss. A baseline that became faster is a loss too."
 )
 ORDER = ("not safe", "safe if re-tuned", "unknown", "safe")
-"""Verdicts in order of urgency."""
+"""The verdicts, the most urgent first."""
 
 
 def show(url: str) -> None:
@@ -55,8 +55,8 @@ def show(url: str) -> None:
 
 
 def show_link(url: str, cause: str) -> None:
-    """Links the report on the two compilers that a regression's cause names, or says how to make one. Shows nothing for
-    any other cause."""
+    """Shows links to the reports on the two compilers that a regression's cause names, or how to make a report. Shows
+    nothing for any other cause."""
     change = CompilerChange.read(cause)
     if change is None:
         return
@@ -75,8 +75,8 @@ def show_link(url: str, cause: str) -> None:
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
     """Returns the picked report, else the newest with the most urgent answer, so that a safe compiler does not hide an
-    unsafe one. Names begin with the report's number, which is enough in a link: two reports may compare the same
-    toolchains."""
+    unsafe one. Two reports may compare the same toolchains, so names begin with the report's number, which is enough in
+    a link."""
     named = {f"#{row.id} {row.title}, {day(row.made_at)}": row for row in rows}
     most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
     return named.get(filters.pick("Report", [MOST_URGENT, *named], "report"), most_urgent)
@@ -92,8 +92,8 @@ def _answer(found: ReportStory) -> None:
 
 
 def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators on the picked GPU model with the picked verdict under any head, the most urgent and slowest
-    first."""
+    """Returns the operators on the picked GPU model that have the picked verdict with any head, the most urgent and
+    slowest first."""
     places = list(dict.fromkeys(_place(row) for row in operators))
     place = filters.choose("On", places, "on") if len(places) > 1 else (places or [ALL])[0]
     here = [row for row in operators if _place(row) == place]
@@ -105,7 +105,7 @@ def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
 
 
 def order_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators with the most urgent verdict first, the slowest of them first."""
+    """Returns the operators with the most urgent verdict first; of one verdict, the slowest first."""
     return sorted(rows, key=lambda row: (ORDER.index(row.safety), -_change(row.frozen)))
 
 
@@ -117,8 +117,8 @@ def _table(shown: Sequence[OperatorRow], heads: Sequence[str]) -> None:
 
 
 def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd.DataFrame:
-    """Returns one row per operator, without the columns that are empty in all rows. Several heads have a column each,
-    with the verdict and the changes."""
+    """Returns a table with one row per operator, without columns that are empty in all rows. If there are several
+    heads, each has a column with the verdict and the changes."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for row in shown:
         named = {"kernel": row.kernel, "problem": row.problem}
@@ -140,7 +140,7 @@ def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd
 
 
 def _ladders(rows: Sequence[LadderRow]) -> None:
-    """Shows which dependency took how much of each loss."""
+    """Shows how much of each loss each dependency caused."""
     if rows:
         st.subheader("What took it", anchor=False)
         tables.show(tabulate_ladders(rows), key="ladders")
@@ -148,7 +148,7 @@ def _ladders(rows: Sequence[LadderRow]) -> None:
 
 
 def tabulate_ladders(rows: Sequence[LadderRow]) -> pd.DataFrame:
-    """Returns one row per operator and head, with the points of each dependency."""
+    """Returns one row per operator and head, with each dependency's part of the loss in percent of the base's time."""
     table = pd.DataFrame(
         [
             {
@@ -221,7 +221,7 @@ def _change(change: TimeChange | None) -> float:
 
 
 def _write(change: TimeChange | None) -> str:
-    """Writes a change. Empty without launches. An unknown end of its interval is a question mark."""
+    """Returns a change in words; an empty text without launches. An unknown end of its interval is a question mark."""
     if change is None:
         return ""
     low, high = ("?" if end is None else f"{100 * end:.1f}" for end in (change.low, change.high))

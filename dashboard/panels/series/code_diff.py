@@ -15,7 +15,7 @@ BEFORE, THIS_RUN, NEXT_BEST = "before", "this run", "next best"
 
 
 def show(found: Evidence) -> None:
-    """Compares the code of the winner with that of the earlier winner, and with the next best config of its sweep."""
+    """Shows how the winner's code differs from the earlier winner's, and from the next best config's in its sweep."""
     sides = ((BEFORE, found.winner_before, found.diff_to_before), (NEXT_BEST, found.next_best, found.diff_to_next_best))
     titles = {BEFORE: "Code: before and this run", NEXT_BEST: "Code: the next best config and the winner"}
     for name, other, diff in sides:
@@ -36,14 +36,14 @@ def show(found: Evidence) -> None:
 
 
 def _slower(other: CubinRow, winner: CubinRow) -> str:
-    """Says how much slower the other config was in the sweep, which took few samples of each."""
+    """Returns how much slower the other config was in the sweep, which times each config only a few times."""
     if other.median_us is None or winner.median_us is None:
         return ""
     return f": {write_change(other.median_us / winner.median_us - 1)} in the sweep"
 
 
 def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
-    """Says why two cubins have no diff. `origin` is that of the winner's run."""
+    """Returns why two cubins have no stored diff. `origin` is that of the winner's run."""
     if other.code_sha256 is not None and other.code_sha256 == winner.code_sha256:
         return "The machine code is identical."
     if origin == "recorded":
@@ -64,7 +64,7 @@ def show_changes(diff: CodeDiffRow, name: str) -> None:
 
 
 def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
-    """Returns the source lines whose code does something else, causes first."""
+    """Returns a table of the source lines that compile to something else, first those that were edited."""
     return pd.DataFrame(
         [
             {
@@ -79,7 +79,7 @@ def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
 
 
 def tabulate_instructions(diff: CodeDiffRow, left: str, right: str) -> pd.DataFrame:
-    """Returns both sides beside each other, one row per instruction."""
+    """Returns a table of instructions, one per row, with the two sides' counts in columns."""
 
     def count(times: int, text: str) -> str:
         return f"{times} x {text}" if times else ""

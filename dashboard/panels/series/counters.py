@@ -1,4 +1,4 @@
-"""Shows what a run's winner did on the GPU: its counters beside those of the run before, and a roofline of them."""
+"""Shows the hardware counters of a run's winner beside those of the run before, and a roofline from them."""
 
 import streamlit as st
 

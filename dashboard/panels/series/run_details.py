@@ -1,4 +1,4 @@
-"""Shows the stored data of a run: its samples, its replays, its winner's machine code, the GPU's clocks, and the
+"""Shows everything stored about a run: its raw times, its replays, its winner's machine code, the GPU's clocks, and the
 commands that repeat it."""
 
 from dataclasses import asdict
@@ -19,7 +19,7 @@ from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 
 def show(found: Evidence) -> None:
-    """Shows a run. A weighted total has no winner, so its parts are shown instead."""
+    """Shows a run. A weighted total has no winner; the problems that it adds up are shown instead."""
     st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
     _measurements(found)
     left, right = st.columns(2, gap="medium")
@@ -62,7 +62,7 @@ def _measurements(found: Evidence) -> None:
 
 
 def tabulate_times(found: Evidence) -> pd.DataFrame:
-    """Returns the times of every implementation before and now, with intervals."""
+    """Returns a table of the times of every implementation in the run before and in this run, with intervals."""
     earlier = {row.implementation: row for row in found.sampled_before}
     rows = []
     shown = pd.DataFrame([{**asdict(row), "run_id": found.run.run_id} for row in found.sampled])

@@ -1,6 +1,6 @@
 """Shows one sweep: its outcomes, which configs are fast, the cost of earlier choices, the static facts.
 
-The whole body is one fragment that updates while the sweep is unfinished. Its widgets have keys, so that an update
+The whole body is one fragment, which updates itself until the sweep has ended. Its widgets have keys, so that an update
 keeps the choices.
 """
 
@@ -64,14 +64,14 @@ def _failures(trials: pd.DataFrame) -> None:
 
 
 def group_failures(failed: pd.DataFrame) -> pd.DataFrame:
-    """Counts the failed configs by outcome and reason, the most frequent first."""
+    """Returns the numbers of failed configs by outcome and reason, the largest first."""
     lines = failed.assign(reason=failed["failure"].map(first_line))
     table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
     return table.sort_values("configs", ascending=False)
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows how much slower an earlier choice is now: that of the library, the tile table, or an earlier sweep."""
+    """Shows how much slower a config chosen earlier is now: the library's, the tile table's, or an earlier winner."""
     if trials["median_us"].isna().all():
         return
     rows = [search_space.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
@@ -155,7 +155,7 @@ def list_fastest(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_fastest(timed: pd.DataFrame, tie: set[int], sweep: pd.Series) -> tuple[pd.DataFrame, str]:
-    """Returns the times, rates and parameters of timed configs, and the unit of the rates."""
+    """Returns a table with the times, rates and parameters of timed configs, and the unit of the rates."""
     fastest_us = timed["median_us"].min()
     slower = [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
     table = _params(timed, sweep)
@@ -171,7 +171,7 @@ def tabulate_fastest(timed: pd.DataFrame, tie: set[int], sweep: pd.Series) -> tu
 
 
 def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:
-    """Writes the parameters that all of these configs share; empty for a single config."""
+    """Returns the parameters that all of these configs share, in words; an empty text for a single config."""
     if len(fastest) < 2:
         return ""
     same = [f"{name}={fastest[f'param.{name}'].iloc[0]}" for name in axes if fastest[f"param.{name}"].nunique() == 1]
@@ -190,7 +190,7 @@ def _ranges(trials: pd.DataFrame) -> None:
 
 
 def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[str, str]:
-    """Returns the ranges of the static facts of a sweep's compiled configs, in words, by fact.
+    """Returns the range of each static fact over a sweep's compiled configs, in words, by fact.
 
     `trials` is the number of all configs, `compile_s` the seconds that all took to compile.
     """
@@ -253,7 +253,7 @@ def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
 
 
 def _params(trials: pd.DataFrame, sweep: pd.Series) -> pd.DataFrame:
-    """Returns the parameters of each config in the order of the search space."""
+    """Returns the parameters of each config, as columns in the order of the search space."""
     return pd.DataFrame({name: trials[f"param.{name}"] for name, _ in sweep["axes"]})
 
 

@@ -16,7 +16,7 @@ from tilewatch.dashboard.widgets import address, plots, tables
 from tilewatch.text import plain, short_sha
 
 THIS_SWEEP = "This sweep"
-"""The view of the page Series that a bar opens."""
+"""The view of the page Series that a click on a bar opens."""
 
 
 def show(url: str, sweep: pd.Series) -> None:
@@ -82,7 +82,7 @@ def show_steps(url: str, sweep: pd.Series) -> None:
 
 
 def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
-    """Yields the steps measured on one GPU model, then the baselines of the last step."""
+    """Yields bars for the steps that one GPU model measured, then for the baselines of the last step."""
     found, baselines = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
     for space in spaces.to_dict("records"):
         sweeps = reads.sweeps(url, *(space[name] for name in ("repository", "kernel", "problem", "gpu_model")))
@@ -106,7 +106,7 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
 
 
 def _pick(bars: Sequence[Bar], point: Mapping[str, object]) -> None:
-    """Picks the sweep of a bar on this page."""
+    """Picks the sweep behind a bar on this page."""
     sweep = bars[int(str(point["customdata"]))].sweep
     about = {"kernel": sweep["kernel"], "problem": sweep["problem"], "gpu": sweep["gpu_model"]}
     address.pick({**about, COMMIT: short_sha(sweep["sha"]), "view": THIS_SWEEP}, instead_of=(RUN, SUBMISSION))

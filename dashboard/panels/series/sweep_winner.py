@@ -15,14 +15,14 @@ from tilewatch.dashboard.widgets import tables
 from tilewatch.text import change_text, count_text, plain, plain_code
 
 ANSWER_PX = 120
-"""Width of the longest answer, "does not apply", which was cut in a narrow window."""
+"""The width in pixels of the longest answer, "does not apply", which was cut in a narrow window."""
 
 A_FEW = 8
-"""Most configs per space that a recorded history tries at one commit (the recordings of this repository: 6)."""
+"""The most configs per space that a recorded history tries at one commit (this repository's recordings: 6)."""
 
 
 def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
-    """Returns False for a recording that tried only some configs of its space, as tools/record_history.py does.
+    """Returns False for a recording that tried only a few configs of its space, as tools/record_history.py does.
 
     A library's `only` rule may keep a tenth of the axes' configs. So only a sweep of at most A_FEW configs is partial.
     """
@@ -30,7 +30,7 @@ def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[An
 
 
 def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows the winner; nothing for a sweep without a measured winner."""
+    """Shows the winner. Shows nothing for a sweep without a measured winner."""
     kernel = measured[measured["role"] == "kernel"] if len(measured) else measured
     if kernel.empty or kernel.iloc[0]["params"] is None:
         return
@@ -44,7 +44,7 @@ def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: se
 def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
     """Shows the optimisation guide's checklist; nothing for a run without one, such as those before 2026-11-22.
 
-    `detail` and `before` are those of the kernel's measurement in this run and the one before.
+    `detail` and `before` are the JSON stored with the kernel's measurements in this run and in the one before.
     """
     lines = checklist.read_lines(detail)
     if not lines:
@@ -74,7 +74,7 @@ def headline(winner: Mapping[Any, Any] | pd.Series) -> str:
 def list_reasons(
     trials: pd.DataFrame, winner: Mapping[Any, Any] | pd.Series, ships: Mapping[str, Any] | None, tie: set[int]
 ) -> list[str]:
-    """Describes the configs next to the winner in sentences. Times are of the sweep's few samples."""
+    """Returns sentences on the configs that came near the winner. Times are the few of the sweep."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     others = timed[timed["config_id"] != winner["config_id"]]
     sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]

@@ -1,4 +1,4 @@
-"""Shows the parts of a weighted total, each with its share and its own verdict."""
+"""Shows the problems that a weighted total adds up, each with its share and its own verdict."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tilewatch.text import change_text, count_text
 
 
 def show(parts: Sequence[PartRow]) -> None:
-    """Shows the parts. A selected part opens its own evidence."""
+    """Shows a table of the problems of a total. Selecting one opens its run."""
     st.subheader("The parts of this total", anchor=False)
     picked = tables.pick_row(parts_table(parts), pd.DataFrame({"run_id": [part.run_id for part in parts]}), "parts")
     st.caption(
@@ -23,7 +23,7 @@ def show(parts: Sequence[PartRow]) -> None:
 
 
 def parts_table(parts: Sequence[PartRow]) -> pd.DataFrame:
-    """Returns a table of the parts. Times count all runs of a problem in one step of the model."""
+    """Returns a table of the problems of a total. Times are for all runs of a problem in one step of the model."""
     times_us = [part.weight * part.median_us for part in parts]
     return pd.DataFrame(
         {
