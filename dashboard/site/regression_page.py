@@ -21,7 +21,7 @@ from tilewatch.text import change_text, count_text, short_sha, write_change
 
 
 def read_regression_page(opened: Session, row: RegressionRow) -> SitePage:
-    """Reads the page of a regression. It has no owner, note or name of a person: those are not for everybody."""
+    """Returns the page of a regression. It leaves out owner, note and people's names, which are not for everybody."""
     changed = regressions.list_series(opened, row.id)
     worst = changed[0] if changed else None
     found = find_evidence(opened, worst.run_id) if worst is not None else None

@@ -1,4 +1,4 @@
-"""Renders a site's parties as files. The templates escape every text; only what charts/ drew is inserted as it is."""
+"""Renders a site's parties as files. The templates escape every text; only drawings from charts/ are inserted raw."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ LEGEND = (
     "then the lowest ratio."
 )
 Known = Mapping[str, str]
-"""The files of a party's pages in the folder, by their names in its pages."""
+"""The file of each of a party's pages in the site's folder, by the file name that the party's own pages use."""
 
 
 @dataclass(frozen=True)
 class FrontSection:
-    """A repository on the front page, drawn."""
+    """A repository's part of the front page, as HTML and texts."""
 
     repository: str
     scoreboard: Markup
@@ -53,8 +53,8 @@ class FrontSection:
 
 
 def render(parties: Sequence[Party], templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the pages of a site by file name. The first party is the one who publishes; files of others begin with a
-    name made of theirs."""
+    """Yields the file name and the HTML of each page of a site. The first party publishes the site. The file names of
+    another party's pages begin with a name made of that party's name."""
     known = [_name_files(party, place) for place, party in enumerate(parties)]
     fronts = [
         (party, files, [_draw_section(section, files) for section in party.sections], _write_provenance(party))
@@ -116,14 +116,14 @@ def _draw_section(section: Section, known: Known) -> FrontSection:
 
 
 def write_sentence(section: Section) -> str:
-    """Says how many regressions are open. Recorded and planted ones are not counted, as on all pages."""
+    """Returns a sentence on how many regressions are open. As on all pages, recorded or planted ones do not count."""
     waiting = [row for row in section.regressions if row.counted and row.direction == REGRESSION and row.state in OPEN]
     verb = "is" if len(waiting) == 1 else "are"
     return f"{count_text(len(waiting), 'regression')} {verb} open. {write_apart(section.regressions)}".rstrip()
 
 
 def write_apart(rows: Sequence[RegressionRow]) -> str:
-    """Says which of one repository's changes are in no count; empty where there are none."""
+    """Returns a sentence on those of one repository's changes that no count includes; empty if there are none."""
     apart = [row for row in rows if not row.counted]
     examples = sum(is_example(row.repository) for row in apart)
     return write_uncounted(examples, len(apart) - examples)

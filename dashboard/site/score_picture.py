@@ -1,4 +1,4 @@
-"""Draws the scoreboard as a PNG, for mails and slides. Pure: scores in, bytes out."""
+"""Draws the scoreboard as a PNG, for mails and slides. Pure: takes scores, returns bytes."""
 
 import io
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from tilewatch.dashboard.text import day
 from tilewatch.text import count_text
 
 WIDTH, HEIGHT = 1240, 600
-"""Size in pixels of one GPU model's card."""
+"""The width and height in pixels of one GPU model's card."""
 LEFT, RIGHT, TOP, FOOT = 110, 60, 320, 90
 PAPER, INK = "#ffffff", "#1c2430"
 
 
 def draw_picture(scores: Sequence[GpuScore]) -> bytes:
-    """Returns a PNG with one card per GPU model, below each other. Needs at least one score."""
+    """Returns a PNG with one card per GPU model, one below the other. Needs at least one score."""
     picture = Image.new("RGB", (WIDTH, HEIGHT * len(scores)), PAPER)
     draw = ImageDraw.Draw(picture)
     for number, score in enumerate(scores):

@@ -1,4 +1,4 @@
-"""Makes the page of a series: its trend, its newest run beside the baselines, its newest whole sweep."""
+"""Makes the page of a series: its trend, its newest run beside the baselines, its newest sweep of the whole space."""
 
 import pandas as pd
 from sqlalchemy.orm import Session
@@ -21,11 +21,11 @@ from tilewatch.db.page_reads.series import SeriesRow
 from tilewatch.text import count_text, short_sha
 
 MOST_POINTS = 12
-"""Most rows of the table below a trend. With 20 all recordings made 21.4 MB, where 20 MB are wanted (2026-11-28)."""
+"""The most rows of the table below a trend. With 20, all recordings made 21.4 MB; 20 MB are wanted (2026-11-28)."""
 
 
 def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:
-    """Reads the page of a series; None if no run of it has a time."""
+    """Returns the page of a series; None if none of its runs has a time."""
     key = (row.repository, row.kernel, row.problem, row.gpu_model)
     points = read_points(opened, key)
     own = points[points["role"] == "kernel"]
@@ -60,7 +60,7 @@ def list_provenance(found: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def _list_run_blocks(found: Evidence) -> list[Block]:
-    """Lists what the newest run says: its verdict, the times beside the baselines, why they differ from before."""
+    """Lists blocks about the newest run: its verdict, its times beside the baselines, why they differ from before."""
     run = found.run
     detail = explanation.read_detail(found.sampled)
     verdict = f"{run.verdict}: {run.reason}" if run.verdict else ""
@@ -78,7 +78,7 @@ def _list_run_blocks(found: Evidence) -> list[Block]:
 
 
 def _list_sweep_blocks(opened: Session, key: tuple[str, str, str, str]) -> list[Block]:
-    """Lists what the newest sweep of the whole space found, or the newest one that a GPU measured."""
+    """Lists blocks about the newest sweep of the whole space, or, without one, the newest that a GPU measured."""
     rows = to_frame(sweeps.SweepRow, sweeps.list_sweeps(opened, *key))
     rows = rows[rows["measure"].astype(bool)]
     whole = rows[list(map(sweep_winner.is_whole, rows["reason"], rows["space_size"], rows["axes"]))]

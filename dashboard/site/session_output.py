@@ -1,4 +1,4 @@
-"""Runs a program that reads the database and writes files. Its expected errors are sentences with exit code 2."""
+"""Runs a program that reads the database and writes files. Prints expected errors as a sentence, with exit code 2."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ EXPECTED_ERROR = 2
 
 
 def write_from(url: str, write: Callable[[Session], str]) -> int:
-    """Prints what `write` returns, a sentence about its files. Returns the exit code."""
+    """Prints the sentence about written files that `write` returns. Returns the exit code."""
     try:
         with session(url) as opened:
             print(write(opened))

@@ -1,8 +1,8 @@
-"""Holds a site as data: the parties that measured, their repositories and their pages. Knows no HTML and no query.
+"""Defines a site as data: the parties that measured, their repositories and their pages. Knows no HTML and no query.
 
-The rows of a repository are those of db.page_reads, so the functions of the dashboard draw them. Everything of a site
-is in its file, so one party's file becomes pages of another party's site. A file is other people's: reading it checks
-every value, and rendering escapes every text.
+The rows of a repository are those of db.page_reads, so that the dashboard's functions can draw them. The site's file
+holds everything of the site, so one party's file can become pages of another party's site. A file may come from other
+people: reading it checks every value, and rendering escapes every text.
 """
 
 import datetime as dt
@@ -24,18 +24,18 @@ from tilewatch.given_files import open_given
 FORMAT = 1
 FILE = "site.json.gz"
 MOST_BYTES = 256 * 2**20
-"""Most bytes of a site's file when it is unpacked. All recordings of this repository take 18 MB (2026-11-28)."""
+"""The most bytes of a site's file when unpacked. All recordings of this repository take 18 MB (2026-11-28)."""
 SLUG_CHARACTERS = 80
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,150}\.html$")]
 
 
 class BadSite(ExpectedError):
-    """A file is not that of a site. The message is a sentence."""
+    """Raised if a file is not that of a site. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A text in a table, which may link to a page of the same party."""
+    """The text of a table cell, which may link to a page of the same party."""
 
     text: str
     page: FileName | None = None
@@ -43,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a page. A table has `columns` and `rows`. A chart has its description as `text`, its `figure` as
+    """One part of a page. A table has `columns` and `rows`. A chart has its description as `text`, its `figure` as
     Plotly's JSON, and its height."""
 
     kind: Literal["heading", "text", "note", "code", "table", "chart"]
@@ -56,7 +56,7 @@ class Block:
 
 @dataclass(frozen=True)
 class SitePage:
-    """A page about one thing. `provenance` says of which commit, GPU, host and date its numbers are."""
+    """A page about one thing. `provenance` holds the commit, the GPU, the host and the date of its numbers."""
 
     file: FileName
     title: str
@@ -66,7 +66,7 @@ class SitePage:
 
 @dataclass(frozen=True)
 class Section:
-    """A repository on the front page. `before` are its newest points of a week before the newest of `after`."""
+    """A repository on the front page. `after` are its newest points, `before` those of a week before the newest one."""
 
     repository: str
     after: tuple[SnapshotRow, ...]
@@ -79,7 +79,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Party:
-    """Everything that one party publishes. `links` are tables on its front page, of toolchains and of tuned tables."""
+    """Everything that one party publishes. `links` are tables on its front page with toolchains and tuned tables."""
 
     name: str
     made_at: dt.datetime
@@ -93,7 +93,7 @@ _PARTIES = TypeAdapter(tuple[Party, ...])
 
 
 def name_page(kind: str, *about: object) -> str:
-    """Returns the file name of a page: the same in each site, and made of safe characters."""
+    """Returns the file name of a page. It is the same in every site, and made of safe characters."""
     key = "\n".join(map(str, about))
     slug = re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, about[1:])).lower())[:SLUG_CHARACTERS].strip("-")
     return "-".join(filter(None, (kind, slug, hashlib.sha256(key.encode()).hexdigest()[:10]))) + ".html"
@@ -104,7 +104,7 @@ def name_series_page(repository: str, kernel: str, problem: str, gpu_model: str)
 
 
 def name_regression_page(row: RegressionRow) -> str:
-    """Returns a file name that is the same in the sites of all who measured this change."""
+    """Returns the file name of a change's page. It is the same in the sites of all who measured this change."""
     return name_page(row.direction, row.repository, row.kernel, row.bad_sha, row.category)
 
 
@@ -114,7 +114,7 @@ def write_parties(folder: Path, parties: tuple[Party, ...]) -> None:
 
 
 def read_parties(place: Path) -> tuple[Party, ...]:
-    """Reads the parties of a site from its folder or its file. Raises BadSite."""
+    """Returns the parties of a site, from its folder or its file. Raises BadSite."""
     file = place / FILE if place.is_dir() else place
     try:
         with open_given(file) as given, gzip.open(given) as unpacked:

@@ -32,7 +32,7 @@ def read_party(
     tables: Sequence[Mapping[str, Any]],
     repository: str | None,
 ) -> Party:
-    """Reads one repository, or all without their branches. `tables` are those of `tilewatch tuned export`."""
+    """Returns the data of one repository, or of all main lines. `tables` are those of `tilewatch tuned export`."""
     names = [repository] if repository else [each for each in series.list_repositories(opened) if not is_branch(each)]
     sections = [section for each in names if (section := read_section(opened, each, made_at)).after]
     shown = {section.repository for section in sections}
@@ -69,7 +69,7 @@ def read_party(
 
 
 def read_section(opened: Session, repository: str, until: dt.datetime, since: dt.datetime | None = None) -> Section:
-    """Reads a repository as of `until`, and its points of `since`, by default of a week before the newest one."""
+    """Returns a repository's data as of `until`, with its points as of `since`, by default a week before the newest."""
     after = snapshots.list_points_as_of(opened, repository, until)
     earlier = since or max((row.measured_at for row in after), default=until) - WEEK
     return Section(
@@ -84,12 +84,12 @@ def read_section(opened: Session, repository: str, until: dt.datetime, since: dt
 
 
 def _without_uuid(row: SnapshotRow) -> SnapshotRow:
-    """Replaces the number of a GPU by a hash, which still says whether two runs are of one GPU."""
+    """Returns a point with a hash in place of the GPU's UUID. It still shows whether two runs are of one GPU."""
     return replace(row, gpu_uuid=hashlib.sha256(row.gpu_uuid.encode()).hexdigest()[:12])
 
 
 def _without_people(section: Section) -> Section:
-    """Removes who works on a regression and what they wrote: that is not for everybody."""
+    """Returns a section without the owners, notes and links of regressions, which are not for everybody."""
     return replace(
         section,
         regressions=tuple(replace(row, owner=None, note=None, link=None) for row in section.regressions),

@@ -1,4 +1,4 @@
-"""Opens the templates of pages that need no server. They escape every text but what charts/ drew."""
+"""Opens the templates of pages that need no server. They escape every text except drawings from charts/."""
 
 from pathlib import Path
 
@@ -21,10 +21,10 @@ def open_templates() -> jinja2.Environment:
 
 
 def insert(html: str) -> Markup:
-    """Returns HTML of ours, in which every text of others is escaped, so that a template inserts it as it is."""
+    """Marks HTML so that a template inserts it unescaped. It is ours, and texts of others in it are already escaped."""
     return Markup(html)  # noqa: S704 - see above
 
 
 def _embed(figure: str) -> Markup:
-    """Returns JSON for a script element. Without < no text in it ends the element or begins a comment."""
+    """Returns JSON that is safe in a script element: without <, no text can end the element or begin a comment."""
     return insert(figure.replace("<", "\\u003c"))

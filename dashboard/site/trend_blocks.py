@@ -1,4 +1,4 @@
-"""Reads the trend of a series and draws it as blocks."""
+"""Reads the trend of a series and makes blocks of it for a page."""
 
 import pandas as pd
 from sqlalchemy.orm import Session
@@ -13,19 +13,19 @@ from tilewatch.db.page_reads import regressions, series
 from tilewatch.text import count_text
 
 Key = tuple[str, str, str, str]
-"""Repository, kernel, problem and GPU model of a series."""
+"""The repository, kernel, problem and GPU model of a series."""
 
 SHOWN_COMMITS = 60
-"""Most commits in a trend. With more, a week would be too narrow to see."""
+"""The most commits in a trend. With more, a week would be too narrow to see."""
 
 
 def read_points(opened: Session, key: Key) -> pd.DataFrame:
-    """Reads the points of a series, in commit order."""
+    """Returns the points of a series, in commit order."""
     return to_frame(series.PointRow, series.list_points(opened, *key, static_facts=False))
 
 
 def read_trend(opened: Session, key: Key, points: pd.DataFrame, run_id: int | None) -> list[Block]:
-    """Returns the chart of points of a series and its legend, with a ring around a run; empty without a value."""
+    """Returns the chart of a series' points, with a ring around a run, and its legend; empty without a value."""
     metric = find_drawable(points)
     if metric is None:
         return []

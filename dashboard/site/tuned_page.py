@@ -1,4 +1,4 @@
-"""Makes the page of a tuned table, of a file that `tilewatch tuned export` wrote."""
+"""Makes the page of a table of tuned configs, which `tilewatch tuned export` wrote."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from tilewatch.text import change_text, count_text
 
 
 def make_tuned_page(table: Mapping[str, Any]) -> SitePage:
-    """Makes the page of one kernel's table for one GPU model."""
+    """Returns the page of one kernel's table for one GPU model."""
     rows = [
         {
             "problem": row["problem"],

@@ -21,13 +21,13 @@ from tilewatch.db.page_reads.submissions import SubmissionRow, list_submissions
 
 MOST_SUBMISSIONS = 500
 MOST_TRENDS = 6
-"""Most trends in the report. Nobody reads a mail with more pictures."""
+"""The most trends in the report. Nobody reads a mail with more pictures."""
 
 
 @dataclass(frozen=True)
 class Week:
     """The data of one week. `opened` are the changes confirmed in it, `waiting` all regressions open at its end,
-    `judged` its verdicts of a change."""
+    `judged` its verdicts of regression or improvement."""
 
     since: dt.datetime
     until: dt.datetime
@@ -41,7 +41,7 @@ class Week:
 
 
 def read_week(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
-    """Reads the week before `until`, by default of the watched repository."""
+    """Returns the data of the week before `until`, by default of the main watched repository."""
     since = until - WEEK
     if repository is None:
         repository = next(iter(series_queries.list_repositories(session)), "")
@@ -67,7 +67,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
 
 
 def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """Counts the nightlies by GPU model and state."""
+    """Returns the numbers of nightlies in the week by GPU model and state."""
     submissions = to_frame(SubmissionRow, list_submissions(session, MOST_SUBMISSIONS))
     in_week = (submissions["requested_at"] > since) & (submissions["requested_at"] <= until)
     nightly = submissions[(submissions["reason"] == "nightly") & in_week]
@@ -77,7 +77,7 @@ def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.Data
 def _worst(
     session: Session, opened: Sequence[RegressionRow], judged: Sequence[JudgedChangeRow]
 ) -> Sequence[tuple[str, str, str]]:
-    """Selects the series to show: the worst of each confirmed change, else the largest changes by verdict."""
+    """Returns the series to show: the worst of each confirmed change, else those with the largest change by verdict."""
     worst = sorted(opened, key=lambda row: -abs(row.size))
     listed = [row for each in worst for row in regression_queries.list_series(session, each.id)[:1]]
     largest = sorted(judged, key=lambda row: -abs(row.change or 0.0))

@@ -38,7 +38,7 @@ Part = Block | Markup
 
 
 def page(week: Week) -> str:
-    """Returns the whole page. Pure."""
+    """Returns the HTML of the whole page. Pure."""
     pairs = pair_points(week.section)
     listed: list[Part] = [
         blocks.text(headline(week)),
@@ -114,8 +114,8 @@ def _nights(week: Week) -> Iterable[Part]:
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """Where to write the report of the week up to a day, or up to now, of one repository or the one watched here: the
-    page, the scoreboard as a picture, or both."""
+    """An order for the report on the week up to a day, or up to now, of one repository or of the main one: where to
+    write the page, the scoreboard as a picture, or both."""
 
     html: Path | None
     png: Path | None
