@@ -1,4 +1,4 @@
-"""Chooses the colours of states and verdicts, in tables and badges. Knows no query."""
+"""Chooses the colours of states and verdicts in tables and badges. Knows no query."""
 
 import streamlit as st
 
@@ -41,13 +41,13 @@ OUTCOMES = {
 
 
 def word_colour(word: str) -> str:
-    """Returns the style of a cell with a state or a verdict."""
+    """Returns the CSS style of a cell that contains a state or a verdict."""
     colour = (SUBMISSIONS | VERDICTS | REGRESSIONS | CHECKS | OUTCOMES | SAFETIES).get(word)
     return _style(colour)
 
 
 def change_colour(finding: str) -> str:
-    """Returns the style of a cell with a change of speed. Only claimed changes are coloured."""
+    """Returns the CSS style of a cell with a change of speed. Only changes that pages may claim are coloured."""
     colour = {differences.FASTER: WELL, differences.SLOWER: BADLY}.get(finding)
     return _style(colour)
 

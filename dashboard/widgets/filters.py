@@ -13,14 +13,14 @@ from tilewatch.text import plain, short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
 MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "b200", "h200")
-"""Kernels, problems and GPU models that pages open with, if they exist: the FP8 GEMM that is compared with DeepGEMM, on
-Blackwell, else on the H200 of the recorded nights, whose sweeps are complete."""
+"""The kernels, problems and GPU models that pages open with, if they exist: the FP8 GEMM that is compared with
+DeepGEMM, on Blackwell, else on the H200 of the recorded nights, whose sweeps are complete."""
 OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 Picked = TypeVar("Picked")
 
 
 class UnknownChoice(Exception):
-    """The address names something unknown. The message is a sentence, shown instead of the page's contents."""
+    """Raised if the address names something unknown. The message, a sentence, replaces the page's contents."""
 
 
 def pick(
@@ -35,7 +35,7 @@ def pick(
     names: Mapping[str, str] | None = None,
 ) -> str:
     """Shows a select box and returns the choice, by default the first option. `names` are shown for the options. If the
-    address names no option, shows an empty box and raises UnknownChoice."""
+    address names no option, it shows an empty box and raises UnknownChoice."""
     given = _lengthen(st.query_params.get_all(key), options)
     unknown = _find_unknown(key, given, options)
     with st.container(key=f"choice-{key}", width=width):  # of the height that the choice will have
@@ -55,8 +55,8 @@ def name_unknown(label: str, value: str) -> UnknownChoice:
 
 
 def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str | None:
-    """Returns the first value in the address that is no option. If the visitor has picked something in this session,
-    the value belongs to an earlier choice and is removed from the address."""
+    """Returns the first value in the address that is not an option; None if there is none. If the visitor has picked
+    something in this session, such a value belongs to an earlier choice: it is removed from the address."""
     unknown = next((value for value in given if value not in options), None)
     if unknown is None or not address.was_picked_by_hand():
         return unknown
@@ -68,7 +68,7 @@ def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
-    """Returns the rows with the picked value of a column: the usual choices first, then others by name."""
+    """Returns the rows with the picked value of a column. The list begins with the usual choices."""
     return rows[rows[column] == pick(label, main_first(set(rows[column])), key)]
 
 
@@ -77,20 +77,20 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 
 def pick_commit(rows: pd.DataFrame, label: str, key: str, *first: str) -> str:
-    """Returns the short hash of the picked commit, or the picked one of `first`. The list has the commits' subjects."""
+    """Returns the short hash of the picked commit, or one of `first`, listed above it. The list shows subjects too."""
     names = dict(zip(first, first, strict=True))
     names |= {short_sha(row.sha): f"{short_sha(row.sha)} {row.subject}" for row in rows.itertuples()}
     return pick(label, list(names), key, names=names)
 
 
 def pick_or_newest(rows: pd.DataFrame, label: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
-    """Returns the rows, newest first, of the picked commit, by default the newest, which is called `newest`."""
+    """Returns the rows of the picked commit. The default is the first row's, the newest; the list calls it `newest`."""
     shas, picked = rows["sha"].map(short_sha), pick_commit(rows, label, key, newest)
     return rows[shas == (shas.iloc[0] if picked == newest else picked)]
 
 
 def choose(label: str, options: Sequence[str], key: str) -> str:
-    """Shows a choice of one of a few visible options. The first is the default."""
+    """Shows a few options side by side and returns the picked one. The first is the default."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, address.one_of(options))
     with st.container(key=f"few-{key}", width="content"):
@@ -105,14 +105,14 @@ def toggle(label: str, key: str) -> bool:
 
 
 def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list[str]:
-    """Shows a list to pick any number of options from. The default is none."""
+    """Shows a list to pick any number of options from, and returns these. By default none is picked."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, lambda given: [value for value in given if value in options])
     return _require_known(label, unknown, list(st.multiselect(label, options, key=key, on_change=on_change, **more)))
 
 
 def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
-    """Shows a slider and returns the indices of the first and last picked commit. The default is all commits."""
+    """Shows a slider and returns the indices of the first and last picked commit. By default all are picked."""
     names = [short_sha(sha) for sha in shas]
     stops = [OLDEST, *names, NEWEST]
     unknown = _find_unknown(key, _lengthen(st.query_params.get_all(key), stops), stops)
@@ -126,7 +126,7 @@ def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
 
 
 def pick_metric() -> Metric:
-    """Returns the picked metric. The URL contains its label."""
+    """Returns the metric that is picked. The URL contains the metric's label."""
     label = pick("Show", [metric.label for metric in METRICS], "show")
     return next(metric for metric in METRICS if metric.label == label)
 
@@ -143,9 +143,9 @@ def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
 
 
 def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
-    """Completes shortened values: a number that names an option, such as "#2", and a commit's 8 digits in addresses of
-    earlier versions (`short_sha` has 10). A repository's name is complete, though those of its branches begin with
-    it."""
+    """Returns values with shortened ones completed: a number that names an option, such as "#2", and a commit's 8
+    digits in addresses of earlier versions (`short_sha` has 10). A repository's name is complete, though its branches'
+    names begin with it."""
     return [
         value if value in options else next((option for option in options if _is_short_for(value, option)), value)
         for value in given

@@ -10,7 +10,7 @@ _SENT = "first screen sent"
 
 
 def await_drawing() -> None:
-    """Waits in the first run of a session while the browser draws what was sent. Without it the browser draws what is
+    """Waits, in the first run of a session, while the browser draws what was sent. Otherwise the browser draws what is
     below before the chart: a series of a year was shown after 0.74 s instead of 0.51, and all of its page after 0.87 s
     instead of 0.86 (2 cores, 2026-11-28). Does not wait if no server runs the page."""
     if runtime.exists() and _SENT not in st.session_state:

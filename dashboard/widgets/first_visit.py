@@ -1,4 +1,4 @@
-"""Shows a new visitor five callouts on the Overview, one at a time. The browser stores which were read or skipped."""
+"""Shows a new visitor five hints on the Overview, one at a time. The browser stores which were read or skipped."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ CALLOUTS = (
     ),
     (".st-key-search button", "Search finds kernels, problems, commits and GPUs on every page. Ctrl+K opens it."),
 )
-"""The CSS selector of the element that each callout is about, and its text."""
+"""The CSS selector of the element that each hint is about, and the hint's text."""
 
 _SHOWN = st.components.v2.component(
     "tilewatch_first_visit",

@@ -1,4 +1,4 @@
-"""Warns on every page if commits' code runs unconfined: results may be made up, and more is at risk."""
+"""Warns on every page if commits' code runs unconfined, because it may then make up results and do harm."""
 
 import streamlit as st
 

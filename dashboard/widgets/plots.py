@@ -1,4 +1,4 @@
-"""Shows figures on a page, with words for screen readers and saved pictures. Draws no figure."""
+"""Shows figures on a page, with descriptions for screen readers and buttons to save pictures. Draws no figure."""
 
 import re
 import zlib
@@ -21,9 +21,9 @@ PICTURE_KEY = "picture"
 DRAWN_KEY = "drawn"
 PNG, SVG = "PNG", "SVG"
 CLICKED = {"clickmode": "event+select", "dragmode": "pan"}
-"""What Streamlit (1.67) adds to a figure whose points can be clicked. If it must, Plotly draws the figure again."""
+"""Settings that Streamlit (1.67) adds to a clickable figure. If they are not set here, Plotly draws it again."""
 SHARP = 2
-"""Pixels of a saved picture per pixel on the page, enough for print."""
+"""The pixels of a saved picture per pixel on the page, enough for print."""
 
 _CHARTS = Path(charts.__file__).parent
 _PICTURE_STYLE = (_CHARTS / "picture.css").read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ _SVG = re.compile("<svg.*?</svg>", re.DOTALL)
 
 class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
     """A figure that is sent as it was made. Plotly checks and copies its own figures twice: 21 ms of CPU for a year of
-    a series, against 4 here (2 cores, 2026-11-23). Tests check the figures."""
+    a series, against 4 ms here (2 cores, 2026-11-23). Tests check the figures."""
 
     def __init__(self, figure: Figure) -> None:
         self._figure = figure
@@ -60,13 +60,13 @@ def _template() -> dict[str, Any]:
 
 
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
-    """Draws a figure. `alt` describes it in words."""
+    """Shows a figure. `alt` describes it in words."""
     _note_drawn()
     st.plotly_chart(_draw_once(figure), key=f"plot-{key}", config=_config(key, bar=bar), alt=alt)
 
 
 def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None]) -> None:
-    """Draws it. `act` is called with a clicked point before the page is drawn again, to set what is picked."""
+    """Shows a figure. A click on a point calls `act` with the point before the page is drawn again."""
     _note_drawn()
     widget_key = f"plot-{key}"
 
@@ -131,7 +131,7 @@ def _draw_once(figure: go.Figure | Figure, **layout: str) -> BaseFigure:
 
 
 def forget_drawn() -> None:
-    """Resets the record of drawn plots at the start of a page, and keeps the chosen picture format."""
+    """Forgets, at the start of a page, whether a plot was drawn. Keeps the chosen picture format."""
     st.session_state[DRAWN_KEY] = False
     st.session_state[PICTURE_KEY] = st.session_state.get(PICTURE_KEY, PNG)
 
@@ -141,7 +141,7 @@ def _note_drawn() -> None:
 
 
 def choose_picture_format() -> None:
-    """Shows the choice of picture format, below every page that drew a plot."""
+    """Shows the choice of the format for saved pictures, below every page that drew a plot."""
     if st.session_state[DRAWN_KEY]:
         st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
 

@@ -1,5 +1,5 @@
-"""Shows a choice of repository if there is more than one, and names it in links to other pages. The first is the main
-watched repository. Others are watched too or came with recordings."""
+"""Shows a choice of repository if there are several, and then names it in links to other pages. The first one is the
+main watched repository. Others are watched too or came with recordings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ WIDTH_PX = 420
 
 
 def pick_repository(url: str) -> str:
-    """Returns the picked repository; empty if nothing was submitted. Marks those of a simulated GPU."""
+    """Returns the picked repository; an empty text if nothing was submitted. Shows a mark if its GPU is simulated."""
     names = reads.repositories(url)
     picked = pick_from(names) if len(names) > 1 else "".join(names)
     simulated.mark(url, picked)
@@ -24,12 +24,12 @@ def pick_from(names: Sequence[str]) -> str:
 
 
 def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
-    """Returns the query parameters for a row's series."""
+    """Returns the address parameters that name a row's series."""
     return _series(row, several=has_several(url))
 
 
 def series_links(url: str) -> Callable[[Mapping[str, object]], str]:
-    """Returns a function from a row to the link of its series. Reads once, for callers with hundreds of rows."""
+    """Returns a function from a row to the link of its series. It reads once, for callers with hundreds of rows."""
     several = has_several(url)
     return lambda row: f"series?{urlencode(_series(row, several=several))}"
 
@@ -44,5 +44,5 @@ def _series(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
 
 
 def name_repository(row: Mapping[str, object], *, several: bool) -> dict[str, str]:
-    """Returns the query parameter for a row's repository; empty if there is only one repository."""
+    """Returns the address parameter that names a row's repository; empty if there is only one repository."""
     return {KEY: str(row["repository"])} if several else {}
