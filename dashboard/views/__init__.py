@@ -1,1 +1,1 @@
-"""Holds the pages. A file's name is the page's name in the address. A page reads the choices and calls panels."""
+"""The pages of the dashboard. A file's name is its page's name in the address. Pages read choices and call panels."""

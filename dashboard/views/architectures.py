@@ -14,7 +14,7 @@ ABOUT = (
 )
 
 FEW = 4
-"""Most architectures that are shown as visible options, one click away."""
+"""The most architectures that are shown side by side, one click away. If there are more, they are in a list."""
 
 
 def page(url: str) -> None:
@@ -52,7 +52,7 @@ def page(url: str) -> None:
 
 
 def _spills(url: str, space: pd.Series) -> None:
-    """Shows which kernels spill on this architecture, which a compiler engineer wants to know."""
+    """Shows which kernels have configs that spill on this architecture, for compiler engineers."""
     st.subheader(f"Which kernels spill on {plain(space['arch'])}", anchor=False)
     rows = reads.spills(url, space["repository"], space["gpu_model"])
     spilling = rows[rows["spilling"] > 0]

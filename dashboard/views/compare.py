@@ -18,10 +18,10 @@ WORDS = {
         (differences.HIGHER, differences.LOWER),
     ),
 }
-"""What is compared, what minus means, and the findings that are counted even if there are none."""
+"""For each kind of comparison: the compared quantity, the meaning of minus, and the findings counted even if 0."""
 MOST_BACK = 10
-"""Most commits to search for the commit before: the newest earlier one that measured a series of B's. The recordings of
-two machines alternate, so the commit right before may share no series with B."""
+"""The most commits to search for an A before B: the newest earlier one that measured a series of B's. The recordings of
+two machines alternate, so the commit right before B may share no series with it."""
 
 ABOUT = (
     "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "

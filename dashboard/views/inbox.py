@@ -20,7 +20,7 @@ COLOURS = {
     inbox.IMPROVEMENT: badges.WELL,
 }
 MOST_CARDS = 50
-"""Most cards that are shown. Nobody reads more, and each has a dozen page elements."""
+"""The most cards that are shown. Nobody reads more, and each has a dozen page elements."""
 
 ABOUT = (
     "Everything that needs a person, of all repositories: regressions that a replay confirmed, improvements to accept, "

@@ -1,4 +1,4 @@
-"""Lists the confirmed changes and the score of the alerts; `?regression=ID` is the permalink of one."""
+"""Lists the confirmed changes and the score of the alerts, or shows one change; `?regression=ID` is its permalink."""
 
 import pandas as pd
 import streamlit as st
