@@ -1,1 +1,1 @@
-"""Serves the first HTML for a browser, the scripts that it needs, and sets the options of the ports."""
+"""Serves the first HTML for a browser and the scripts that it needs, and sets the options of the ports."""

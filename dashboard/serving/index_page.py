@@ -1,8 +1,8 @@
 """Makes the first HTML for a browser from Streamlit's, with Tilewatch's name and a loading text. Also sets the headers
 of every answer.
 
-Streamlit's script first looks for its server below the page's address. Except on the Overview that is a 404 in the
-browser's console and a round trip. The HTML names the server's address instead.
+Streamlit's script first looks for its server below the page's address. On all pages but the Overview, that costs a 404
+in the browser's console and a round trip. The HTML names the server's address instead.
 
 Streamlit's browser code requests the script of an element type when the first such element appears, and then that
 script's imports. The HTML names those of the first elements, so that they load while the page connects.
@@ -27,35 +27,35 @@ STYLE = "".join(
     (HERE / name).read_text(encoding="utf-8")
     for name in ("serving/page.css", "charts/grid.css", "charts/scoreboard.css", "charts/picture.css")
 )
-"""The style of all pages. It is in the HTML, so that no element moves when it comes. It stands
-in the body, so that a rule of Streamlit's that is as specific, which its script puts into the head, comes before it."""
+"""The style of all pages. It is in the HTML, so that no element moves when it comes. It is in the body: Streamlit's
+script puts its rules into the head, and of two equally specific rules the later one wins."""
 INDEX = Path(st.__file__).parent / "static" / "index.html"
 PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if file.stem != "overview"))
-"""Paths of the pages below the dashboard's address."""
+"""The paths of the pages below the dashboard's address."""
 
 
 OLD_PAGES = {"trends": "", "sweeps": "", "evidence": "This run"}
-"""Addresses used before 2026-11-28, which are in mails and chats, with their view on the page Series."""
+"""The addresses used before 2026-11-28, which are in mails and chats, with their view on the page Series."""
 
 HEADERS = {
     "Content-Security-Policy": "img-src 'self' data: blob:; frame-ancestors 'self'; object-src 'none'; base-uri 'self'",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers that forbid pictures from other sites, and other sites from showing a page in a frame. Plots are saved
+"""Headers that forbid pictures from other sites, and forbid other sites to show a page in a frame. Plots are saved
 through data: and blob:."""
 
 METRICS = "/_stcore/metrics"
-"""Streamlit's own metrics. No setting closes this path, and it answers visitors who did not sign in."""
+"""The path of Streamlit's own metrics. No setting closes it, and it answers visitors who did not sign in."""
 
 ABOVE = ("StreamlitMarkdown", "Html", "Button", "ButtonGroup", "Checkbox", "Selectbox", "PageLink")
-"""Streamlit's scripts for the elements above the first table of a page."""
+"""The names of Streamlit's scripts for the elements above the first table of a page."""
 OVERVIEW_TABLE = "BidiComponent"
-"""Streamlit's script for the Overview's first table. Regressions gained nothing from its list's (2 cores, 2026-11-24).
-"""
+"""The name of Streamlit's script for the Overview's first table. For the list of Regressions, loading the script early
+gained nothing (2 cores, 2026-11-24)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 PLOTLY = script_files.find("PlotlyChart")
-"""Streamlit's script for Plotly's figures, which settle.js loads."""
+"""The file of Streamlit's script for Plotly's figures, which settle.js loads."""
 SCRIPTS = "".join(
     f'<script type="module" data-plotly="{PLOTLY}">{(HERE / "serving" / name).read_text(encoding="utf-8")}</script>'
     for name in ("history.js", "settle.js", "zoom.js")
@@ -64,8 +64,8 @@ LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="
 
 
 def list_routes() -> list[Route]:
-    """Returns the routes of the pages and of the old addresses. With a URL prefix, only the old ones: then Streamlit
-    serves the pages."""
+    """Returns the routes of the pages and of the old addresses. With a URL prefix, it returns only the latter: then
+    Streamlit serves the pages."""
     prefix = str(st.get_option("server.baseUrlPath") or "").strip("/")
     old = [Route(f"/{prefix}/{name}".replace("//", "/"), _redirect(view)) for name, view in OLD_PAGES.items()]
     if prefix:
@@ -80,7 +80,7 @@ def list_routes() -> list[Route]:
 
 
 def _redirect(view: str) -> Callable[[Request], RedirectResponse]:
-    """Returns an answer that redirects to the same selection on the page Series."""
+    """Returns a function that answers an old address by a redirect to the same selection on the page Series."""
 
     def answer(request: Request) -> RedirectResponse:
         given = request.query_params.multi_items()
@@ -108,7 +108,7 @@ class Guard:
 
 
 def write_html(html: str, page: str) -> str:
-    """Replaces parts of Streamlit's HTML, if this release has them. `page` is one of PAGES."""
+    """Returns Streamlit's HTML with some parts replaced, if this release has them. `page` is one of PAGES."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
         for file in script_files.list_needed(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))
