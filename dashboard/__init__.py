@@ -1,1 +1,1 @@
-"""Serves the web pages, on Streamlit. server.py starts app.py, their frame; report.py writes the weekly report."""
+"""Serves the web pages, on Streamlit. server.py starts app.py, their frame. site/ writes pages that need no server."""

@@ -26,7 +26,7 @@ ANONYMOUS = ("nothing", "browse", "act")
 
 @dataclass(frozen=True)
 class Rights:
-    """What a visitor may do. Actions are stored with the name `who`; `why_not` says what is missing to act."""
+    """The rights of a visitor. Actions are stored with the name `who`. `why_not` says what is missing for acting."""
 
     browse: bool
     act: bool
@@ -42,11 +42,11 @@ class Rules:
 
 
 class BadRules(Exception):
-    """A setting has a value that is not allowed. The message is a sentence."""
+    """Raised if a setting has a value that is not allowed. The message is a sentence."""
 
 
 def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
-    """Reads the settings strictly: a misspelt right must not grant more. Raises BadRules."""
+    """Returns the rules from the settings. Raises BadRules for a misspelt value, which must not grant a right."""
     anonymous = anonymous.strip() or ("nothing" if sign_in else "browse")
     if anonymous not in ANONYMOUS:
         raise BadRules(f"TILEWATCH_ANONYMOUS is {anonymous!r}, expected one of {', '.join(ANONYMOUS)}.")
@@ -55,7 +55,7 @@ def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
 
 
 def decide_rights(rules: Rules, email: str | None, claimed: str) -> Rights:
-    """Decides what a visitor may do. `email` is None for one who did not sign in; `claimed` is the name they typed."""
+    """Returns a visitor's rights. `email` is None without sign-in. `claimed` is the name that the visitor typed."""
     if email is not None:
         may = is_triager(email, rules.triagers)
         return Rights(True, may, email, "" if may else f"{email} is not one of the triagers (see TILEWATCH_TRIAGERS).")
@@ -74,7 +74,7 @@ def is_triager(email: str, triagers: Sequence[str]) -> bool:
 
 
 def find_rights(claimed: str = "") -> Rights:
-    """Returns what the visitor of this page may do."""
+    """Returns the rights of this page's visitor. `claimed` is the name that the visitor typed."""
     return decide_rights(find_rules(), _signed_in(), claimed)
 
 
@@ -90,8 +90,8 @@ def _signed_in() -> str | None:
 
 
 def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
-    """Returns the address if the provider says that it is verified. If the provider says nothing, returns it only with
-    `trusts_silence`. Some providers send text instead of a boolean."""
+    """Returns the address if the provider says that it is verified; else None. If the provider does not say,
+    `trusts_silence` decides. Some providers send a text instead of a boolean."""
     verified = claims.get("email_verified", trusts_silence)
     return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None
 

@@ -6,7 +6,7 @@ from tilewatch.dashboard import rights
 
 
 def admit() -> bool:
-    """Returns True if this visitor may see the pages; otherwise shows the reason and returns False."""
+    """Returns whether this visitor may see the pages. If not, shows the reason."""
     try:
         rules = rights.find_rules()
     except rights.BadRules as wrong:

@@ -8,17 +8,17 @@ from tilewatch.baselines import BY_NAME
 from tilewatch.text import WORD_JOINER
 
 MEMORY_BOUND = 50
-"""Operations per byte below which memory is the limit on every GPU. The lowest ratios of the datasheets in bfloat16 are
-153 (A100) and 117 (GeForce RTX 5090)."""
+"""The number of operations per byte below which memory is the limit on every GPU. The datasheets' lowest ratios in
+bfloat16 are 153 (A100) and 117 (GeForce RTX 5090)."""
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?[\d,.]+( %)?( \([\d,.%? to+-]+\)(, [\w ]+)?)?")
-"""Matches a number, also with its interval as Tilewatch writes it: "+61.6 % (61.4 to 61.8), slower"."""
+"""The pattern of a number, also with an interval as Tilewatch writes it: "+61.6 % (61.4 to 61.8), slower"."""
 
 
 def without_formula(value: object) -> object:
-    """Makes a table cell safe for a spreadsheet: text that it would calculate gets an invisible character first."""
+    """Returns a table cell that no spreadsheet calculates: before a formula it puts an invisible character."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return WORD_JOINER + value
@@ -29,7 +29,7 @@ def time_text(microseconds: float) -> str:
 
 
 def rate_unit(flops: float, bytes_moved: float) -> str:
-    """Returns the unit of the rate: GB/s if memory is the limit, else TFLOP/s."""
+    """Returns the unit for a rate: GB/s if memory is the limit, else TFLOP/s."""
     return "GB/s" if flops < MEMORY_BOUND * bytes_moved else "TFLOP/s"
 
 
@@ -43,7 +43,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def label_baseline(baseline: str | None) -> str:
-    """Returns a baseline's name for people, with its version if it has one. An unknown name is unchanged."""
+    """Returns a baseline's name for people, with its version if the name has one. An unknown name is not changed."""
     if baseline is None:
         return "its baseline"
     name, _, version = baseline.partition(" ")
@@ -52,7 +52,7 @@ def label_baseline(baseline: str | None) -> str:
 
 
 def ratio_to(ratio: float, baseline: str | None) -> str:
-    """Writes a ratio with its baseline, e.g. "0.95x DeepGEMM"."""
+    """Returns a ratio with the name of its baseline, e.g. "0.95x DeepGEMM"."""
     return f"{ratio_text(ratio)} {label_baseline(baseline)}"
 
 
@@ -67,7 +67,7 @@ def day(at: dt.datetime | dt.date) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Writes how long ago something was, in one unit."""
+    """Returns how long ago something was, in one unit, e.g. "3 h ago"."""
     for unit, length_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length_s:
             return f"{seconds / length_s:.0f} {unit} ago"
@@ -75,22 +75,22 @@ def ago(seconds: float) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Writes a duration in one unit."""
+    """Returns a duration in one unit, e.g. "3 h"."""
     return ago(seconds).removesuffix(" ago")
 
 
 def timer_text(timer: str) -> str:
-    """Writes what timed a run, to follow its GPU's name. Empty for a simulated run."""
+    """Returns words for what timed a run, to follow its GPU's name; an empty text for a simulated run."""
     return "" if timer == "simulated" else f", timed with {timer}"
 
 
 def source_text(origin: str, machine: str, at: dt.datetime) -> str:
-    """Writes where a measurement comes from, e.g. "recorded on lab-7, 2026-11-18"."""
+    """Returns where and when something was measured, e.g. "recorded on lab-7, 2026-11-18"."""
     return f"{origin} on {machine}, {day(at)}"
 
 
 def commit_address(repository: str, sha: str) -> str | None:
-    """Returns the page of a commit at GitHub or GitLab; None if the repository has no address there."""
+    """Returns the address of a commit's page at GitHub or GitLab; None if the repository has no address there."""
     parts = urlsplit(repository)
     host = parts.hostname or ""
     if parts.scheme != "https" or not re.fullmatch("[0-9a-f]{40}", sha):
@@ -107,5 +107,5 @@ def first_line(text: str | None) -> str:
 
 
 def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:
-    """Writes a commit after its hash: its subject, its author if known, its day."""
+    """Returns words to follow a commit's hash: its subject, its author if known, its day."""
     return f"{subject}, {author}, {day(at)}" if author else f"{subject}, {day(at)}"
