@@ -1,4 +1,4 @@
-"""Names the hardware counters that a run may store for its winner, with their units in the names.
+"""Names the hardware counters that a run may store for its winner; the names include the units.
 kernels/measuring/profiling.py reads them with Nsight Compute. Pages, recordings and explanations use these names."""
 
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Counter:
-    """A hardware counter of a run. `label` is its name for people, with the unit, `meaning` a sentence."""
+    """A hardware counter. `label` is its name for people, with the unit. `meaning` is a sentence about it."""
 
     name: str
     label: str

@@ -1,7 +1,7 @@
 """Finds by what mechanism one version of a kernel is slower than another: spills, lost TMA, less overlap and so on.
 
 Each mechanism has one rule over the configs, the static facts, the instructions that differ and the counters of both
-versions (rules.py, docs/use/why.md). If no rule holds, the mechanism is unknown. Values in, values out.
+versions (rules.py, docs/use/why.md). If no rule holds, the mechanism is unknown. The module only computes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from tilewatch.mechanisms.tiles import read_sizes
 NOT_KNOWN = "not known"
 
 ENOUGH = 0.5
-"""The main mechanism must be able to explain at least this share of a change."""
+"""The least share of a change that a mechanism must be able to explain to be the main one."""
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "tensor_cores": ("lost Tensor Cores", "Tensor Cores used"),
@@ -29,14 +29,14 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "instructions": ("more instructions", "fewer instructions"),
     "clocks": ("lower clocks", "higher clocks"),
 }
-"""Names of each mechanism if the head is slower, and if it is faster. The first that holds is listed first."""
+"""The names of each mechanism if the head is slower, and if it is faster, in the order in which they are listed."""
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism whose rule holds. `kind` is a key of KINDS; `name` is its name for people, slower or faster. `most`
-    is the largest ratio of the times that it can explain; None if unknown. `is_enough` is False if it explains less
-    than half of the change."""
+    """A mechanism whose rule holds. `kind` is a key of KINDS. `name` is its name for people, which depends on which
+    version is slower. `most` is the largest ratio of the two times that it can explain; None if unknown. `is_enough` is
+    False if it explains less than half of the change."""
 
     kind: str
     name: str
@@ -59,9 +59,9 @@ def find_mechanisms(
     arch: str,
     ratio: float | None = None,
 ) -> tuple[Mechanism, ...]:
-    """Returns every mechanism whose rule holds, the main one first; empty if none is known. `ratio` is the measured
-    time of the slower version over that of the faster one. A mechanism that explains less than half of it cannot be the
-    main one."""
+    """Returns the mechanisms whose rules hold, the main one first; empty if none holds. `ratio` is the measured time of
+    the slower version divided by that of the faster. A mechanism that explains less than half of the change comes after
+    those that explain more."""
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)
     pair = Pair(fast, slow, turned, read_sizes(problem), arch)
@@ -77,6 +77,6 @@ def find_mechanisms(
 
 
 def write_mechanisms(found: Sequence[Mechanism]) -> str:
-    """Writes mechanisms as one sentence without its full stop."""
+    """Returns mechanisms in words, as one sentence without its full stop."""
     rest = f"; the rest is {NOT_KNOWN}" if found and not found[0].is_enough else ""
     return "; also ".join(map(str, found)) + rest if found else NOT_KNOWN

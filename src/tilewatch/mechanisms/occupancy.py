@@ -1,4 +1,4 @@
-"""Computes how many blocks of a cubin fit on a multiprocessor at once, and what limits them. Numbers in and out."""
+"""Computes how many thread blocks of a cubin fit on a multiprocessor at once, and which resource limits them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ REGISTERS_PER_WARP_STEP = 256
 """Registers are allocated to warps in steps of this many."""
 
 RESERVED_SHARED_BYTES = 1024
-"""Bytes of a block's shared memory that the system reserves (compute capability 8.0 and later)."""
+"""The bytes of a thread block's shared memory that the system reserves (compute capability 8.0 and later)."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The number of blocks at once, their share of the multiprocessor's warps, and the resource that limits them."""
+    """The thread blocks that fit at once, their share of the multiprocessor's warps, and the limiting resource."""
 
     blocks: int
     warps_share: float
@@ -40,8 +40,8 @@ class Occupancy:
 
 
 def occupancy(arch: str, threads_per_block: int, registers: int, shared_bytes: int) -> Occupancy | None:
-    """Computes how many blocks and which share of the threads a multiprocessor holds, and what limits them. Returns
-    None for an architecture whose limits are not in MULTIPROCESSORS."""
+    """Returns how many thread blocks fit on a multiprocessor, and which resource limits them. Returns None for an
+    architecture that is not in MULTIPROCESSORS."""
     has = MULTIPROCESSORS.get(arch)
     if has is None:
         return None

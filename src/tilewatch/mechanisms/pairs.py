@@ -1,4 +1,4 @@
-"""Defines two versions of a kernel as the rules read them: static facts, counters and moved instructions."""
+"""Defines two versions of a kernel as the rules read them: static facts, counters and differing instructions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from tilewatch.mechanisms.tiles import list_tiles
 
 WHOLE = 100
-"""Numbers from here on are written without decimals."""
+"""Numbers of at least this size are written without decimals."""
 
 
 @dataclass(frozen=True)
 class WinnerFacts:
-    """One version of a kernel on a problem. A name that is missing, or None, is unknown. `facts` are the static facts
-    by their names in kernels/results.py, and `threads_per_block`. `counters` are those of
+    """One version of a kernel on a problem. A value that is missing, or None, is unknown. `facts` are the static facts
+    by their names in kernels/results.py, and `threads_per_block`. `counters` have the names of
     tilewatch.mechanisms.counters. `is_swizzled` is what the checklist found in the source."""
 
     params: Mapping[str, int]
@@ -27,7 +27,7 @@ class WinnerFacts:
 
 @dataclass(frozen=True)
 class Moved:
-    """Instructions of a kind (kernels/code_diff/sass.py) that one side has more of, in loops or outside them."""
+    """The counts on each side of instructions that one side has more of. `kind` is from kernels/code_diff/sass.py."""
 
     kind: str
     in_loop: bool
@@ -37,7 +37,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Number:
-    """A number that made a rule hold, for the faster and then the slower version."""
+    """A number that made a rule hold: `base` is the faster version's, `head` the slower one's."""
 
     label: str
     base: float
@@ -49,7 +49,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Pair:
-    """Holds both versions of a kernel, ordered by speed. `moved` counts the faster one's instructions as `base`."""
+    """The two versions of a kernel, ordered by speed. In `moved`, `base` counts the faster one's instructions."""
 
     fast: WinnerFacts
     slow: WinnerFacts
@@ -63,13 +63,13 @@ class Pair:
 
 
 def read_swizzled(checklist: Iterable[Mapping[str, str]] | None) -> bool | None:
-    """Returns whether the checklist of a run's winner found a swizzle in its source; None if it does not apply."""
+    """Returns whether the checklist of a run's winner found a swizzle in its source; None if it does not tell."""
     answers = [each.get("answer", "") for each in checklist or () if each.get("item") == "2-D swizzle"]
     return {"yes": True, "no": False}.get(answers[0]) if answers else None
 
 
 LABELS = {"spills": "instructions that spill", "Tensor Core": "Tensor Core instructions"}
-"""Names of instruction kinds, if they differ from the kind."""
+"""The names of instruction kinds for people, where they differ from the kind."""
 
 
 def read_facts(pair: Pair, name: str, label: str) -> Number | None:
@@ -83,7 +83,7 @@ def read_counters(pair: Pair, name: str, label: str) -> Number | None:
 
 
 def sum_moved(pair: Pair, kind: str, *, in_loop: bool | None = None) -> Number | None:
-    """Sums the instructions of a kind on each side; None if both sides have equally many."""
+    """Returns the differing instructions of a kind, counted on each side; None if the counts are equal."""
     some = [each for each in pair.moved if each.kind == kind and in_loop in (None, each.in_loop)]
     base, head = sum(each.base for each in some), sum(each.head for each in some)
     return None if base == head else Number(LABELS.get(kind, kind), base, head)

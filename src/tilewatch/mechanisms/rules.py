@@ -11,33 +11,33 @@ from tilewatch.mechanisms.pairs import Number, Pair, WinnerFacts, read_counters,
 from tilewatch.mechanisms.tiles import count_loaded, count_read_together, find_padded_share
 
 SPILLED_BYTES = 64
-"""Least stack bytes of a thread that count as spilled: kernels without spills have up to 32 (H200, 2026-11)."""
+"""The least stack bytes of a thread that count as spills. Kernels without spills have up to 32 (H200, 2026-11)."""
 
 LESS_WORK, FEWER_WARPS, FEWER_STAGES = 1.04, 0.8, 0.85
 MORE_INSTRUCTIONS, MORE_CODE, MORE_BYTES, MORE_WAITING, LOWER_CLOCK = 1.03, 1.15, 1.1, 1.25, 0.985
-"""Bounds of the ratio of the slower version's number to the faster one's, beyond which a rule holds."""
+"""Bounds of the slower version's number divided by the faster one's. Beyond its bound, a rule holds."""
 
 LOST_HITS_PCT = 3.0
 CONFLICTS_SHARE = 0.01
-"""Least share of bank conflicts in all instructions that counts."""
+"""The least number of bank conflicts that counts, as a share of all instructions."""
 
 MORE_WARPS_WAIT = 0.1
-"""Least increase of the waiting warps that counts: five passes over one cubin read 0.02 and 0.03 (H200, 2026-11-22)."""
+"""The least increase of waiting warps that counts. Five passes over one cubin read 0.02 and 0.03 (H200, 2026-11-22)."""
 
 LESS_SHARED = 2.0
-"""Least ratio of the bytes that concurrent blocks read. On 8192x8192x8192, gemm_tiled with one row per group instead of
-four is 6 % slower in the median, and 23 % for a quarter of the configs. Four, eight and sixteen rows are within 2 %
-(H200, 2026-11-22)."""
+"""The least ratio of the rows and columns that concurrent thread blocks read. On 8192x8192x8192, gemm_tiled with one
+row per group is 6 % slower than with four in the median, and 23 % for a quarter of the configs. Four, eight and sixteen
+rows are within 2 % (H200, 2026-11-22)."""
 
 LARGE_CLUSTER = 4
-"""Least size of a cluster that costs time: the median config of gemm_fp8 took 1.5 to 2.6 times as long with 4 blocks as
-with 2, 1.8 to 2.1 times with 8 as with 4, and 0.8 to 0.9 times with 2 as with 1 (recordings of an H200, 2026-11-22)."""
+"""The least size of a cluster that costs time. The median config of gemm_fp8 took 1.5 to 2.6 times as long with 4
+thread blocks as with 2, 1.8 to 2.1 times with 8 as with 4, and 0.8 to 0.9 times with 2 as with 1 (H200, 2026-11-22)."""
 
 WAITS = (("stalled_on_memory", "warps that wait for memory"), ("stalled_on_mma", "warps that wait for Tensor Cores"))
 
 INSTRUCTION_BYTES = 16
 OWN_THREADS = 128
-"""Threads of a block besides its worker warps. A block without worker warps has only these."""
+"""The threads of a thread block besides its worker warps. A block without worker warps has only these."""
 
 DEFAULT_WORKER_WARPS = 4
 
@@ -76,7 +76,7 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """Finds tiles that cover more than the problem has: padding, which the Tensor Cores' counter includes."""
+    """Returns numbers if the slower version's tiles cover more padding, which the Tensor Cores' counter includes."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []
@@ -115,7 +115,7 @@ def _l2(pair: Pair) -> list[Number]:
 
 
 def _swizzle(pair: Pair) -> list[Number]:
-    """Finds that concurrent blocks share fewer tiles, with one tile shape or if the source no longer swizzles."""
+    """Returns numbers if concurrent thread blocks share fewer tiles, or if the source no longer swizzles."""
     if pair.fast.is_swizzled and pair.slow.is_swizzled is False:
         return [Number("2-D swizzle (1: yes)", 1, 0)]
     together = [count_read_together(each.params, pair.sizes) for each in (pair.fast, pair.slow)]
@@ -125,7 +125,7 @@ def _swizzle(pair: Pair) -> list[Number]:
 
 
 def _clusters(pair: Pair) -> list[Number]:
-    """Finds larger clusters. Their blocks start together, and parts of a GPU without room for all of them stay idle."""
+    """Returns numbers for larger clusters. Their blocks start together; parts of a GPU without room for all idle."""
     fast, slow = (each.params.get("num_ctas") for each in (pair.fast, pair.slow))
     if fast is None or slow is None or slow < LARGE_CLUSTER or slow < 2 * fast:
         return []
@@ -182,8 +182,8 @@ RULES: Mapping[str, Callable[[Pair], list[Number]]] = {
     "instructions": _instructions,
     "clocks": _clocks,
 }
-"""Rules by mechanism. Each returns numbers in which the slower version is worse, the faster one's first; empty if the
-rule does not hold."""
+"""The rule of each mechanism. It returns the numbers in which the slower version is worse, with the faster one's as
+`base`; empty if the rule does not hold."""
 
 
 def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
@@ -195,7 +195,7 @@ def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
 
 
 def _guess_threads(version: WinnerFacts) -> int:
-    """Guesses the threads of a block: TMA loads or products need worker warps too (116 cubins for sm_90)."""
+    """Returns the likely threads of a thread block. TMA loads and products add worker warps (116 cubins for sm_90)."""
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
     return OWN_THREADS + WARP_THREADS * version.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 
 TILE = re.compile(r"(tile|block)(_size)?_", re.IGNORECASE)
-"""Matches the start of the name of a tile's side."""
+"""The pattern of how the name of a tile's side begins."""
 
 GROUP = re.compile(r"group(_size)?(_m)?", re.IGNORECASE)
-"""Matches the name of a swizzle's group: the number of tiles down M before a step along N."""
+"""The pattern of the name of a swizzle's group: the number of tiles down M before a step along N."""
 
 BLOCKS_AT_ONCE = 132
-"""Blocks that run at once: one on each multiprocessor of an H200. With a B200's 148, eight rows read 8 % more tiles."""
+"""The thread blocks at once: one per multiprocessor of an H200. With a B200's 148, eight rows read 8 % more tiles."""
 
 
 def read_sizes(problem: str) -> tuple[int, ...]:
@@ -24,14 +24,14 @@ def list_tiles(params: Mapping[str, int]) -> dict[str, int]:
 
 
 def count_loaded(params: Mapping[str, int]) -> float | None:
-    """Returns the elements of A and B that a tile loads per multiplication; None without a matrix product."""
+    """Returns the elements of A and B that a tile loads per multiplication; None for a config without M, N and K."""
     m, n, k = (_find_side(params, axis) for axis in ("m", "n", "k"))
     return None if m is None or n is None or k is None else 1 / m + 1 / n
 
 
 def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns how many rows and columns of the operands the concurrent blocks read, given the swizzle's group: 133
-    tiles for one row of 132 tiles, 25 for eight rows. None for a config without a group."""
+    """Returns how many rows and columns of the operands concurrent thread blocks read, given the swizzle's group: those
+    of 133 tiles if they form one row of 132, of 25 tiles if they form eight rows. None for a config without a group."""
     m, n = (_find_side(params, axis) for axis in ("m", "n"))
     group = next((value for name, value in params.items() if GROUP.fullmatch(name)), None)
     if m is None or n is None or not group:
@@ -41,8 +41,8 @@ def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> fl
 
 
 def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns the work of whole tiles over that of the problem: 1.25 means that a fifth is padding. None if the sizes
-    of problem and tile do not correspond, as with three sizes without a tile_k."""
+    """Returns the work of whole tiles divided by that of the problem: 1.25 means that a fifth of it is padding. None if
+    the sizes of problem and tile do not correspond, as with three sizes without a tile_k."""
     axes = {2: ("rows", "columns"), 3: ("m", "n", "k")}.get(len(sizes), ())
     sides = [_find_side(params, axis) for axis in axes]
     if not any(sides) or (len(sizes) == 3 and None in sides):
@@ -54,5 +54,5 @@ def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> floa
 
 
 def _find_side(params: Mapping[str, int], axis: str) -> int | None:
-    """Returns the tile's side along an axis ("m", "rows"), by any of its usual names, such as TILE_SIZE_M."""
+    """Returns the tile's side along an axis ("m", "rows"), by any usual name such as TILE_SIZE_M; else None."""
     return next((value for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
