@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def find_release() -> str:
-    """Returns the installed version of Tilewatch; "unknown" if it is only on the path and not installed."""
+    """Returns the installed version of Tilewatch; "unknown" if it can be imported but is not installed."""
     import importlib.metadata  # imported here, because child processes start often and do not need it
 
     try:
@@ -23,7 +23,7 @@ def find_release() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a function for watch files when it is first used, as other code needs none of them."""
+    """Imports a function for watch files when it is first used, because other code needs none of them."""
     if name in ("case", "watch"):
         from tilewatch.kernels.watching import declare
 

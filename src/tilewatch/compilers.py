@@ -1,11 +1,11 @@
-"""Writes and reads a change of the compiler as the cause of a regression. A compiler is a line such as "cuda-tile 1.7.0
+"""Writes and reads a change of the compiler as the cause of a regression. A compiler is written like "cuda-tile 1.7.0
 cuda-tileiras 13.4.92 limit 15s": the compiling packages with their versions, and their time limit."""
 
 from dataclasses import dataclass
 from typing import Self
 
 NAMED = ("cuda-tile", "nvidia-cuda-tileiras")
-"""The packages that a person names to add a toolchain. NVIDIA's other packages follow the version of the second."""
+"""The packages that a person names to add a toolchain. NVIDIA's other packages follow the version of the second one."""
 
 CAUSE, ARROW, LIMIT = "another compiler: ", " -> ", " limit "
 
@@ -20,36 +20,36 @@ class CompilerChange:
 
     @property
     def cause(self) -> str:
-        """Returns the text that names this change of compilers as the cause of a regression, which a replay with both
-        has confirmed. The text is stored, so it must not change."""
+        """Returns the text that names this change as the cause of a regression. A replay with both compilers has
+        confirmed it. The text is stored in databases, so its form must not change."""
         return f"{CAUSE}{self}"
 
     @classmethod
     def read(cls, cause: str) -> Self | None:
-        """Returns the change that a regression's cause names; None for a cause of another kind."""
+        """Returns the change that the text of a regression's cause names; None for a cause of another kind."""
         before, arrow, after = cause.removeprefix(CAUSE).partition(ARROW)
         return cls(before, after) if cause.startswith(CAUSE) and arrow else None
 
     @property
     def without_limits(self) -> tuple[str, str]:
-        """Returns both compilers as reports name them, without the time limit."""
+        """Returns both compilers without the time limit, as reports name them."""
         return self.before.partition(LIMIT)[0], self.after.partition(LIMIT)[0]
 
     @property
     def versions_before(self) -> dict[str, str]:
-        """Returns the versions of the packages in NAMED before the change, for `tilewatch toolchain add`."""
+        """Returns the versions that the packages in NAMED had before the change, for `tilewatch toolchain add`."""
         return _read_versions(self.before)
 
     @property
     def toolchain_before(self) -> str | None:
-        """Returns a toolchain name for the compiler before the change; None if no package in NAMED changed."""
+        """Returns a name for the toolchain before the change; None if no package in NAMED changed."""
         before, after = self.versions_before, _read_versions(self.after)
         changed = [package for package in NAMED if package in before and before[package] != after.get(package)]
         return name_toolchain(changed[-1], before[changed[-1]]) if changed else None
 
 
 def name_toolchain(package: str, version: str) -> str:
-    """Returns the name that is suggested to people for a toolchain with this version."""
+    """Returns the name that people are advised to give a toolchain with this version of a package."""
     return f"{package.removeprefix('nvidia-')}-{version}"
 
 

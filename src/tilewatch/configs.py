@@ -1,4 +1,4 @@
-"""Writes a config, the parameters with which a kernel is compiled: as a key, as text and as a command's option."""
+"""Writes a config (the parameters with which a kernel is compiled) as a key, for people and as a command's option."""
 
 import ast
 import hashlib
@@ -10,37 +10,37 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 
 STRONG = 0.05
-"""Largest chance of a config that is better by 1 % with which a certificate does not count as weak."""
+"""The largest chance that an untried config is 1 % better, up to which a certificate does not count as weak."""
 
 
 class BadConfigText(ExpectedError):
-    """A text that is not a config. The message names the wrong part."""
+    """Raised if a text is not a config. The message names the wrong part."""
 
 
 def config_key(config: Mapping[str, Any]) -> str:
-    """Returns a text that is equal for configs with equal parameters, in any order."""
+    """Returns a text that is equal for two configs with equal parameters, in whatever order."""
     return json.dumps(dict(config), sort_keys=True)
 
 
 def config_sha256(config: Mapping[str, Any]) -> str:
-    """Returns the hash that names a config in the database. The order of its parameters does not count."""
+    """Returns the hash that identifies a config in the database. It does not depend on the order of the parameters."""
     canonical = json.dumps(dict(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def config_text(config: Mapping[str, Any]) -> str:
-    """Writes a config for people, in the order of its parameters: tile_m=64 num_ctas=1."""
+    """Returns a config for people, in the order of its parameters: tile_m=64 num_ctas=1."""
     return " ".join(f"{name}={value}" for name, value in config.items()) or "the only config"
 
 
 def config_option(config: Mapping[str, Any]) -> str:
-    """Writes a config for an option of a command, in alphabetical order: num_ctas=1,tile_m=64."""
+    """Returns a config for an option of a command, in alphabetical order: num_ctas=1,tile_m=64."""
     return ",".join(f"{name}={value}" for name, value in sorted(config.items()))
 
 
 def parse_config(text: str) -> dict[str, Any]:
-    """Reads a config that `config_option` wrote, such as num_ctas=1,out_dtype=float32,wide=True. An empty text is the
-    config without parameters. Raises BadConfigText."""
+    """Returns the config that `config_option` wrote, such as num_ctas=1,out_dtype=float32,wide=True. An empty text is
+    the config without parameters. Raises BadConfigText."""
     config = {}
     for part in text.split(",") if text else ():
         name, _, value = part.partition("=")
@@ -51,7 +51,7 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 def describe_certificate(certificate: Mapping[str, Any]) -> str:
-    """Describes what is known about the configs of the space that were not tried (docs/use/spaces.md)."""
+    """Returns a sentence on what is known about the space's configs that were not tried (docs/use/spaces.md)."""
     space, tried, looked = certificate["space"], certificate["tried"], certificate["full_look"]
     if certificate["untried"] == 0:
         return f"All {space:,} configs of the space were tried with this code and driver, the last of them on {looked}."
@@ -64,7 +64,7 @@ def describe_certificate(certificate: Mapping[str, Any]) -> str:
 
 
 def _parse_value(text: str) -> Any:
-    """Reads a number, True, False or None. Returns any other text unchanged."""
+    """Returns the number, True, False or None that a text stands for; any other text is returned as it is."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):

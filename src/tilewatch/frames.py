@@ -1,6 +1,6 @@
 """Reads series, trials and verdicts as data frames, for notebooks (docs/reference/data.md).
 
-from tilewatch import frames db = frames.open() db.series(kernel="gemm_fp8")
+For example, `frames.open().series(kernel="gemm_fp8")` reads every series of one kernel.
 """
 
 import os
@@ -24,16 +24,16 @@ from tilewatch.db.session import reading_session, require_database
 from tilewatch.worker.settings import Settings
 
 CUBIN_COLUMNS = ["registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s"]
-"""Columns that `series` leaves out, because reading them took four fifths of its time. `trials` has them."""
+"""The columns that `series` leaves out, because reading them took four fifths of its time. `trials` has them."""
 
 MOST_VERDICTS = 100_000
-"""Most verdicts of a repository that are returned: those of 480 series in 200 nights."""
+"""The most verdicts that are returned for a repository: as many as 480 series have in 200 nights."""
 
 
 def open(url: str | None = None) -> "Database":
     """Opens the database of `url`, else of TILEWATCH_DATABASE_URL, else of the `tilewatch up` on this machine.
 
-    Raises NotRunning if there is none of them, and DatabaseUnreachable if the database does not answer.
+    Raises NotRunning if none of these is there, and DatabaseUnreachable if the database does not answer.
     """
     found = url or os.environ.get("TILEWATCH_DATABASE_URL") or Settings().connection().database_url
     require_database(found)
@@ -43,7 +43,7 @@ def open(url: str | None = None) -> "Database":
 @dataclass(frozen=True)
 class Database:
     """A database to read. A filter that is left out selects everything. A filter with a name that no sweep has raises
-    UnknownName. An answer without rows has its columns too."""
+    UnknownName. A result without rows has all its columns."""
 
     url: str = field(repr=False)
 
@@ -77,9 +77,9 @@ class Database:
         repository: str | None = None,
         commit: str | None = None,
     ) -> pd.DataFrame:
-        """Returns a row for each config of the newest sweep of each search space, the fastest config first. With
-        `commit` (first digits of a hash) it is the newest sweep at that commit. Columns: time, static facts, and
-        parameters as `param.NAME`."""
+        """Returns a row for each config of the newest sweep of each kernel and problem, the fastest first. `commit`,
+        the first digits of a hash, selects the newest sweep at that commit. Columns: time, static facts, and parameters
+        as `param.NAME`."""
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **wanted)
@@ -114,13 +114,13 @@ class Database:
 
 
 def _wanted(kernel: str | None, problem: str | None, gpu_model: str | None, repository: str | None) -> dict[str, str]:
-    """Returns the filters that were given, by column."""
+    """Returns the filters that are not None, by column."""
     given = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model, "repository": repository}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _sweeps_at(opened: Session, space: SpaceRow, commit: str | None) -> Iterator[SweepRow]:
-    """Yields the sweeps of a search space, the newest first; with `commit`, only those at that commit."""
+    """Yields the sweeps of a kernel on a problem, the newest first; with `commit`, only those at that commit."""
     for sweep in sweeps.list_sweeps(opened, space.repository, space.kernel, space.problem, space.gpu_model):
         if commit is None or sweep.sha.startswith(commit):
             yield sweep

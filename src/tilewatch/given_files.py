@@ -22,15 +22,15 @@ _LONG_KEY = rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{MOST_KEY_PARTS}}}"
 
 
 class BadFile(ExpectedError):
-    """A file that cannot be read. The message is a sentence."""
+    """Raised if a file cannot be read. The message is a sentence."""
 
 
 class NoFile(BadFile):
-    """A file that does not exist or that this process may not read."""
+    """Raised if a file does not exist, or if this process may not read it."""
 
 
 def open_given(path: Path) -> BufferedReader:
-    """Opens a regular file, also through a link. Raises BadFile."""
+    """Opens a regular file, or one that a link leads to. Raises BadFile."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadFile(f"{path} is a folder" if path.is_dir() else f"{path} is not a file")
@@ -48,7 +48,7 @@ def open_given(path: Path) -> BufferedReader:
 
 
 def read_given(path: Path, most_bytes: int) -> bytes:
-    """Returns the content of a file. Raises BadFile, also if it has more than `most_bytes`."""
+    """Returns the content of a file. Raises BadFile, among other reasons if it has more than `most_bytes`."""
     with open_given(path) as file:
         try:
             content = file.read(most_bytes + 1)
@@ -60,7 +60,7 @@ def read_given(path: Path, most_bytes: int) -> bytes:
 
 
 def read_given_text(path: Path, most_bytes: int) -> str:
-    """Returns the text of a file in UTF-8. Raises BadFile."""
+    """Returns the text of a file in UTF-8. Raises BadFile, among other reasons if it has more than `most_bytes`."""
     try:
         return read_given(path, most_bytes).decode()
     except UnicodeDecodeError as error:
@@ -68,7 +68,7 @@ def read_given_text(path: Path, most_bytes: int) -> str:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Returns the tables of a TOML text. Raises BadFile. A dotted key of many parts is refused: Python's parser takes
+    """Returns the tables of a TOML text. Raises BadFile. It refuses a dotted key of many parts: Python's parser takes
     memory by the square of their number, over 20 GB for a key of 200 KB (Python 3.11, 2026-11-28)."""
     reader = _import_reader()
     if sys.version_info >= (3, 11) and re.search(_LONG_KEY, re.sub(_STRING_OR_COMMENT, "s", text, flags=re.DOTALL)):
@@ -81,8 +81,8 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _import_reader() -> Any:
-    """Returns a module that reads TOML. Python 3.10, which only an owner's environment has, lacks its own, and its
-    patterns lack `*+`. Raises BadFile."""
+    """Returns a module that reads TOML. Raises BadFile if there is none. Python 3.10, which only an owner's environment
+    may have, lacks tomllib; its regular expressions lack `*+`."""
     for name in ("tomllib", "tomli", "pip._vendor.tomli"):
         with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module(name)

@@ -9,17 +9,17 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from tilewatch.errors import ExpectedError
 
 SUBMIT_PATIENCE = dt.timedelta(minutes=5)
-"""Time that beat, which submits nightlies on schedule, gets before another process submits a nightly instead."""
+"""The time that beat, which submits nightlies on schedule, gets before another process submits a nightly instead."""
 
 MISSING_AFTER = dt.timedelta(minutes=30)
-"""Time after which a nightly counts as missing. Until then the reconciler has submitted it, if that is possible."""
+"""The time after which a nightly counts as missing. By then the reconciler has submitted it, if that is possible."""
 
 ENDED_WELL = ("measured", "static facts only")
-"""States of a submission whose nightly ended without a failure."""
+"""The states of a submission whose nightly ended without a failure."""
 
 
 class BadSettings(ExpectedError, ValueError):
-    """A TILEWATCH_ variable with a bad value. The message is a sentence."""
+    """Raised if a TILEWATCH_ variable has a bad value. The message is a sentence."""
 
 
 class NightlyTimes(BaseSettings):
@@ -34,7 +34,7 @@ class NightlyTimes(BaseSettings):
 
     @classmethod
     def load(cls) -> Self:
-        """Reads the environment. Raises BadSettings."""
+        """Returns the settings from the environment. Raises BadSettings."""
         try:
             return cls()
         except ValidationError as error:
@@ -42,14 +42,14 @@ class NightlyTimes(BaseSettings):
 
 
 def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SUBMIT_PATIENCE) -> dt.date:
-    """Returns the newest night whose nightly should be submitted by now, with `patience` after its time."""
+    """Returns the newest night whose nightly should be submitted by now, if it may be late by `patience`."""
     then = now - patience
     return then.date() if then.time() >= times.nightly_at else then.date() - dt.timedelta(days=1)
 
 
 def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> dt.date | None:
-    """Returns the night whose nightly is missing, else None. `last` is the newest night that was submitted; before the
-    first one nothing is missing."""
+    """Returns the newest night that should have a nightly and has none; None if no nightly is missing. `last` is the
+    newest night that was submitted. Before the first one, no nightly is missing."""
     due = due_night(now, times, MISSING_AFTER)
     return due if last is not None and last < due else None
 
@@ -60,7 +60,7 @@ def is_late(state: str, requested_at: dt.datetime, now: dt.datetime, times: Nigh
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """Writes a clause for each wrong variable. Values of URLs, tokens and secrets are left out, as they are secret."""
+    """Returns a clause for each wrong variable. The values of URLs, tokens and secrets are left out."""
     clauses = []
     for problem in error.errors():
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error

@@ -23,8 +23,8 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 NICENESS = 5
 M_ARENA_MAX, ARENAS = -8, 2  # malloc.h
-"""Most memory arenas of glibc's malloc. By default there are eight per core, which share no free memory, and each view
-or call runs in a thread of its own."""
+"""The most memory arenas for glibc's malloc. By default there are eight per core, which share no free memory, and each
+view or call runs in a thread of its own."""
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36  # linux/prctl.h
 
@@ -60,9 +60,9 @@ def start(
     death_signal: signal.Signals = signal.SIGKILL,
     inherited_files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a process. The kernel sends it `death_signal` when the thread that called this ends, even by SIGKILL. Both
-    outputs go to the log, unless `stdout` is a pipe. `user_command` is the start of a command line that changes the
-    user."""
+    """Starts a process. Linux sends it `death_signal` when the thread that called this function ends, even by SIGKILL.
+    Both outputs go to the log, unless `stdout` is a pipe. `user_command` is the start of a command line that changes
+    the user."""
     return subprocess.Popen(
         # In this order: a process that changes its user loses its death signal (prctl(2)).
         [*user_command, "setpriv", f"--pdeathsig={death_signal.name.removeprefix('SIG')}", "--", *command],
@@ -82,15 +82,15 @@ def python_path(*first: Path | str) -> str:
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Opens an empty log. An existing log is kept as `NAME.previous.log`."""
+    """Opens an empty log for writing. An existing log is kept as `NAME.previous.log`."""
     if path.exists():
         path.replace(path.with_suffix(".previous.log"))
     return path.open("wb")
 
 
 def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -> None:
-    """Sends each signal to the groups of processes that still run, then waits up to the signal's seconds. A process
-    that ignores all signals keeps running."""
+    """Sends each signal in turn to the groups of those processes that still run, then waits up to the signal's seconds.
+    A process that ignores all signals keeps running."""
     for kind, limit_s in signals:
         for process in processes:
             if process.poll() is None:
@@ -99,7 +99,7 @@ def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -
 
 
 def kill(processes: Sequence[Process]) -> None:
-    """Kills the groups of these processes at once, and waits for the processes."""
+    """Kills the groups of these processes at once, and waits until the processes have ended."""
     for process in processes:
         signal_group(process, signal.SIGKILL)
     for process in processes:
@@ -116,24 +116,24 @@ def give_way() -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own parent ends, so that `list_descendants` finds it, and
-    not the machine's first process, which would not end it."""
+    """Makes this process the parent of every descendant whose own parent ends. So `list_descendants` finds it.
+    Otherwise the machine's first process would become its parent, and would not end it."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent(death_signal: int) -> None:
-    """Asks Linux to send this process a signal when the thread that forked it ends. `start` does the same."""
+    """Asks Linux to send this process a signal when the thread that forked it ends. `start` does this for its child."""
     _prctl(PR_SET_PDEATHSIG, death_signal)
 
 
 def forbid_inspection() -> None:
     """Stops other processes of the same user (except root) from reading this process's environment and memory. Forked
-    children inherit this; started programs do not (prctl(2), PR_SET_DUMPABLE)."""
+    children inherit this; programs that it starts do not (prctl(2), PR_SET_DUMPABLE)."""
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def kill_descendants(process_id: int) -> None:
-    """Kills all descendants of a process, in other sessions too. Stopped first, they start no other meanwhile."""
+    """Kills all descendants of a process, in other sessions too. It stops them first, so that they start no others."""
     stopped: set[int] = set()
     while new := [each for each in list_descendants(process_id) if each not in stopped]:
         for each in new:
@@ -144,7 +144,7 @@ def kill_descendants(process_id: int) -> None:
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Kills the children that this process adopted, with their descendants; `own` are those it started."""
+    """Kills the children that this process adopted, with their descendants. `own` are the children that it started."""
     while orphans := [each for each in list_children(os.getpid()) if each not in own]:
         for each in orphans:
             _signal(each, signal.SIGSTOP)
@@ -155,7 +155,7 @@ def end_orphans(own: Collection[int]) -> None:
 
 
 def list_children(process_id: int) -> list[int]:
-    """Lists the children of a process; none if it is gone."""
+    """Lists the children of a process; empty if it is gone."""
     children: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{process_id}/task").iterdir():
@@ -165,7 +165,7 @@ def list_children(process_id: int) -> list[int]:
 
 
 def list_descendants(process_id: int) -> list[int]:
-    """Lists the children of a process, their children and so on; none if it is gone."""
+    """Lists the children of a process, their children and so on; empty if it is gone."""
     return [each for child in list_children(process_id) for each in (child, *list_descendants(child))]
 
 
@@ -175,7 +175,7 @@ def measure_resident(process_id: int) -> int:
 
 
 def measure_usage(process_id: int) -> Usage:
-    """Adds up the usage of a process and its descendants; zero if it is gone."""
+    """Returns the summed usage of a process and its descendants; zero if it is gone."""
     resident_bytes, ticks = 0, 0
     for each in (process_id, *list_descendants(process_id)):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -224,7 +224,7 @@ def _wait(processes: Sequence[Process], limit_s: float) -> None:
 
 def tune_memory() -> None:
     """Sets the number of memory arenas, and makes the garbage collector skip all objects that exist now. A full
-    collection of them took 160 to 250 ms in the middle of a visitor's request, without them 26 ms (2026-11-23)."""
+    collection in the middle of a visitor's request took 160 to 250 ms with them, 26 ms without (2026-11-23)."""
     if sys.platform == "linux":
         # musl has no mallopt and does not need it.
         getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_ARENA_MAX, ARENAS)

@@ -10,20 +10,20 @@ Those of Unicode change the direction of text, so that a name looks like another
 
 _MARKDOWN = re.compile(r"([\\`*\[\]<>$|~&]|(?<!\w)_|_(?!\w)|:(?=[A-Za-z]))")
 _SIGNS = re.compile(r"(?<=[-<])(\\?)(?=[->])|(?<=[<>~])(?==)|(?<=:)(?=[\w+-]+\\?:)")
-"""Places inside an arrow, a dash, a comparison or a word like :+1:, which Streamlit draws as one sign, even if it is
-escaped."""
+"""Places inside an arrow, a dash, a comparison or a word like :+1:. Streamlit draws such text as one sign, even if it
+is escaped."""
 
 _ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|@", re.IGNORECASE)
 WORD_JOINER = "\N{WORD JOINER}"
-"""An invisible character. Text in which it stands is no longer read as a link, a mention or a formula."""
+"""An invisible character. Text that contains it in the right place is not read as a link, a mention or a formula."""
 
 _MENTION = re.compile(r"<(?=\S)|(?<![\w.+-])@(?=\w)|\](?=[(\[])")
 
 LONGEST_NAME = 500
-"""Most characters of a name: an index of Postgres takes about 2,700 bytes."""
+"""The most characters of a name: an index of Postgres takes about 2,700 bytes."""
 
 LONGEST_FAILURE = 4_000
-"""Most characters of a library's error text, which may contain a whole file."""
+"""The most characters of a library's error text, which may contain a whole file."""
 
 _IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)\S+@")
 """A password in a URL, up to the last @, as a password that was not escaped may contain an @ or a slash."""
@@ -42,17 +42,17 @@ _TOKEN = re.compile(
 SAME_IN_PLURAL = ("series",)
 
 COMMENT_CHARACTERS = 60_000
-"""Most characters of a comment. GitHub takes 65,536, GitLab 1,000,000 (2026-11)."""
+"""The most characters of a comment. GitHub takes 65,536, GitLab 1,000,000 (2026-11)."""
 
 STATUS_CHARACTERS = 140
-"""Most characters in the description of a status: those that GitHub takes. GitLab takes 255 (2026-11)."""
+"""The most characters in the description of a status, which is what GitHub takes. GitLab takes 255 (2026-11)."""
 
 LINE_CHARACTERS = 2_000
-"""Most characters of a line, such as one that names several hundred problems."""
+"""The most characters of a line, such as one that names several hundred problems."""
 
 
 def is_name(text: object) -> bool:
-    """Returns whether this can be shown as a name: printable characters on one line, at most LONGEST_NAME."""
+    """Returns whether a value can be shown as a name: printable text on one line, at most LONGEST_NAME characters."""
     return isinstance(text, str) and 0 < len(text) <= LONGEST_NAME and text.isprintable()
 
 
@@ -62,25 +62,25 @@ def short_sha(sha: str) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Writes a number with its noun: "1 config", "2 configs", "2 series"."""
+    """Returns a number with its noun: "1 config", "2 configs", "2 series"."""
     several = noun if noun.endswith(SAME_IN_PLURAL) else f"{noun}s"
     return f"{count:,} {noun if count == 1 else several}"
 
 
 def write_uncounted(examples: int, recorded: int) -> str:
-    """Says which changes are in no count; empty where there are none."""
+    """Returns a sentence on the changes that no count includes; an empty text if there are none."""
     parts = [count_text(examples, "planted example")] if examples else []
     parts += [f"{count_text(recorded, 'change')} that came with recordings"] if recorded else []
     return f"Not counted: {' and '.join(parts)}." if parts else ""
 
 
 def change_text(change: float) -> str:
-    """Writes a relative change: 0.0312 is "+3.1 %". A change that rounds to zero is "+0.0 %", never "-0.0 %"."""
+    """Returns a relative change in words: 0.0312 is "+3.1 %". One that rounds to zero is "+0.0 %", never "-0.0 %"."""
     return f"{round(100 * change, 1) + 0.0:+.1f} %"
 
 
 def write_change(change: float) -> str:
-    """Writes a relative change of a time: -0.031 is "-3.1 % time, faster". No last word if it rounds to zero."""
+    """Returns a relative change of a time in words: -0.031 is "-3.1 % time, faster", 0 is "+0.0 % time"."""
     words = change_text(change)
     if words == "+0.0 %":
         return f"{words} time"
@@ -88,77 +88,77 @@ def write_change(change: float) -> str:
 
 
 def name_version(baseline: str, version: str) -> str:
-    """Returns the name under which the times of a baseline in an environment are stored: "deepgemm 0.2.5", for
-    example. The version is PyTorch's for all baselines but DeepGEMM."""
+    """Returns the name under which the times of a baseline in an environment are stored, for example "deepgemm 0.2.5".
+    The version is PyTorch's for all baselines but DeepGEMM."""
     return f"{baseline} {version}" if baseline.startswith("deepgemm") else f"{baseline} torch {version}"
 
 
 def has_version(baseline: str) -> bool:
-    """Returns whether this is a name from `name_version`, which is never the main baseline."""
+    """Returns whether a name is one from `name_version`. Such a baseline is never the main one."""
     return " " in baseline
 
 
 def without_controls(text: str) -> str:
-    """Makes other people's text safe for a terminal: puts a replacement character for each control character."""
+    """Returns other people's text with a replacement character for each control character: safe for a terminal."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def without_passwords(text: str) -> str:
-    """Puts *** for passwords: in scheme://user:password@host, password=... and X_TOKEN=..., after Bearer, in private
-    keys, and in tokens of known kinds."""
+    """Returns a text with *** for passwords: in scheme://user:password@host, password=... and X_TOKEN=..., after
+    Bearer, in private keys, and in tokens of known kinds."""
     for pattern, end in ((_IN_URL, "@"), (_BEARER, ""), (_PRIVATE_KEY, ""), (_NAMED, ""), (_TOKEN, "")):
         text = pattern.sub(rf"\g<before>***{end}", text)
     return text
 
 
 def failure_text(text: str) -> str:
-    """Returns a library's error text without passwords, cut to LONGEST_FAILURE."""
+    """Returns a library's error text without passwords, with at most LONGEST_FAILURE characters."""
     clean = without_passwords(text[: 2 * LONGEST_FAILURE])
     return clean if len(clean) <= LONGEST_FAILURE else f"{clean[: LONGEST_FAILURE - 4]} ..."
 
 
 def plain(value: object) -> str:
-    """Makes other people's text safe for Markdown: one line without link, picture, formula or colour. A word joiner in
-    each address stops Markdown from making it a link."""
+    """Returns other people's text safe for Markdown: one line without link, picture, formula or colour. A word joiner
+    in each address stops Markdown from making it a link."""
     escaped = _MARKDOWN.sub(r"\\\1", one_line(value))
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, _SIGNS.sub(rf"{WORD_JOINER}\1", escaped))
 
 
 def plain_code(value: object) -> str:
-    """Returns other people's text in one line, as code in Markdown."""
+    """Returns other people's text as Markdown code on one line."""
     return "`" + one_line(value).replace("`", "'") + "`"
 
 
 def plain_html(value: object) -> str:
-    """Returns other people's text in one line, escaped for HTML, for example in a chart."""
+    """Returns other people's text on one line, escaped for HTML, for example in a chart."""
     return html.escape(one_line(value), quote=False)
 
 
 def one_line(value: object) -> str:
-    """Returns other people's text in one line, without control characters."""
+    """Returns other people's text on one line, without control characters."""
     return " ".join(without_controls(str(value)).split())
 
 
 def without_links(markdown: str) -> str:
-    """Makes other people's Markdown safe: removes links and pictures, but keeps headings and tables."""
+    """Returns other people's Markdown without links and pictures. Headings and tables stay."""
     shown = re.sub(r"\](?=[(\[:])", "]" + WORD_JOINER, without_controls(markdown))
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, shown)
 
 
 def without_mentions(text: str) -> str:
-    """Makes other people's text safe for a chat: it mentions nobody (<!channel>, @everyone) and hides no link behind a
-    word. Mail addresses are not changed."""
+    """Returns other people's text safe for a chat: it mentions nobody (<!channel>, @everyone) and hides no link behind
+    a word. Mail addresses do not change."""
     return _MENTION.sub(lambda found: found[0] + WORD_JOINER, without_controls(text))
 
 
 def shorten(text: str, longest: int) -> str:
-    """Cuts a text to at most `longest` characters. The last one is then an ellipsis."""
+    """Returns a text cut to at most `longest` characters. If it was longer, the last character is an ellipsis."""
     return text if len(text) <= longest else f"{text[: max(longest - 1, 0)]}…"
 
 
 def fit_lines(lines: Sequence[str], longest: int, link: str | None = None) -> list[str]:
-    """Returns as many first lines as fit into `longest` characters. If some do not fit, a last line says how many, with
-    a link to all lines."""
+    """Returns the first of these lines, as many as fit into `longest` characters. If some do not fit, a last line says
+    how many, with a link to all lines if `link` is given."""
     short = [shorten(line, min(LINE_CHARACTERS, longest)) for line in lines]
     if sum(len(line) + 1 for line in short) <= longest:
         return short

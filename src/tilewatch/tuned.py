@@ -22,26 +22,26 @@ MOST_DOUBLINGS = 1.0
 """The largest distance of a measured problem whose config is used: Euclidean, in doublings of each size.
 
 Two H200s swept 82 problems (benchmarks/tuned.py, 2026-11). Of those with another problem within 1 doubling, half lost
-nothing with its config, and one in twenty 17 % or more. At any distance, one in twenty lost 100 %.
+nothing with its config, and one in twenty 17 % or more. Without a limit on the distance, one in twenty lost 100 %.
 """
 
 KEPT_ANSWERS = 10_000
-"""Most answers that are kept for problems that are not in the table, so that a second question is fast."""
+"""The most answers that are kept for problems that are not in the table, so that repeated calls are fast."""
 
 Part = int | str
 _BETWEEN_PARTS = re.compile(r"(?<=\d)x(?=\d)|[-,;:=_/ ]+")
 
 
 class WrongTable(ValueError):
-    """The file has no table for this kernel, GPU or source. The message is a sentence."""
+    """Raised if the file has no table for this kernel, GPU or source. The message is a sentence."""
 
 
 class Choice(NamedTuple):
-    """The config to launch with. `source` is "exact", "nearest" (the config of a near problem) or "fallback".
+    """The config to launch with. `source` tells where it comes from: "exact", "nearest" (a near problem) or "fallback".
 
     `problem` is the measured problem, empty for a fallback. `regret` estimates how much slower this config is than the
-    best one, as a share: 0 for "exact", None if unknown. For "nearest" it was measured one step away: how much slower
-    the near problem is with the config of the problem that is nearest to it.
+    best one, as a share: 0 for "exact", None if unknown. For "nearest" it was measured on the near problem: how much
+    slower that one is with the config of its nearest problem.
     """
 
     config: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Choice(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The winner of a measured problem. `carried_regret` is the `regret` of a Choice with this problem as "nearest"."""
+    """The winner of a measured problem. `carried_regret` is the `regret` of a Choice that takes it as "nearest"."""
 
     problem: str
     config: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The rows whose problems have the same words, sorted by their sizes (as log2). `firsts` are the first sizes."""
+    """The rows whose problems have equal words, sorted by their sizes (as log2). `firsts` are the first sizes."""
 
     firsts: list[float]
     sizes: list[tuple[float, ...]]
@@ -128,10 +128,10 @@ def load(
     source: str | Path | None = None,
     most_doublings: float = MOST_DOUBLINGS,
 ) -> Table:
-    """Reads the table of one kernel for one GPU, which is named like "NVIDIA H200" or "h200".
+    """Returns the table of one kernel for one GPU, which is named like "NVIDIA H200" or "h200".
 
-    `source` is the file with the kernel: if it is given, a table made with another version of it is refused. Raises
-    WrongTable, also if the file is missing or damaged.
+    `source` is the file with the kernel. If it is given, a table made with another version of that file is refused.
+    Raises WrongTable, among other reasons if the file is missing or damaged.
     """
     tables = read_tables(path)
     try:
@@ -170,7 +170,7 @@ def _choose_table(
 
 
 def read_tables(path: str | Path) -> list[dict[str, Any]]:
-    """Reads all tables of a file that `tilewatch tuned export` wrote. Raises WrongTable."""
+    """Returns all tables of a file that `tilewatch tuned export` wrote. Raises WrongTable."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -195,7 +195,7 @@ def parse_file(path: str | Path, text: str) -> dict[str, Any]:
 
 
 def split_problem(text: str) -> tuple[Part, ...]:
-    """Splits the name of a problem into numbers and words: 4096x4096x4096-float16 is (4096, 4096, 4096, "float16")."""
+    """Returns the numbers and words of a problem's name: 4096x4096x4096-float16 is (4096, 4096, 4096, "float16")."""
     return tuple(int(part) if part.isdigit() else part for part in _BETWEEN_PARTS.split(text) if part)
 
 
