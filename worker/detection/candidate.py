@@ -20,7 +20,7 @@ MOST_NIGHTLY_LOG_ODDS = 6.0
 out."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""Limits it for the two neighbours of the likeliest build: it is smaller, as one wild night can confuse the three."""
+"""Replaces MOST_NIGHTLY_LOG_ODDS for the likeliest build's two neighbours: a wild night can confuse the three."""
 
 USUAL_SIZE = 0.02
 """The standard deviation of the sizes of changes (2 %)."""
@@ -76,8 +76,8 @@ class Candidate:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Returns the estimated change at the likeliest first bad build, from all replays that time a build before it
-        against it or a later build; None without such a replay."""
+        """Returns the estimated change at the likeliest first bad build, from all replays of an earlier build against
+        that build or a later one; None without such a replay."""
         weighed, precisions, launches = self.replayed
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:
@@ -87,7 +87,7 @@ class Candidate:
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
         """Returns three sums for each build: of size / variance, of 1 / variance and of launches. They are over the
-        replays that time a build before it against it or a later build."""
+        replays of an earlier build against this build or a later one."""
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:

@@ -36,7 +36,7 @@ class Certificate:
 
 def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahead_before: float) -> float:
     """Returns the share by which the fastest tried config beats the short list's fastest; 0 if the list has the
-    fastest. A night that does not time the whole list gives 0 too, once a config outside it was ahead before."""
+    fastest. A night that does not time the whole list gives 0 too, if a config outside it was ahead before."""
     timed = {config: time_us for config, time_us in times_us.items() if time_us is not None}
     of_list = [timed[config] for config in listed if config in timed]
     is_known = ahead_before <= TIE or times_us.keys() >= set(listed)

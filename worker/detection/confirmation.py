@@ -14,7 +14,7 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, ReplayQuestion
 
 TELLING_DEVIATIONS = 3.3
-"""A replay shows on which side of a change a build is, if its standard error is at most the change's size / this."""
+"""A replay tells on which side of a change a build is if its standard error is at most the change's size over this."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def decide(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
-    """Returns whether a change is located, large and likely enough to be reported. A believed change may no longer be,
-    if later launches showed it to be smaller."""
+    """Returns whether a change is located, large and likely enough to be reported. Later launches may have shown that a
+    believed change is too small."""
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False

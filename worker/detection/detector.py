@@ -19,8 +19,8 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 NOISY = 2.0
-"""If new code at a build reaches several series, those more than this many times noisier than the quietest one are
-replayed after it. Its answer then often makes their replays unnecessary, which saves a tenth of all replays."""
+"""If several series have new code at a build, a series that is this many times noisier than the quietest one is
+replayed after that one, whose answer often makes the replay unnecessary. This saves a tenth of the replays."""
 
 
 @dataclass(frozen=True)

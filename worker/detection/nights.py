@@ -71,7 +71,7 @@ class Nights:
         self._subtract_node_noise()
 
     def code_before(self, column: int) -> int | None:
-        """Returns the last build before tonight's new code, which has other code; None without new code."""
+        """Returns the last build that had other code, for a series whose code is new tonight; None for other series."""
         builds = int(self.code_changes[-1, column])
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
@@ -158,7 +158,7 @@ class Nights:
         return middle - float(np.median(before))
 
     def _environment_starts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns for each series the row of its first night in its environment, and of its first in the one before."""
+        """Returns for each series the row of its first night in its environment, and in the environment before that."""
         row = np.arange(len(self.environments))[:, None]
         starts = np.where(self.environments != self.environments[-1], row + 1, 0).max(axis=0)
         before = self.environments[np.maximum(starts - 1, 0), np.arange(len(starts))]

@@ -87,10 +87,10 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """Returns for each series the share of the node's part that shows in it, from moves between nights; 1 if that fits.
-    On a node of few series, the node's part may come from one baseline that is bound by another resource than the
-    kernel. The share is the slope (sum x y + p) / (sum x^2 + p), with a prior p of PRIOR_NIGHTS nights at a slope of
-    1."""
+    """Returns for each series the share of the node's part that shows in it, learned from moves between nights. A share
+    close to 1 is set to 1. On a node of few series, the node's part may come from one baseline that is bound by another
+    resource than the kernel. The share is the slope (sum x y + p) / (sum x^2 + p), with a prior p of PRIOR_NIGHTS
+    nights at slope 1."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):

@@ -96,7 +96,7 @@ class ReplayEvidence:
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Returns sums of size / error^2, 1 / error^2 and launches per build k, of replays with base < k <= head."""
+        """Returns sums per build k, over replays with base < k <= head: of size / error^2, 1 / error^2, launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (base, head), estimate in self.estimates(launch_variance).items():
             began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS

@@ -22,7 +22,7 @@ RECENT_NIGHTS = 20
 LEAST_MOVE_SPREAD = 0.001
 """Least spread assumed for the relative moves of a node's series when its machine or toolchain changes."""
 MOVE_SPREAD_FACTOR = 1.5
-"""Factor on the measured spread of these moves, because the spread of few series is unsure."""
+"""Factor on the measured spread of the series' moves, because the spread of few series is unsure."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class Scan:
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """Scans nights for steps. `here` marks nights on a series' machine and toolchain, `earlier` those on the last
-    ones."""
+    """Scans nights for steps. `here` marks those on a series' present machine and toolchain, `earlier` those before."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2

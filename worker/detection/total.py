@@ -9,7 +9,7 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.verdict import VerdictName
 
 MOST_NAMED = 3
-"""The most changed parts that a reason names. The page of the total lists all of them."""
+"""The number of changed parts that a reason names at most. The page of the total lists all of them."""
 
 TO_STANDARD_ERROR = 2 * 1.96
 """A 95 % interval is this many standard errors wide."""
@@ -100,7 +100,7 @@ def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None
 
 
 def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Returns how a total moved in this night alone, and the interval; three times None if a part has no change."""
+    """Returns how a total moved in this night alone, and both ends of the interval; all None if a part has none."""
     if any(each.change is None or each.low is None or each.high is None for each in parts):
         return None, None, None
     change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))
