@@ -172,7 +172,7 @@ def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]])
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:
-    """Returns whether the winner of one run was as fast in the other as that run's winner: then chance decided."""
+    """Returns whether the config that won one run was tied with the winner of the other: then chance decided."""
     return head.params in base.tied or base.params in head.tied
 
 

@@ -141,7 +141,7 @@ def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
-    """Returns the stored launches that answer a question, which are fewer than it wants if no more can be measured.
+    """Returns the stored launches that answer a question, which are fewer than asked for if no more can be measured.
     Returns None while launches are still to come."""
     launches = night.read_answer(tonight.history, tonight.facts, question)
     if launches is not None:

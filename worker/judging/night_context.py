@@ -31,7 +31,7 @@ class OpenNight:
     def add_verdict(
         self, point: Point, numbers: SeriesVerdict, verdict: str, reason: str, span: tuple[int, int] | None = None
     ) -> None:
-        """Adds a verdict. `span` is the last commit before a change and the first with the whole change."""
+        """Adds a verdict. `span` has the ids of the last commit before a change and the first with all of it."""
         self.verdicts.append(
             NewVerdict(
                 run_id=point.run_id,

@@ -25,9 +25,9 @@ config lay up to 0.4 % apart in three sessions of one H200."""
 @dataclass(frozen=True)
 class NodeSuspicion:
     """A series whose time may have moved because of its node `here`, which is compared with `there`, the node of run
-    `before`. The first of `questions` is for the GPU there, the second for the GPU here. `moved` is relative. `apart`
-    is the log of the times here / there before a new `driver`; it is used only if that is suspected. `reported_size` is
-    how much slower one node was reported to be, if the suspicion is that it has recovered; else None."""
+    `before`. The first of `questions` is for the GPU there, the second for the GPU here. `moved` is the relative change
+    of the time since `before`. `apart` is the log of the times here / there before a new `driver`, for a suspicion
+    about that. `reported_size` is how much slower one node was reported to be, if it may have recovered; else None."""
 
     point: Point
     before: NightBefore
@@ -64,8 +64,8 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The result of replays on two nodes, as logarithms of ratios of times. `node` is the old cubin here / there.
-    `code` is new cubin / old cubin, first on the node there, then here; None if both cubins are the same code.
+    """The result of replays on two nodes, as logarithms of ratios of times. `node` is the old cubin's time here /
+    there. `code` is new cubin / old cubin, first on the node there, then here; None if both cubins are the same code.
     `failure` says why there is no result."""
 
     node: Estimate | None

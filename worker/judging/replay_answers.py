@@ -64,7 +64,7 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """Returns the launches that answer a question. They are fewer than it wants if no more will come. Returns None
+    """Returns the launches that answer a question. They are fewer than asked for if no more will come. Returns None
     while launches are still to be measured."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)

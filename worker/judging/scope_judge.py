@@ -51,12 +51,12 @@ class Launches:
 
 
 AnswerOf = Callable[[SeriesQuestion], Launches | None]
-"""Returns the launches that answer a question, which are fewer than it wants if no more will come; None while launches
+"""Returns the launches that answer a question, which are fewer than asked for if no more will come; None while launches
 are still to be measured."""
 
 
 def first_night(nights: int) -> int:
-    """Returns the index of the night at which a judge of the last of `nights` nights starts."""
+    """Returns the index of the night at which a judge must start, in order to judge the last of `nights` nights."""
     return max(0, (nights - 1 - HISTORY_NIGHTS) // HISTORY_STEP * HISTORY_STEP)
 
 
@@ -111,8 +111,8 @@ class ScopeJudge:
         self._take(self._detector.add_night(build, unmeasured | readings))
 
     def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
-        """Starts a new level of each series that people marked as expected to change, up to `build`. Nights after it
-        are not compared with nights before it. Call this before the build's night is added."""
+        """Starts a new level of a series at the newest build, up to `build`, whose change people marked as expected.
+        Later nights are not compared with those before it. Call this before the night of `build` is added."""
         for (kernel, problem, host), number in self.numbers.items():
             since = [
                 level.first_bad
