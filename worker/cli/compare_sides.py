@@ -1,4 +1,4 @@
-"""Does the work of `tilewatch compare` and `tilewatch replay`: checks two versions of the code out of Git, compares
+"""Does the work of `tilewatch compare` and `tilewatch replay`: takes two versions of the code out of Git, compares
 them.
 
 It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database."""
@@ -56,7 +56,7 @@ class Wanted:
 
 
 def find_repository(settings: Settings) -> Path:
-    """Returns TILEWATCH_REPOSITORY, else the repository around the current folder. Raises RepositoryError."""
+    """Returns the folder of TILEWATCH_REPOSITORY, else the repository around this folder. Raises RepositoryError."""
     if "repository" in settings.model_fields_set:
         return settings.repository
     try:
@@ -101,7 +101,7 @@ def compare(
     bench: GpuBench | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Outcome, ...]:
-    """Compares both sides: times the targets whose machine code changed on the GPU, or without a GPU compares the
+    """Compares both sides. With a GPU, it times the targets whose machine code changed. Without one, it compares the
     machine code for every architecture."""
     deadline = math.inf if wanted.seconds is None else time.monotonic() + wanted.seconds
     archs, model = (ARCHS, "") if gpu is None else ((gpu.arch,), gpu.slug)

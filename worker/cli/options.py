@@ -53,7 +53,7 @@ OWN_WORDS = {
     r"Input should be less than or equal to (.*)": r"at most \1 is expected",
     r"Input should be greater than or equal to (.*)": r"at least \1 is expected",
 }
-"""Maps patterns of messages of Typer's options to the text that people read instead."""
+"""Maps patterns of Typer's messages to the text that people read instead."""
 
 
 class Commands(TyperGroup):
@@ -148,8 +148,8 @@ def day(text: str | None) -> dt.date | None:
 
 
 def name_of(who: str | None) -> str:
-    """Returns the name to store with an action: `who`, else the account that runs the command. Root may be anybody, so
-    at a terminal it asks for a name, as the dashboard does. Raises NoName."""
+    """Returns the name to store with an action: `who`, else the account that runs the command. Root may be any person,
+    so at a terminal the command asks for a name, as the dashboard does. Raises NoName."""
     from tilewatch.db.lifecycle.regressions import ITSELF
 
     try:
