@@ -1,2 +1,1 @@
-"""Finds alarms, and writes and sends the messages to people. It decides who gets them, their words and their
-service."""
+"""Finds alarms, writes messages to people, and sends them by mail and other services, webhooks or forges."""

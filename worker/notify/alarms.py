@@ -27,7 +27,7 @@ EVENT_STAYS_OPEN = dt.timedelta(days=7)
 """The time for which an alarm about an event stays open. An event has no end that could close it."""
 
 FAILURE_STAYS_OPEN = dt.timedelta(days=30)
-"""The time for which an alarm about broken configs stays open. After that, they count as normally broken."""
+"""The time for which an alarm about broken configs stays open. After that, their state counts as normal."""
 
 CONFIRMED = ("regression", "improvement")
 """The verdicts that say that replays confirmed a change."""
@@ -153,7 +153,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
 
 
 def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """Returns an alarm for each host with a worker that reports that it does not fully confine the code of commits."""
+    """Returns an alarm for each host on which a worker reports that it does not fully confine commits' code."""
     less = {host: level for host, level in confinements if level != Level.FULL}
     return [
         OpenAlarm(
@@ -192,7 +192,7 @@ def lost_its_tie(run: RunPair) -> bool:
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of alarms about lost ties for all of whose runs a change has been confirmed by now."""
+    """Returns the keys of those alarms about lost ties whose runs all have a confirmed change by now."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"

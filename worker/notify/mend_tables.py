@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Action:
-    """One change to make: opens a pull request if `stored` is None, withdraws it if `state` is, else changes it."""
+    """One change: opens a pull request without `stored`, withdraws one without `state`, otherwise changes one."""
 
     stored: PullRequest | None
     state: TableState | None

@@ -19,7 +19,7 @@ KINDS = ("check_fine", "check_slower", "check_unsure")
 
 
 def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
-    """Writes messages about all checks without one, to the forges that have a route for checks."""
+    """Writes a message about each check that has none yet, to the forges that have a route for checks."""
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):

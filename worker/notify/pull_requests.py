@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The names by which an API calls things. `comments` is the path to which a comment on a pull request is
+    """The names of an API's paths and fields. `comments` is the path to which comments on a pull request are
     written."""
 
     api: str

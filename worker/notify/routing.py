@@ -1,5 +1,5 @@
 """Reads notify.toml (TILEWATCH_NOTIFY) and decides who gets a message and when: routes, owners, quiet hours, digest.
-All but `load` only compute. Errors in the file are sentences without addresses. An address is a secret, because anybody
+Only `load` reads a file. Errors in the file are sentences without addresses. An address is a secret, because anybody
 who has it can write to the channel."""
 
 import datetime as dt

@@ -36,7 +36,7 @@ EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, l
 Row = TypeVar("Row", RunPair, SweepPair, Rewrite)
 
 WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
-"""The kinds of alarm that other code opens, which has no channels to write a message to."""
+"""The kinds of alarm that other modules open, which do not know the channels."""
 
 
 def update_alarms(
@@ -120,8 +120,7 @@ def _group_by_repository(rows: Iterable[Row]) -> defaultdict[str, list[Row]]:
 
 
 def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
-    """Returns the open alarms about configs of which at least one is still broken. None is older than
-    FAILURE_STAYS_OPEN."""
+    """Returns the open alarms about configs of which at least one is still broken, for up to FAILURE_STAYS_OPEN."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)

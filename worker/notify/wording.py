@@ -171,7 +171,7 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Writes the first commit of a regression or its range. Other causes than a commit were only first seen there."""
+    """Writes at which commit a regression began, or in which range. Other causes than commits were first seen there."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:
