@@ -57,7 +57,7 @@ class Clone:
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
-    """Returns the clone of a repository. For people, its folder has the repository's name in it."""
+    """Returns the clone of a repository. The name of its folder contains the repository's name, for people."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
     digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
     return Clone(name, url, clones / f"{readable}-{digest}.git")

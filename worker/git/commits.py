@@ -16,7 +16,7 @@ from tilewatch.kernels.project_settings import ProjectSettings
 from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHistory, commit_of
 
 LIMIT_S = 300.0
-"""The longest time of a git command: a disk may be dead. A million commits are listed in 10 s."""
+"""The longest time that a git command may take: a disk may be dead. A million commits are listed in 10 s."""
 
 IN_BLOCKS = {"GIT_FLUSH": "0"}
 """Makes git write a list into a pipe in blocks, not by line: 100,000 commits take 0.3 s instead of 0.6 (2026-11-28)."""
@@ -88,8 +88,8 @@ def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
 
 
 def find_merge_base(repository: Path, base: str, head: str) -> str:
-    """Returns the commit at which `head` left `base`, a sha or a branch (the remote's first). Raises
-    RepositoryError."""
+    """Returns the commit at which `head` left `base`, which is a sha or a branch. A branch of the remote takes
+    precedence. Raises RepositoryError."""
     tip = resolve(repository, head).sha
     remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")
     other = resolve(repository, remote or base).sha
