@@ -34,7 +34,7 @@ CANNOT_START = 78
 
 @dataclass(frozen=True)
 class Death:
-    """The end of a child that nobody ended. It is restarted after `pause_s`, or not at all if that is None."""
+    """Describes a child that ended by itself. It is restarted after `pause_s`, or not at all if that is None."""
 
     name: str
     last_words: str

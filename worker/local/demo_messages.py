@@ -26,7 +26,7 @@ class Message:
 
 @dataclass
 class Mailbox:
-    """Holds the received messages, the oldest first. Its page at `url` also receives them."""
+    """Holds the received messages, the oldest first. The address `url` receives and shows them."""
 
     url: str
     messages: list[Message] = field(default_factory=list)

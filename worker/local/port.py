@@ -28,6 +28,6 @@ def healthy(port: int) -> bool:
 
 
 def wake(port: int) -> None:
-    """Connects and hangs up, which wakes a dashboard that sleeps unused: it would look like one that hangs."""
+    """Wakes the dashboard by a short connection: an unused one sleeps, and looks like one that is stuck."""
     with contextlib.suppress(OSError):
         socket.create_connection(("localhost", port), timeout=1).close()

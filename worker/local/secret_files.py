@@ -9,7 +9,7 @@ from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_giv
 from tilewatch.text import count_text
 
 SHORTEST_COOKIE_SECRET = 16
-"""The least characters of a cookie secret. Whoever guesses it can sign in. docs/use/dashboard.md asks for 32."""
+"""The fewest characters of a cookie secret, which lets one sign in as anybody. docs/use/dashboard.md asks for 32."""
 
 
 @dataclass(frozen=True)

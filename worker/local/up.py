@@ -193,8 +193,8 @@ def _start_api(settings: Settings, environment: Mapping[str, str], children: Chi
 
 
 def close_to_others(home: Path) -> None:
-    """Takes other users' rights on the files in a home, which other commands may have made (clones, logs). The home
-    itself and the servers' programs keep them, because root's servers may run as nobody (db/server/user.py)."""
+    """Takes other users' rights to the files in a home away: other commands may have made them (clones, logs). The home
+    and the servers' programs stay open, because root's servers may run as nobody (db/server/user.py)."""
     for each in home.iterdir():
         if each.name != "programs" and not each.is_symlink():
             each.chmod(each.stat().st_mode & 0o700)

@@ -18,7 +18,7 @@ FRAMES = 6
 
 def start(reason: Path) -> str | None:
     """Starts the watchdog's thread, which writes into the file `reason` why it ended this process. Returns the previous
-    content of the file, and deletes it. The thread counts its looks: it makes none while this process is stopped."""
+    content of the file, and deletes it. The thread counts looks, not seconds, as this process may be stopped."""
     before = reason.read_text(encoding="utf-8") if reason.exists() else None
     reason.unlink(missing_ok=True)
     threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()
