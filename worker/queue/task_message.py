@@ -25,7 +25,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A message that may be delivered: the name of a task, and the job of the task RUN; None for another task."""
+    """A message that may be delivered: its task and, for the task RUN, a job. Otherwise `job_id` is None."""
 
     task: str
     id: str
