@@ -34,8 +34,7 @@ def list_health_checks(
     silent_s: Callable[[], float],
     progress: Callable[[], str | None],
 ) -> Troubles:
-    """Returns a function that runs all checks for a worker of this kind. Only a GPU worker has the one for
-    quarantine."""
+    """Returns a function that runs all checks of a worker. Only a GPU worker is checked for quarantine."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
         lambda: dispatch.require_broker(context.broker_url),

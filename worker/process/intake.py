@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 
 
 class Intake:
-    """Calls `take` with a queue and True when the worker shall start taking from it, False when it shall stop."""
+    """Calls `take` with a queue and True to start taking from it, or False to stop. Safe for several threads."""
 
     def __init__(self, queues: Collection[str], take: Callable[[str, bool], None]) -> None:
         self._queues, self._take = tuple(queues), take

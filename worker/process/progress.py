@@ -14,7 +14,7 @@ from pathlib import Path
 from tilewatch import processes
 
 STILL_S = 60.0
-"""A worker is not healthy if a process sleeps this many seconds. A git command gives up on a server as soon."""
+"""A worker is not healthy if a process sleeps this many seconds. A git command gives up after the same time."""
 
 END_S = 120.0
 """A process that sleeps for this many seconds is ended. Another process gets its job when the lease is over."""
