@@ -23,8 +23,8 @@ LOOK_EVERY_S = 0.2
 
 
 def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str, needed: SeriesToPrepare) -> None:
-    """Compiles the baselines' kernels of those series for which this machine has not done it with these baseline
-    versions. If another process of this machine is doing it, waits only until the next series, `needed`, is done."""
+    """Compiles the baselines' kernels for each series that this machine has not prepared yet with these versions of the
+    baselines. If another process of this machine is doing that, waits only until the series `needed` is prepared."""
     met = {each: folder / _name(each, gpu) for each in series if each.compiling}
     if not met:
         return

@@ -27,7 +27,7 @@ from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, v
 from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob
 
 kept = KeptProcess()
-"""Keeps open the process that measured the last series, for each process of the pool."""
+"""The open process that measured the last series. Each process of the pool has one of its own."""
 
 
 @dataclass(frozen=True)
