@@ -236,8 +236,7 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each of its GPU models. `branch` names a branch off the main line; if None, `revision`
-    does."""
+    """Submits a request for each of its GPU models. A commit off the main line belongs to `branch`, else `revision`."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
@@ -286,7 +285,7 @@ def _resolve(
     source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
 ) -> GitCommit:
     """Returns a commit, with the repository that it is stored under. That is a repository of its own, the branch
-    `line`, for a commit off the main line. So it is for a commit with a toolchain, as another compiler is not a change
+    `line`, for a commit off the main line. A commit with a toolchain gets one too, as another compiler is not a change
     of the code."""
     commit = watched.resolve(source, revision)
     branch = None

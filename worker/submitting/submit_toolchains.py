@@ -26,8 +26,8 @@ from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 @dataclass(frozen=True)
 class ToolchainsAsked:
     """The wanted comparison of `toolchains`, the base first. Without `gpus`, all GPU models with a worker are used.
-    `archs` are compiled for in addition to the GPUs' architectures. If there is none at all, the GPUs of
-    TILEWATCH_WATCH count. `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
+    `archs` are compiled for in addition to the GPUs' architectures. Without any architecture, those of TILEWATCH_WATCH
+    are used. `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
 
     toolchains: Sequence[str]
     repository: str | None = None
