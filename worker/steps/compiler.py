@@ -48,7 +48,7 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
 def compile_each(
     compile_one: Callable[[Item], Outcome], items: Sequence[Item], threads: int
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yields each item with the result of `compile_one`, in the order in which they end; one thread is the caller's."""
+    """Yields each item with the result of `compile_one`, as they end. If `threads` is 1, the caller's thread works."""
     if threads == 1:
         yield from ((item, compile_one(item)) for item in items)
         return

@@ -86,8 +86,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the start (UTC) of the last day on which a series had to be swept again. A sweep from before that day
-    does not make another one unnecessary."""
+    """Returns the start (UTC) of the last day on which a series had to be swept again. Only a sweep since then makes
+    another one unnecessary."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS

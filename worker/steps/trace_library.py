@@ -33,7 +33,7 @@ log = structlog.get_logger()
 @dataclass(frozen=True)
 class PlansWanted:
     """The part of a library to submit: one kernel, one problem of it, or the suite. `kernels` limits the suite, unless
-    it is None. A `wide` sweep tries the whole space; a sweep of a `night` tries the short list and a share of it."""
+    it is None. A `wide` sweep tries the whole space, one of a `night` the short list and a share of the space."""
 
     kernel: str | None
     problem: str | None
