@@ -61,7 +61,7 @@ class Sweeps:
 @dataclass(frozen=True)
 class ShippedEntry:
     """A table's config beside the winner of its problem's newest run. `replay` timed it beside the config `head`.
-    `size` is the log of the time of `head` over the table's config. Both are None before a replay."""
+    `size` is log(time of `head` / time of the table's config). Both are None before a replay."""
 
     problem: str
     base: Params
