@@ -20,7 +20,7 @@ from tilewatch.kernels.compiling.store import CubinStore, StoreError
 logger = logging.getLogger(__name__)
 
 CHANGES_KEPT, INSTRUCTIONS_KEPT = 20, 200
-"""The most changed lines and the most instructions that are stored. A kernel may have thousands."""
+"""The numbers of changed lines and of instructions that are stored at most. A kernel may have thousands."""
 RUNS_AT_ONCE = 100
 
 
