@@ -127,7 +127,7 @@ def write_lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]
             for host, each in zip((there, here), answer.code, strict=True)
         ]
     if suspicion.driver is not None:
-        facts.append(f"before that, {here} took {expm1(suspicion.apart):+.1%} of what {there} took")
+        facts.append(f"before that, the time on {here} was {expm1(suspicion.apart):+.1%} from that on {there}")
     return tuple(facts)
 
 
