@@ -1,2 +1,2 @@
-"""Decides what a GPU does: sweep, race, careful timing, replay. Talks to the GPU only through child processes, so it
-imports no CuPy; knows no queue and no database."""
+"""Decides what a GPU measures next: sweep, race, careful timing, replay. Works through child processes, so it imports
+no CuPy. Uses neither the queue nor the database."""

@@ -1,5 +1,5 @@
 """Compiles the kernels of baselines before they are timed. DeepGEMM calls nvcc for each new kernel, which takes some 10
-s (H200, 2026-11), and keeps the result on this machine's disk."""
+s (H200, 2026-11), and keeps the compiled kernel on this machine's disk."""
 
 import os
 import time
@@ -18,17 +18,18 @@ from tilewatch.kernels.measuring.kept_process import KeptProcess
 from tilewatch.kernels.measuring.preparation import Preparation, describe, left_s
 
 COMPILING = tuple(each.name for each in BASELINES if each.package == DEEP_GEMM)
-"""The baselines that compile their own kernels."""
+"""Names of the baselines that compile their own kernels."""
 
 DEADLINE_S = 120.0
 AT_ONCE = max(2, min(16, (os.cpu_count() or 1) // 2))
 FEW = 2
-"""Failed series that are prepared again at the same time: 12 of 8 GB each ran out of memory (H100, 2026-11-27)."""
+"""Series that are prepared at once when failed ones are tried again: 12 of 8 GB each ran out of memory (H100,
+2026-11-27)."""
 
 
 @dataclass(frozen=True)
 class SeriesToPrepare:
-    """A problem of a library, and its baselines."""
+    """Names one problem of a library's kernel, and its baselines."""
 
     library: Path
     kernel: str
@@ -45,8 +46,8 @@ OnDone = Callable[[SeriesToPrepare], object]
 
 
 def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_done: OnDone = id) -> list[str]:
-    """Launches the compiling baselines of each series once, several series at a time. Returns failures as sentences.
-    Threads call `on_done` with each series that is ready."""
+    """Launches the compiling baselines of each series once, several series at a time. Returns the failures, a sentence
+    each. Calls `on_done` with each series that is ready, from several threads."""
     left = [each for each in series if each.compiling]
     failures: dict[SeriesToPrepare, str] = {}
     with find_turn(gpu_uuid):
@@ -62,7 +63,7 @@ def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_do
 def _prepare_each(
     series: Sequence[SeriesToPrepare], *, gpu_uuid: str, store_url: str, on_done: OnDone
 ) -> list[tuple[SeriesToPrepare, str]]:
-    """Prepares series in one process. Returns those that failed with why, as a sentence."""
+    """Prepares several series in one process. Returns those that failed, each with a sentence that says why."""
     failures = []
     with closing(KeptProcess()) as kept:
         for each in series:
@@ -76,7 +77,7 @@ def _prepare_each(
 
 
 def _prepare(series: SeriesToPrepare, kept: KeptProcess, environment: dict[str, str], store_url: str) -> None:
-    """Launches the baselines without a reference: the library's process only describes the problem."""
+    """Launches the baselines of a series, without checking them. The library's process only describes the problem."""
     deadline = time.monotonic() + DEADLINE_S
     preparation = Preparation(series.library, series.kernel, series.problem, store_url)
     with closing(ChildProcess("library", environment=environment, library=series.library)) as library:

@@ -1,8 +1,6 @@
-"""Times baselines that need their own GPU process: other versions of installed libraries, and a watch file's own.
-
-The process prepares the same problem from the same seed, so it has the same inputs. If it fails, the run loses these
-baselines only.
-"""
+"""Times baselines that need a GPU process of their own: other versions of installed libraries, and baselines that a
+watch file defines. The process prepares the same problem from the same seed, so it has the same inputs. If it fails,
+the run loses only these baselines."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -16,16 +14,16 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 ROUNDS_DEADLINE_S = 120.0
 BASELINES_DEADLINE_S = 600.0
-"""Long, because DeepGEMM compiles its kernel with nvcc when it first meets a shape."""
+"""Deadline for preparing baselines. It is long because DeepGEMM compiles a kernel with nvcc for each new shape."""
 
 
 class BaselineProcess:
-    """Times some baselines in one process. `details` maps the name under which each one's times are stored to its
-    detail, or to why it is missing; `names` are those that run."""
+    """Times some baselines in one process. `details` maps the name under which a baseline's times are stored to what is
+    known of it, or to why it is missing. `names` are the baselines that can be timed."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
-        """Prepares the baselines that are the keys of `stored`; its values are the names under which their times are
-        stored. Starts no process if there are none. `about` is added to each detail."""
+        """Prepares the baselines that are keys of `stored`; its values are the names under which their times are
+        stored. Starts no process if `stored` is empty. Adds `about` to the details of each baseline."""
         self._stored = stored
         self.details: dict[str, dict[str, Any]] = {}
         self._child: GpuChild | None = None
@@ -48,8 +46,8 @@ class BaselineProcess:
         return tuple(name for name, detail in self.details.items() if "missing" not in detail)
 
     def time_block(self, rounds: int, seed: int) -> tuple[dict[str, list[float]], list[Mapping[str, Any]]]:
-        """Returns the samples of each baseline by its name, and readings of the GPU. Both are empty if none runs or if
-        the process ends; `details` then says how it ended."""
+        """Returns the samples of each baseline by name, and readings of the GPU. If no baseline can be timed or the
+        process ends, both are empty; `details` then says how it ended."""
         running = [name for name, versioned in self._stored.items() if versioned in self.names]
         if self._child is None or not running:
             return {}, []
@@ -73,8 +71,8 @@ class BaselineProcess:
 
 
 def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns a detail that says why a baseline is missing if its process loaded another version of its library than
-    the environment has. Empty if the versions agree or one is unknown."""
+    """Returns why a baseline is missing, under "missing", if its process loaded another version of its library than the
+    environment has. Returns an empty mapping if the versions agree or one of them is unknown."""
     package = find_library(baseline)
     named, loaded = about.get("packages", {}).get(package), detail.get("library")
     if named is None or loaded is None or named == loaded or named.startswith(f"{loaded}."):
@@ -85,8 +83,8 @@ def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapp
 def start_environment(
     environment: Toolchain, setup: GpuSetup, baselines: Sequence[str], taken: Collection[str]
 ) -> BaselineProcess:
-    """Prepares the baselines whose library an environment has. Names in `taken` are left out: another environment has
-    the same version, and one version is timed once."""
+    """Prepares the baselines whose library an environment has. Leaves out the names in `taken`: another environment has
+    that version, and each version is timed once."""
     packages = {package: version for package, version, _ in environment.packages}
     stored = {name: find_versioned_name(name, packages) for name in baselines}
     found = {name: versioned for name, versioned in stored.items() if versioned is not None and versioned not in taken}
@@ -95,8 +93,8 @@ def start_environment(
 
 
 def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> BaselineProcess:
-    """Prepares the baselines that a watch file defines, in a process that runs its library. The measuring process
-    itself prepares the copy baseline."""
+    """Prepares the baselines that a watch file defines, in a process that runs its library. The copy baseline is left
+    out, because the measuring process prepares it."""
     own = {name: name for name in baselines if name not in (tile_table.BASELINE, COPY)}
     return BaselineProcess(
         replace(setup, by_library="it times the watch file's own baselines"),

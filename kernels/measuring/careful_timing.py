@@ -14,33 +14,35 @@ from tilewatch.kernels.results import Measured, TrialResult
 from tilewatch.kernels.statistics import ratio_interval
 
 BLOCK_ROUNDS = 20
-"""Rounds between two readings of the GPU's clocks and temperature, and before another process takes its turn."""
+"""Rounds in a block. After each block the GPU's clocks and temperature are read, and another process takes its turn."""
 
 ENOUGH = 0.005
-"""Timing stops when the half width of the median ratio's interval is under this share."""
+"""Timing stops when half the width of the confidence interval of the median ratio is less than this share."""
 
 MOST_ROUNDS = 200
-"""Timing stops after this many rounds whatever the interval; the run then stores that it stopped at its budget."""
+"""Most rounds. Timing then stops, however wide the interval is, and the run stores that it stopped at its budget."""
 
 MOST_US = 3e6
-"""Timing also stops after this time, but not before two blocks. It covers all rounds with their rests and the warm-up:
-200 rounds of 2 ms, 80 of 5 ms, or 40 of 30 ms and more."""
+"""Timing also stops after this time, but not before two blocks are done. The time includes all rounds, their rests and
+the warm-up. It is enough for 200 rounds of 2 ms, 80 of 5 ms, or 40 of 30 ms or more."""
 
 WARMING_US, LEAST_WARMING = 20_000.0, 5
-"""Length of the first block, which warms up: rounds of WARMING_US together, between LEAST_WARMING and BLOCK_ROUNDS of
-them. It is short because each round of 4 ms is followed by 40 ms of rest, and the sweep has just ended."""
+"""Length of the first block, which warms clocks and caches: WARMING_US of rounds, at least LEAST_WARMING and at most
+BLOCK_ROUNDS of them. It is short because each round of 4 ms is followed by 40 ms of rest, and the sweep has just
+ended."""
 
 BOUNDARY = ("library_runs_apart", "not_apart", "stated", "unchecked")
-"""Keys of an introduction that say which process ran the commit's code."""
+"""Fields of a prepared problem's introduction that say which process ran the commit's code."""
 
 OnStep = Callable[[str, int, int], None]
 Column = int | str
-"""Identifies what is timed in a round: a trial by its number, or a baseline by the name under which it is stored."""
+"""What is timed in a round: a trial, by its number, or a baseline, by the name under which its times are stored."""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Samples of paired rounds by column; those of throttled blocks are apart. `stopped` is "interval" or "budget"."""
+    """Holds samples by column; `throttled` are those of blocks with a throttled GPU. `stopped` is "interval" or
+    "budget"."""
 
     calm: Mapping[Column, list[float]]
     throttled: Mapping[Column, list[float]]
@@ -59,8 +61,8 @@ def time_carefully(
     seed: int,
     on_step: OnStep,
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
-    """Returns the measurements of the winner, of every baseline and of the trials of `named`, and readings of the GPU.
-    If a trial of `named` is the winner, it has the winner's samples."""
+    """Returns the measurements of the winner, of every baseline and of the trials in `named`, and readings of the GPU.
+    If the winner itself is in `named`, both measurements have the same samples."""
     ids = list(dict.fromkeys((winner, *named.values())))
     for each in ids:
         child.load(each)
@@ -114,9 +116,9 @@ def _run_rounds(
     ours_us: float,
     on_step: OnStep,
 ) -> Rounds:
-    """Runs rounds until the ratio of the first trial to the main baseline is known well enough. The first block warms
-    clocks and caches and is discarded; `ours_us` is the time of a launch in the sweep. The child and the `processes`
-    take turns block by block, so that all see the same clocks."""
+    """Runs rounds until the ratio of the first trial to the main baseline is known well enough. The first block only
+    warms clocks and caches, and is discarded. `ours_us` is the time of a launch in the sweep. The child and the
+    `processes` take turns block by block, so that all of them see the same clocks."""
     columns: list[Column] = [*ids, *names, *(name for each in processes for name in each.names)]
     calm: dict[Column, list[float]] = {each: [] for each in columns}
     throttled: dict[Column, list[float]] = {each: [] for each in columns}
@@ -153,7 +155,7 @@ def _count_warming(round_us: float) -> int:
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
-    """Returns a detail with the samples of throttled blocks, which the median leaves out."""
+    """Returns an entry of details with the samples that were taken while the GPU was throttled; empty if none."""
     return {"throttled_us": apart[column]} if apart.get(column) else {}
 
 

@@ -1,4 +1,4 @@
-"""Validates the description of a problem, which the process of a library sends and the library may have forged."""
+"""Validates the description of a problem that a library's process sends, because the library may have forged it."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ class _Array(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class _Values(TypedDict):
-    """Values of an array. kernels/problems/given_values.py checks that the number of bytes fits type and shape."""
+    """Values of an array. kernels/problems/given_values.py checks that the number of bytes fits the type and shape."""
 
     dtype: GivenType
     shape: Shape
@@ -70,11 +70,11 @@ _PROBLEM: TypeAdapter[_Problem] = TypeAdapter(_Problem)
 
 
 class BadDescription(LibraryError):
-    """The description does not fit the schema; the message names the field."""
+    """Raised if a description does not fit the schema. The message names the field."""
 
 
 def validate_description(description: object, kernel: str) -> None:
-    """Raises BadDescription if the description is of another kernel, or not one that `describe_problem` can return."""
+    """Raises BadDescription if the description is of another kernel, or `describe_problem` cannot return it."""
     try:
         found = _PROBLEM.validate_python(description)
     except ValidationError as error:

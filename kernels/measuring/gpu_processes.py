@@ -1,9 +1,9 @@
-"""Starts the two processes that measure a problem: the library process runs the library, the measuring process runs
-none.
+"""Starts the two processes that measure a problem: a library process, which runs the library, and a measuring process,
+which runs no library.
 
-The library process (kernels/gpu/library_child.py) describes the problem, computes the reference, and ends before
-anything is timed. In a replay another process describes the other side, whose library it alone runs. If a watched
-operator's launches alone do not do what its host code does, one process runs all sides and measures itself.
+The library process (kernels/gpu/library_child.py) describes the problem, computes the references, and ends before
+anything is timed. In a replay a further process describes the other side; only this one runs that side's library. The
+exception: if a watched operator's launches alone do not do what its host code does, one process does everything.
 """
 
 import time
@@ -30,18 +30,19 @@ from tilewatch.kernels.measuring.preparation import (
 )
 
 WATCHED: Mapping[str, Any] = {"is_watched": True}
-"""Stands in for the description of a watched operator."""
+"""Takes the place of a description if the problem is that of a watched operator."""
 
 WITHOUT_GPU = ("ahead_s", "waited_s")
-"""Seconds of an introduction in which its series did not have the GPU: before its turn, and waiting for it."""
+"""Fields of an introduction with seconds in which its series did not have the GPU: before its turn, and waiting for
+it."""
 
 CONFIRM_DEADLINE_S = 300.0
 MOST_CONFIRMATIONS = 3
-"""Most wrong configs of a watched operator, before its first right one, that its own process is asked to confirm."""
+"""Most failed configs of an operator that its own process is asked to confirm, before a first config is right."""
 
 
 class GpuProcesses:
-    """Wraps the library process and the measuring process. Requests go to the one that measures."""
+    """Holds the library process and the measuring process of one problem, and sends requests to them."""
 
     def __init__(
         self,
@@ -53,10 +54,10 @@ class GpuProcesses:
         torch: bool = False,
         kept: KeptProcess | None = None,
     ) -> None:
-        """Starts the processes. `others` are the libraries of other sides of a replay. Libraries are imported at once;
-        no process touches the GPU before a problem is prepared. With `torch` the measuring process has PyTorch, for
-        baselines. It imports from the folder `packages` first. With `kept` it comes from there, and `close` puts it
-        back."""
+        """Starts the processes. `others` are the libraries of the other sides of a replay. Libraries are imported at
+        once, but no process uses the GPU before a problem is prepared. With `torch` the measuring process has PyTorch,
+        for baselines. It imports packages from the folder `packages` first. With `kept` it is taken from there, and
+        `close` puts it back."""
         self._start = partial(ChildProcess, environment=environment)
         self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
         self._put_back: Callable[[ChildProcess], None] | None = None
@@ -84,13 +85,13 @@ class GpuProcesses:
         """False where an exception may have left an answer unread."""
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
-        """Announces the problems that will be prepared, in this order. One library process then describes them and
-        computes their references ahead, as many as fit on the GPU, and ends before the first launch. A process and a
-        CUDA context per problem would cost more."""
+        """Announces the problems that will be prepared, in this order. A single library process then describes as many
+        as fit on the GPU, computes their references, and ends before the first launch. A process and CUDA context per
+        problem would cost more."""
         self._planned = preparations
 
     def start_sides(self) -> None:
-        """Starts one process for each other side of a replay, which runs only that side's host code."""
+        """Starts one process for each other side of a replay. It runs the host code of that side only."""
         for folder in self._libraries[1:]:
             if folder not in self._sides:
                 self._sides[folder] = self._start_library(folder)
@@ -102,14 +103,14 @@ class GpuProcesses:
             self._has_timer = True
 
     def _start_library(self, folder: Path | None = None) -> ChildProcess:
-        """Starts a library process for the first library, or for that of another side."""
+        """Starts a library process for the library of another side, or for the first library if `folder` is None."""
         folder = folder or self._libraries[0]
         library = self._start("library", library=folder)
         library.begin({"ask": "import", "library": str(folder)})
         return library
 
     def _start_all(self, preparation: Preparation) -> ChildProcess:
-        """Starts a process that measures, and may read the libraries of all sides and the cubin store."""
+        """Starts a process that measures and may read both the cubin store and the libraries of all sides."""
         first, *others = self._libraries
         store = [find_folder(preparation.store_url)]
         return self._start("library", library=first, others=others, packages=self._packages, readable=store)
@@ -121,12 +122,13 @@ class GpuProcesses:
         self._library, self._sides = None, {}
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        """Prepares a problem in place of the last one, beside others that prepare theirs, and returns its introduction.
-        Then takes the GPU's turn, which `close` releases; `waited_s` is how long others had the GPU. Describing the
-        problem takes `ahead_s` before that, because it launches nothing. Raises ChildDied, ChildHung or BadDescription.
+        """Prepares a problem in place of the last one, and returns its introduction. Other processes may prepare theirs
+        meanwhile. Then takes the GPU for this process, until `close`. The introduction's `waited_s` says how long other
+        processes had the GPU, and `ahead_s` how long describing the problem took before, which needs no GPU. Raises
+        ChildDied, ChildHung or BadDescription.
 
-        The introduction's `library_runs_apart` is False if the process that runs a watched operator also measures it.
-        `not_apart` then says why, and `stated` what the operator's watch file says about it.
+        In the introduction `library_runs_apart` is False if the process that runs a watched operator also measures it.
+        `not_apart` then says why, and `stated` gives the reason that the operator's watch file states.
         """
         self._has_answered = False
         began_at = time.monotonic()
@@ -180,8 +182,8 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
 
     def _refuse(self, *, is_decided: bool = False) -> str | None:
-        """Returns why the process that runs host code may not measure it, None if it may. `is_decided`: it was already
-        found that it may, or it times the watch file's own baselines."""
+        """Returns why the process that runs host code may not measure it, None if it may. `is_decided`: it was found
+        before that it may, or it times the baselines that the watch file defines."""
         apart = sandbox.find_apart()
         if apart is sandbox.Apart.ALWAYS:
             return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
@@ -193,8 +195,8 @@ class GpuProcesses:
         return None
 
     def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
-        """Returns the descriptions of a watched operator by each side's library, by folder. Returns None and a reason
-        if one process must measure all sides."""
+        """Returns the descriptions of a watched operator by each side's library, by folder, and an empty reason.
+        Returns None and a reason if one process must measure all sides."""
         if preparation.by_library:
             return None, preparation.by_library
         assert self._library is not None
@@ -211,8 +213,8 @@ class GpuProcesses:
         return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
-        """Stores the descriptions of planned problems whose references are taken over, or why they failed, each within
-        the deadline. Stops at a watched operator, whose memory is handed over only when it is prepared."""
+        """Stores the descriptions of the planned problems whose references are taken over, or why that failed. Each has
+        the deadline to itself. Stops at a watched operator, whose memory is handed over only when it is prepared."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):
             if not library.alive:
@@ -252,11 +254,11 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends a request to the process that measures, and returns times during which no other process used the GPU.
-        Raises ChildDied, ChildHung or GpuBusy.
+        """Sends a request to the process that measures, and returns the answer. Its times were taken while no other
+        process used the GPU. Raises ChildDied, ChildHung or GpuBusy.
 
         If a watched operator's launches give a wrong result but its own process finds its host code right, that process
-        measures from then on. The answer then contains its introduction, which says so.
+        measures from then on. The answer then contains the introduction of that process.
         """
         measures = self._measuring or self._library
         assert measures is not None
@@ -300,7 +302,7 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes; puts a measuring process that comes from elsewhere back. If all of them are idle, the
+        """Ends the processes, and puts a measuring process that came from `kept` back. If all of them are idle, the
         next series gets the GPU before they have ended."""
         if all(each.is_idle for each in self._started):
             self._end_turn()
@@ -312,7 +314,7 @@ class GpuProcesses:
         self._end_turn()
 
     def _take_turn(self) -> float:
-        """Takes the GPU's turn, and returns the seconds for which another series had it."""
+        """Waits for this process's turn on the GPU, and returns the seconds for which others had it."""
         if self._release_turn is not None:
             return 0.0
         waited_s = self._turn.take()
@@ -334,8 +336,8 @@ def describe_side(
     preparation: Preparation, environment: Mapping[str, str], *, deadline_s: float
 ) -> Mapping[str, Any] | None:
     """Describes a problem in a process that runs only its library, so that one commit cannot change another's launches.
-    Returns None if the library has no such kernel, WATCHED for a watched operator, whose memory is handed over again
-    for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
+    Returns None if the library has no such kernel. Returns WATCHED for a watched operator, because its memory is handed
+    over anew for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
     library = ChildProcess("library", environment=environment, library=preparation.library)
     try:
         asked = {**make_question(preparation), "ask": "describe side"}

@@ -1,7 +1,7 @@
-"""Gives one GPU to the processes of a worker: to one that measures, or to all that prepare a series at once.
+"""Shares one GPU among the processes of a worker: either one process measures, or several prepare a series at once.
 
-A series spends more than half of its time without the GPU: starting processes, importing a library, writing rows. Its
-inputs and references take 0.5 s more, mostly of the CPU (H200, 2026-11-28), so series that wait are prepared together.
+A series spends more than half of its time without the GPU: starting processes, importing a library, writing rows.
+Making inputs and references takes 0.5 s more, mostly of the CPU (H200, 2026-11-28). Waiting series prepare together.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ from typing import Self
 from tilewatch import processes
 
 OWN_ROOT = "TILEWATCH_OWN_ROOT"
-"""Environment variable with the process whose descendants take turns: the parent of a worker's pool."""
+"""Environment variable that holds the id of the process whose descendants take turns: the parent of a worker's pool."""
 
 
 WAKE_S = 5.0
 
 
 class GpuTurn:
-    """The right to use one GPU: alone, held by one process of this machine at a time, or together with others that
-    prepare. Its holder may take it more than once. The operating system releases it when the holder dies. A process
-    that waits to measure comes before those that would prepare, so that these gather and prepare at once."""
+    """The right to use one GPU. One process of this machine may hold it alone, to measure, or several may hold it
+    together, to prepare. A holder may take it again. The operating system releases it when the holder dies. A process
+    that waits to measure comes before those that would prepare, so that these gather and then prepare at once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -38,7 +38,7 @@ class GpuTurn:
         self._lock = threading.Lock()
 
     def take(self) -> float:
-        """Waits until no other process has the GPU, and returns the seconds of waiting."""
+        """Waits until no other process holds the GPU, and returns the seconds of waiting."""
         asked_at = time.monotonic()
         with self._lock:  # threads of one process share the turn
             if self._depth == 0:
@@ -48,8 +48,8 @@ class GpuTurn:
 
     @contextlib.contextmanager
     def prepare(self) -> Iterator[float]:
-        """Waits until no other process measures or waits to, and yields the seconds of waiting. Until the end of the
-        context others may prepare, but none measures. The holder of the turn keeps it and waits for nobody."""
+        """Waits until no other process measures or waits to measure, and yields the seconds of waiting. Inside the
+        context others may prepare, but none measures. A process that already holds the turn does not wait."""
         asked_at = time.monotonic()
         with self._lock:
             descriptor = None if self._depth else self._open_locked(fcntl.LOCK_SH, wanted=fcntl.LOCK_EX)
@@ -86,13 +86,13 @@ class GpuTurn:
 
 
 def _open(file: Path) -> int:
-    """Opens a file to be locked, each time anew: a fork would share a descriptor, and both would hold the lock."""
+    """Opens the file to be locked. Each lock opens it anew: forks would share a descriptor and thereby the lock."""
     return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _wait_awake(descriptor: int, kind: int) -> None:
-    """Waits for a lock of a file, and wakes up meanwhile: a process that sleeps for a minute counts as one that makes
-    no progress (worker/process/progress.py)."""
+    """Waits for a lock of a file in another thread, so that this process keeps running: one that sleeps for a minute
+    counts as making no progress (worker/process/progress.py)."""
     if not processes.try_lock(descriptor, kind):
         waiting = threading.Thread(target=fcntl.flock, args=(descriptor, kind), daemon=True)
         waiting.start()
@@ -102,11 +102,11 @@ def _wait_awake(descriptor: int, kind: int) -> None:
 
 @functools.cache
 def find_turn(gpu_uuid: str) -> GpuTurn:
-    """Returns this process's turn on a GPU. The processes of one worker share it. Those of other workers do not, and a
-    measurement treats them as disturbance."""
+    """Returns this process's turn on a GPU. The processes of one worker share it. Other workers have turns of their
+    own, and a measurement counts their work as a disturbance."""
     return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{find_root()}-{gpu_uuid or 'gpu'}.turn")
 
 
 def find_root() -> int:
-    """Returns the process whose descendants take turns on a GPU: a worker pool's parent, else this process."""
+    """Returns the id of the process whose descendants take turns: a worker pool's parent, else this process."""
     return int(os.environ.get(OWN_ROOT) or os.getpid())

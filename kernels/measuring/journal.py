@@ -1,8 +1,6 @@
-"""Keeps the finished trials of a sweep on disk, so that a killed sweep can continue.
-
-Each finished trial is one JSON line, flushed to the disk before the next trial starts. A line that a kill cut off is a
-trial that did not finish. The command line and the worker's measure step both use it.
-"""
+"""Keeps the finished trials of a sweep on disk, so that a killed sweep can be continued. Each finished trial is one
+JSON line, flushed to the disk before the next trial starts. A line without its end is a trial that a kill cut off, so
+it did not finish. The command line and the worker's measure step both use this module."""
 
 import hashlib
 import json
@@ -18,13 +16,13 @@ from tilewatch.kernels.results import PlannedTrial, TrialResult
 
 def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Iterable[str]) -> Path:
     """Returns the journal file of a search space. Its name depends on the code and the conditions (GPU, driver,
-    harness), because times under other conditions do not apply."""
+    harness), because times that were taken under other conditions must not be reused."""
     digest = hashlib.sha256("\n".join([*conditions, *(trial.code_key for trial in trials)]).encode())
     return folder / f"{digest.hexdigest()[:24]}.jsonl"
 
 
 class Journal:
-    """Reads and extends the journal file of a sweep. `trials` holds those of earlier, killed sweeps by config."""
+    """Reads and extends the journal file of a sweep. `trials` maps config keys to killed sweeps' trials."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

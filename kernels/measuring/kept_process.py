@@ -1,8 +1,6 @@
-"""Keeps the process that measures from one series to the next, with its imports, its CUDA context and its buffers.
-
-On four GPUs of one host a context takes 1.7 s, as the driver makes one after the other (H100, 2026-11-28). That process
-runs no code of a commit but launches its kernels, so it serves the series of one commit alone.
-"""
+"""Keeps the measuring process from one series to the next, with its imports, its CUDA context and its buffers. With
+four GPUs in one host a CUDA context takes 1.7 s, because the driver makes one after the other (H100, 2026-11-28). The
+process runs no code of a commit but launches its kernels, so it serves only series of one commit."""
 
 import contextlib
 import threading
@@ -11,13 +9,14 @@ from collections.abc import Callable, Hashable
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 
 IDLE_S = 10.0
-"""A process that waits longer for a series ends: others may want the GPU, and a canary has to be alone on it."""
+"""A process that waits longer than this for a series is ended: others may want the GPU, and a canary must have it
+alone."""
 
 ANSWER_DEADLINE_S = 20.0
 
 
 class KeptProcess:
-    """Holds at most one process that waits for its next series. A `group` names the series that one process may
+    """Holds at most one process, which waits for its next series. A `group` identifies the series that one process may
     measure: those of one library on one GPU."""
 
     def __init__(self) -> None:
@@ -27,7 +26,7 @@ class KeptProcess:
         self._idle = threading.Timer(0.0, self.close)
 
     def take(self, group: Hashable, start: Callable[[], ChildProcess]) -> ChildProcess:
-        """Returns the process of this group, or starts one; ends one of another group."""
+        """Returns the kept process if it is of this group. Otherwise ends it and starts one."""
         with self._lock:
             self._idle.cancel()
             kept, self._process = self._process, None
@@ -40,8 +39,8 @@ class KeptProcess:
         return start()
 
     def put_back(self, group: Hashable, process: ChildProcess) -> None:
-        """Keeps a process; ends it where anything of its series failed. It frees the memory of that series when it
-        prepares the next one, because another process may measure now."""
+        """Keeps a process, or ends it if anything failed in its series. The process frees that series' memory only when
+        it prepares the next one, because another process may measure now."""
         try:
             is_fit = process.alive and process.ask({"ask": "is fit"}, deadline_s=ANSWER_DEADLINE_S)["is_fit"]
         except (ChildDied, ChildHung):
@@ -57,7 +56,7 @@ class KeptProcess:
             self._idle.start()
 
     def close(self) -> None:
-        """Ends the process that waits, if there is one."""
+        """Ends the kept process, if there is one."""
         with self._lock:
             self._idle.cancel()
             kept, self._process = self._process, None

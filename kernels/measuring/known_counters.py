@@ -1,4 +1,4 @@
-"""Finds counters that an earlier run read of the same launch, so that they need not be read again. Reading them is half
+"""Finds counters that an earlier run read of an equal launch, so that they need not be read again. Reading them is half
 of a series' time on the GPU (3.9 of 7.6 s, H200, 2026-11-23), and most code does not change overnight."""
 
 import datetime as dt
@@ -15,18 +15,18 @@ Counts = Mapping[str, float]
 """Maps the names of tilewatch.mechanisms.counters to values. A counter that this GPU lacks is left out."""
 
 VALUES = ("given", "memory")
-"""Fields of a description that hold values of inputs. They are drawn for each run and hardly change the counters."""
+"""Fields of a description that hold values of inputs. These are drawn anew for each run and hardly change counters."""
 
 NAME = "content_key"
-"""Field of a description that names its code by what it was compiled from. Equal machine code may have several."""
+"""Field of a description that identifies code by the compiler's input. Several inputs may give equal machine code."""
 
 ORIGIN = ("launch", "counted")
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Holds the hardware counters of one launch. `when` says when an earlier run read them, as the end of a sentence;
-    None if this run read them."""
+    """Holds the hardware counters of one launch. `when` says when an earlier run read them, as the last words of a
+    sentence, None if this run read them."""
 
     launch: str
     counts: Counts
@@ -34,21 +34,21 @@ class Counted:
 
     @property
     def origin(self) -> dict[str, str]:
-        """Returns the fields that a measurement's detail stores beside the counters."""
+        """Returns the fields that the details of a measurement store beside the counters."""
         return {"launch": self.launch, **({"counted": self.when} if self.when else {})}
 
 
 def identify_launch(described: DescribedLaunch | DescribedRun, code_sha256: str, gpu_uuid: str, driver: str) -> str:
-    """Returns a SHA-256 that is equal if the machine code, the grid, the shapes, the GPU and its driver are equal. In
-    one night of the library 13 of 189 winners and configs tied with them were the same launch as another one of their
-    run (08f5990, H200, 2026-11-24). Each costs the GPU 2 s."""
+    """Returns a SHA-256 that is equal for launches with equal machine code, grid, shapes, GPU and driver. In one night
+    of the library, 13 of 189 winners and configs tied with them were the same launch as another one of their run
+    (08f5990, H200, 2026-11-24). Each launch that is counted costs 2 s of the GPU."""
     facts = {name: value for name, value in described.as_json.items() if name not in (*VALUES, NAME)}
     return hashlib.sha256(json.dumps([gpu_uuid, driver, code_sha256, facts], sort_keys=True).encode()).hexdigest()
 
 
 def read_counted(detail: Mapping[str, Any], finished_at: dt.datetime) -> dict[str, Counted]:
-    """Reads the counters in the detail of a kernel's measurement, by launch, including those of the configs that tied.
-    Empty if none were read, or if it is from before 2026-11-24, when launches had no names."""
+    """Returns the counters in the details of a kernel's measurement, by launch, including those of configs that tied.
+    Empty if none were read, or if the measurement is from before 2026-11-24, when launches had no names."""
     own = f"on {finished_at.astimezone(dt.UTC):%Y-%m-%d}, of the same launch on the same GPU"
     winner = {**detail.get("counters", {}), **{name: detail[name] for name in ORIGIN if name in detail}}
     read = (_read(each, own) for each in (winner, *detail.get("tied_counters", ())) if "launch" in each)

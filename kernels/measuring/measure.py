@@ -39,23 +39,24 @@ MOST_COUNTED = 4
 
 
 class GpuMissing(ExpectedError):
-    """This machine has no such GPU; the message is a sentence."""
+    """Raised if this machine has no such GPU. The message is a sentence."""
 
 
 class MeasureFailed(ExpectedError):
-    """The GPU process stopped for a reason that no config caused; the message is a sentence."""
+    """Raised if the GPU process stopped for a reason that no config caused. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """Names what to measure and on which GPU of this machine. `cubins` may be a stream; the GPU starts with the first.
+    """Says what to measure, and on which GPU of this machine. `cubins` may be a stream; the GPU then starts with the
+    first.
 
     `earlier` maps config keys to trials of an earlier, killed run, which are not repeated. `ships` is the config that
-    the library ships, if known; it is timed beside the winner. `seed` is that of the random inputs. Each run has
-    another one, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
+    the library ships, if known; it is timed beside the winner. `seed` is that of the random inputs. Each run has a
+    different one, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
     name in the result. `environments` have other versions of the baselines' libraries. `counted` maps launches to
-    counters that were read before and are not read again. The `drawn` configs are outside the kernel's short list; with
-    them `cubins` is no stream.
+    counters that were read before and are not read again. `drawn` are configs outside of the kernel's short list; if
+    there are any, `cubins` is no stream.
     """
 
     library: Path
@@ -77,8 +78,8 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class UncountedRun:
-    """A run whose counters are not read yet. `configs` are those to count: the winner, then those that tied with it.
-    `described` are their launches, or why they cannot be described. Both are empty without a winner."""
+    """Holds a run without counters. `configs` are those whose counters are wanted: the winner, then those that tied
+    with it. `described` are their launches, or why they cannot be described. Both are empty if there is no winner."""
 
     result: RunResult
     configs: tuple[Params, ...]
@@ -91,8 +92,8 @@ OnTrial = Callable[[TrialResult], None]
 def measure(
     request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: RacePolicy | None = None
 ) -> RunResult:
-    """Sweeps and times carefully in its own processes, then reads counters. Raises GpuMissing, GpuBusy or
-    MeasureFailed. A config that fails is a trial, not an error."""
+    """Sweeps and times carefully in processes of its own, then reads counters. Raises GpuMissing, GpuBusy or
+    MeasureFailed. A config that fails is a trial with that status, not an error."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     with ExitStack() as opened:
 
@@ -111,8 +112,8 @@ def measure(
 def count_run(
     run: UncountedRun, store_url: str, gpu: device.Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> RunResult:
-    """Returns the run with its counters, or with the reason why there are none; unchanged without a winner. `start`
-    starts a profiler if a launch's counters are not known."""
+    """Returns the run with its counters, or with the reason why there are none. Without a winner it is returned
+    unchanged. `start` starts a profiler, and is called only for launches whose counters are not known."""
     if not run.configs:
         return run.result
     measurements = add_counts(
@@ -124,8 +125,8 @@ def count_run(
 def measure_uncounted(
     request: MeasureRequest, *, on_trial: OnTrial = lambda _: None, kept: KeptProcess | None = None
 ) -> UncountedRun:
-    """Does what `measure` does, except reading counters. A caller that measures many problems reads the counters of
-    several with one start of Nsight Compute (profiling.count_several), and measures them in one process of `kept`."""
+    """Does what `measure` does, but reads no counters. A caller can then read the counters of several runs with one
+    start of Nsight Compute (profiling.count_several), and measure them in one process of `kept`."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     return _measure(request, gpu, on_trial, lambda *_: None, None, kept)
 
@@ -217,8 +218,8 @@ def _measure(
 def _start_baselines(
     processes: list[BaselineProcess], setup: GpuSetup, request: MeasureRequest, *, is_operator: bool
 ) -> None:
-    """Adds a process for each environment of baselines, and one for the baselines of a watch file. The caller closes
-    those that started, also when another one fails."""
+    """Adds to `processes` one for each environment of baselines, and one for the baselines of a watch file. The caller
+    closes those that started, even if a later one fails."""
     for environment in request.environments:
         taken = [name for process in processes for name in process.details]
         processes.append(start_environment(environment, setup, request.baselines, taken))
@@ -227,7 +228,7 @@ def _start_baselines(
 
 
 PHASES = ("import", "waiting", "prepare", "baselines", "rounds")
-"""Requests that are a phase of a run. All others belong to the sweep."""
+"""Requests whose seconds are a phase of their own in a run. The seconds of all others count as the phase "sweep"."""
 
 
 def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
@@ -245,7 +246,7 @@ def _find_tied(result: SweepResult, winner: int) -> list[int]:
 
 
 def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:
-    """Returns the least possible microseconds of a launch, 0 if this GPU's peak rates are unknown."""
+    """Returns the least possible microseconds of a launch, by this GPU's peak rates. Returns 0 if these are unknown."""
     if gpu.model is None:
         return 0.0
     return find_floor_us(gpu.model, work["dtypes"], work["flops"], work["bytes"])
@@ -275,8 +276,8 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 def _find_named_trials(
     gpu: device.Gpu, introduction: Mapping[str, Any], trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
-    """Returns the trials that are timed beside the winner, by baseline name: the shipped config's and the tile table's.
-    A trial that was not timed is left out."""
+    """Returns the trials that are timed beside the winner, by baseline name: that of the shipped config and that of the
+    tile table's config. A trial that was not timed is left out."""
     named = {}
     places = {config_key(trial.config): place for place, trial in enumerate(trials) if trial.status == "timed"}
     if request.ships is not None and config_key(request.ships) in places:

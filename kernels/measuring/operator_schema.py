@@ -1,4 +1,4 @@
-"""Validates the description of a watched operator's launches, which the host code that runs beside may have forged."""
+"""Validates the description of a watched operator's launches, which host code in the same process may have forged."""
 
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -17,11 +17,11 @@ from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.measuring.description_schema import Amount, BadDescription, Name, Size, Text
 
 MOST_BYTES = 1 << 40
-"""Most bytes of one config's allocations together, more than any GPU has."""
+"""Most bytes of all allocations of one config together. It is more than any GPU has."""
 
 MOST_ARGUMENTS = 1000
 MOST_DIMENSIONS = 25
-"""Most dimensions of an array that CuPy makes."""
+"""Most dimensions that an array of CuPy can have."""
 
 MOST_CONTENTS = 10_000
 MOST_SETS = 16
@@ -115,7 +115,7 @@ _OPERATOR: TypeAdapter[_Operator] = TypeAdapter(_Operator)
 
 
 def validate_operator(description: object, kernel: str) -> None:
-    """Raises BadDescription if the description is of another operator, or not one that a library process can send."""
+    """Raises BadDescription if the description is of another operator, or if a library process cannot have sent it."""
     try:
         found: Any = _OPERATOR.validate_python(description)
     except ValidationError as error:

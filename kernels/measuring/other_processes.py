@@ -1,8 +1,6 @@
-"""Repeats timings that were taken while another process used the GPU.
-
-The measuring process lists the processes that used the GPU until its last launch (kernels/gpu/telemetry.py). This
-module knows which of them belong to the worker, whose processes take turns (gpu_turn.py).
-"""
+"""Repeats timings during which another process used the GPU. The measuring process lists the processes that used the
+GPU until its last launch (kernels/gpu/telemetry.py). This module knows which of them belong to the worker. They do not
+disturb, because they take turns (gpu_turn.py)."""
 
 import time
 from collections.abc import Mapping
@@ -16,16 +14,16 @@ from tilewatch.kernels.measuring.gpu_turn import find_root
 
 WAIT_S = 1.0
 MOST_WAITS = 30
-"""Waits before GpuBusy is raised. Somebody's short test has ended by then; a longer job keeps the GPU."""
+"""Waits before GpuBusy is raised. By then another user's short test has ended; a longer job keeps the GPU."""
 
 
 class GpuBusy(ExpectedError):
-    """Another user's process keeps the GPU busy; the message names it."""
+    """Raised if another user's process keeps the GPU busy. The message names the process."""
 
 
 class UndisturbedGpu:
-    """Repeats a timing until no other process used the GPU during it. Disturbed times are discarded; the next reading
-    lists the other processes under "others" (None if unknown)."""
+    """Repeats a timing until no other process uses the GPU during it, and discards the disturbed times. The next
+    reading lists the other processes under "others", None if they are unknown."""
 
     def __init__(self) -> None:
         self._running: set[int] | None = None
@@ -34,7 +32,7 @@ class UndisturbedGpu:
         self._met: set[str] = set()
 
     def ask(self, process: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends a request to a process with a prepared problem. Raises ChildDied, ChildHung or GpuBusy."""
+        """Returns the answer of a process that has prepared a problem. Raises ChildDied, ChildHung or GpuBusy."""
         if self._running is None:
             self._find(process.ask({"ask": "look"}, deadline_s=deadline_s)["seen"])
         for _ in range(1 + MOST_WAITS):
@@ -70,7 +68,7 @@ class UndisturbedGpu:
 
 
 def _describe_process(process_id: int) -> str:
-    """Returns the name of a process. A process of another container has its machine's number, and no name here."""
+    """Returns the id and name of a process. A process of another container has its id on the host, and no name here."""
     try:
         name = Path(f"/proc/{process_id}/comm").read_text(errors="replace").strip()
     except OSError:

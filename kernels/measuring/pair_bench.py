@@ -1,12 +1,13 @@
 """Times pairs of cubins on this machine's GPU, one new process per launch of a pair.
 
-A launch checks both sides against the reference, times them in interleaved rounds, and gives one median of each. What
-varies between processes (addresses, clocks, a mode that a process falls into) varies between launches, so the spread of
-launches shows how certain the difference is. Each side brings its own library, because its grid may have changed too.
+A launch checks both sides of a pair against the reference, times them in interleaved rounds, and returns the median of
+each side. What varies between processes (addresses, clocks, a mode that a process falls into) varies between launches,
+so the spread of launches shows how certain the difference is. Each side brings its own library, because its grid may
+differ too.
 
 A process times PAIRS_AT_ONCE pairs one after the other, which share its start and its CUDA context (about half of a
 launch, H200, 2026-11). They also share the library process, which computes all references before the first launch. Each
-pair is still launched once per process, with new inputs.
+pair is still launched only once per process, with new inputs.
 """
 
 import os
@@ -40,18 +41,18 @@ from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.statistics import median_interval
 
 PAIRS_AT_ONCE = 16
-"""Most pairs of one process. If it dies, the pair that killed it has no time, and another process starts."""
+"""Most pairs of one process. If the process dies, the pair that killed it gets no time, and a new process starts."""
 
 MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
-"""Most processes that import ahead at the same time. A launch holds the GPU for about a second, so four processes that
-import for 2 to 4 s keep up with it."""
+"""Most processes that import libraries ahead at the same time. A launch holds the GPU for about a second, so four
+processes that import for 2 to 4 s keep up with it."""
 
 CHECK_SAMPLES = 2
 ROUNDS_DEADLINE_S = 120.0
 BASE, HEAD = 0, 1
 
 FATES = {"wrong": "gives wrong results", "launch_error": "cannot be launched", "crashed": "faults on the GPU"}
-"""Describes a side that cannot be timed, by the status of its trial."""
+"""Words for a side that cannot be timed, by the status of its trial."""
 
 WITH_HEAD = "with the head it "
 """Begins the sentence about a launch that failed because of the head."""
@@ -63,12 +64,12 @@ NO_CUPTI = (
 
 
 class NoCupti(ExpectedError):
-    """Kernel times are not reliable on this machine; the message says what to do."""
+    """Raised if kernel times are not reliable on this machine. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class RoundCounts:
-    """The rounds of a launch: as many as fill `fill_us`, within the limits, after those that warm clocks and caches."""
+    """Numbers of rounds in a launch: `warm_up` rounds first, then as many as fill `fill_us`, from `least` to `most`."""
 
     warm_up: int
     least: int
@@ -77,9 +78,9 @@ class RoundCounts:
 
 
 COMPARED = RoundCounts(warm_up=4, least=12, most=40)
-"""Rounds of a comparison, which are fewer than a replay's: launches vary more than a median of few rounds is uncertain,
-so more launches tell more than longer ones. A pass over the 82 problems takes 21 s of kernels and rests with these, 69
-s with a replay's (times of recordings/h200.jsonl.gz)."""
+"""Rounds of a comparison, fewer than those of a replay. Launches differ more from each other than the median of a few
+rounds is uncertain, so more launches are worth more than longer ones. A pass over the 82 problems takes 21 s of kernels
+and rests with these, 69 s with a replay's (times of recordings/h200.jsonl.gz)."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class ReplaySide:
 @dataclass(frozen=True)
 class PairWork:
     """Two cubins to time beside each other. `launches` is the number of earlier launches. With `describes` the launch
-    also describes both sides for a profiler. `label` tells pairs of one kernel and problem apart."""
+    also describes both sides for a profiler. `label` distinguishes pairs of one kernel and problem."""
 
     kernel: str
     problem: str
@@ -113,14 +114,14 @@ class PairWork:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """Returns the base's library if it differs from the head's; empty if both have one, as with toolchains."""
+        """Returns the base's library if it differs from the head's. Empty if they have one, as with toolchains."""
         return () if self.base.library == self.head.library else (self.base.library,)
 
 
 @dataclass(frozen=True)
 class Launched:
-    """The median of each side in one new process. `described` are the launches of both sides, or why they cannot be
-    described. `not_apart` comes from `describe_not_apart`."""
+    """Holds the median time of each side in one new process. `described` are the launches of both sides, or why they
+    cannot be described. `not_apart` comes from `describe_not_apart`."""
 
     base_us: float
     head_us: float
@@ -132,8 +133,8 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """A launch without times. `failure` is a sentence; `is_of_head` says whether the head failed. `is_final` is False
-    if the process died, which may not happen again."""
+    """Describes a launch that gave no times. `failure` is a sentence; `is_of_head` says whether the head failed.
+    `is_final` is False if the process died, because the next launch may then succeed."""
 
     failure: str
     is_of_head: bool
@@ -149,7 +150,7 @@ class PairBench:
     def __init__(
         self, gpu_index: int, arch: str, store_url: str, *, rounds: RoundCounts = COMPARED, may_use_events: bool = False
     ) -> None:
-        """Prepares to use a GPU. It is first used, and must be free, when something is timed."""
+        """Prepares to use a GPU. The GPU is first used, and must then be free, when something is timed."""
         self._index, self._arch = gpu_index, arch
         self._rounds, self._may_use_events = rounds, may_use_events
         self._gpu: device.Gpu | None = None
@@ -161,8 +162,8 @@ class PairBench:
         self.gpu_s = 0.0
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Times each pair once, all in one new process; it is replaced if it dies. Stops when iteration stops. All
-        pairs have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
+        """Yields the result of each pair, timed once, all in one new process, which is replaced if it dies. Stops when
+        the caller stops iterating. All pairs have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
         self._start_ahead((works[0].head.library, *works[0].others))
         described = [self._describe(each) for each in works]
         child: GpuProcesses | None = None
@@ -186,8 +187,8 @@ class PairBench:
     def race(
         self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]
     ) -> tuple[Params, ...]:
-        """Checks and times configs. Returns the fastest, then those that tie with it; empty if no result is right.
-        Raises GpuMissing, GpuBusy or MeasureFailed."""
+        """Checks and times the configs of one side. Returns the fastest config, then those that tie with it; empty if
+        no result is right. Raises GpuMissing, GpuBusy or MeasureFailed."""
         setup = GpuSetup(library, kernel, problem, store_url, self._environment)
         try:
             child = GpuChild(setup)
@@ -202,7 +203,7 @@ class PairBench:
             self.gpu_s += child.gpu_s
 
     def close(self) -> None:
-        """Ends the processes that were started for the next launches."""
+        """Ends the processes that were started ahead for the next launches."""
         while self._ahead:
             self._ahead.pop().close()
         self._cubins.close()
@@ -218,15 +219,15 @@ class PairBench:
         return {"CUDA_VISIBLE_DEVICES": self.find_gpu().uuid}
 
     def find_gpu(self) -> device.Gpu:
-        """Returns the GPU if no other process uses it. Checked only the first time, because our own processes use it
-        later. Raises GpuMissing or GpuBusy."""
+        """Returns the GPU if no other process uses it. Only the first call checks that, because our own processes use
+        the GPU later. Raises GpuMissing or GpuBusy."""
         if self._gpu is None:
             self._gpu = usable_gpu(self._index, self._arch)
         return self._gpu
 
     def _start_ahead(self, libraries: tuple[Path, ...]) -> None:
-        """Starts the processes of the next launches, which import CuPy and the libraries while one measures, and touch
-        no GPU. A watched operator brings PyTorch, which takes 3 to 4 s of a core."""
+        """Starts the processes of the next launches, which import CuPy and the libraries while another process
+        measures. They do not use the GPU yet. A watched operator imports PyTorch, which takes 3 to 4 s of a core."""
         if libraries != self._libraries:
             while self._ahead:
                 self._ahead.pop().close()
@@ -243,8 +244,8 @@ class PairBench:
         return self._ahead.pop(0)
 
     def _describe(self, work: PairWork) -> Preparation | LaunchFailed:
-        """Returns what a launch prepares. Each launch has other inputs, so that a difference does not depend on one set
-        of them. The other side is described once, because its description does not depend on the inputs."""
+        """Returns what a launch prepares. Each launch has new inputs, so that a difference does not depend on one set
+        of them. The other side is described only once, because its description does not depend on the inputs."""
         preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
         key = (work.kernel, work.problem, repr(work.configs))
         try:
@@ -306,7 +307,7 @@ class PairBench:
 
 
 def describe_not_apart(introduction: Mapping[str, Any]) -> str:
-    """Returns why the process of the host code measured it: the watch file's reason first. Empty if it did not."""
+    """Returns why one process ran the host code and measured, in the watch file's words if it has any; else ""."""
     if introduction.get("library_runs_apart", True):
         return ""
     return str(introduction.get("stated") or introduction.get("not_apart"))

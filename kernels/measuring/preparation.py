@@ -1,4 +1,4 @@
-"""Names a problem to prepare, asks the library process for its description, and the measuring process to prepare it."""
+"""Names a problem to prepare, asks the library process to describe it, and asks the measuring process to prepare it."""
 
 import secrets
 import time
@@ -13,23 +13,23 @@ from tilewatch.kernels.measuring.operator_schema import validate_operator
 from tilewatch.kernels.results import Params
 
 LONGEST_REASON = 500
-"""Most characters of a reason that a library process gives."""
+"""Most characters that are kept of a reason from a library process."""
 
 
 SEEDS = 2**31
-"""Limit of seeds, which every random generator in use accepts."""
+"""Seeds are below this number, so that every random generator in use accepts them."""
 
 
 def draw_seed() -> int:
-    """Returns a random seed of inputs. A library that could guess it could tell which inputs are compared."""
+    """Returns a random seed for inputs. A library that could guess the seed could tell which inputs are compared."""
     return secrets.randbelow(SEEDS)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Names a problem to prepare. `sides` maps the library folders of other sides of a replay to their descriptions,
-    None if a library has no such kernel. `configs` are the configs that will be launched; None means those of every
-    night. `by_library` says why the library process has to measure a watched operator; empty if it need not."""
+    """Names a problem to prepare. `sides` maps the library folder of each other side of a replay to that side's
+    description, None if the library has no such kernel. `configs` are the configs that will be launched, None for those
+    of every night. `by_library` says why the library process has to measure a watched operator; else it is empty."""
 
     library: Path
     kernel: str
@@ -52,7 +52,7 @@ class Preparation:
 
 
 def describe(library: ChildProcess, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
-    """Returns each side's description of the problem by library folder; None for a watched operator."""
+    """Returns each side's description of the problem, by library folder, None for a watched operator."""
     described = library.ask({**make_question(preparation), "ask": "describe problem"}, deadline_s=left_s(deadline))
     if described["problem"] is None:
         return None
@@ -62,8 +62,8 @@ def describe(library: ChildProcess, preparation: Preparation, deadline: float) -
 
 @dataclass(frozen=True)
 class OperatorAnswer:
-    """A library's description of a watched operator. If its own process must measure it, `operator` is None and `why`
-    says why. `stated` is the reason that its watch file gives for that, or empty."""
+    """Holds a library's description of a watched operator. If the library's process must measure it, `operator` is None
+    and `why` gives the reason. `stated` is the reason that its watch file gives, or empty."""
 
     operator: Mapping[str, Any] | None
     why: str
@@ -71,7 +71,7 @@ class OperatorAnswer:
 
 
 def describe_operator(library: ChildProcess, preparation: Preparation, folder: Path, deadline: float) -> OperatorAnswer:
-    """Asks a library to describe a watched operator, and only then sends it the seed of the measured inputs."""
+    """Asks a library's process to describe an operator, and only then sends it the seed of measured inputs."""
     operator: dict[str, Any] = {}
     stated = ""
     described = {**make_question(preparation), "library": str(folder), "ask": "describe operator"}
@@ -86,8 +86,8 @@ def describe_operator(library: ChildProcess, preparation: Preparation, folder: P
 
 
 def make_question(preparation: Preparation) -> dict[str, Any]:
-    """Returns a request for a description. It leaves out the seed: a library that knew the inputs before it describes
-    its launches could adapt them."""
+    """Returns a request for a description. The request leaves out the seed, because a library that knew the inputs
+    could adapt the launches that it describes to them."""
     configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
     asked = {name: value for name, value in preparation.request.items() if name != "seed"}
     return {**asked, "configs": configs}
@@ -100,7 +100,7 @@ def prepare(
     problems: Mapping[str, Any],
     deadline: float,
 ) -> dict[str, Any]:
-    """Prepares a described problem in the measuring process, and returns its introduction."""
+    """Prepares a described problem in the measuring process, and returns the introduction of that process."""
     library.begin({**preparation.request, "ask": "reference"})
     measuring.begin(
         {**preparation.request, "ask": "prepare", "problems": problems}

@@ -1,8 +1,6 @@
-"""Runs Nsight Compute on a process of ours that launches stored cubins (kernels/gpu/profiled_launches.py).
-
-It can start before the launches are known: the process imports CuPy and waits, without touching the GPU. This takes
-most of the time for which reading counters would otherwise hold the GPU.
-"""
+"""Runs Nsight Compute on a process that launches stored cubins (kernels/gpu/profiled_launches.py). Both can start
+before the launches are known: the process imports CuPy and waits, without using the GPU. Otherwise this would be most
+of the time for which reading counters holds the GPU."""
 
 import json
 import os
@@ -25,14 +23,14 @@ from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRu
 
 LIMIT_S = 60.0
 LIMIT_EACH_S = 20.0
-"""Deadlines: for the start of Nsight Compute and of our process, and for the inputs and passes of each launch."""
+"""Deadlines: for the start of Nsight Compute and the process, and for the inputs and passes of each launch."""
 
 FORBIDDEN = "ERR_NVGPUCTRPERM"
 ERROR = re.compile(r"==ERROR== (.*)")
 
 
 class NoCounters(Exception):
-    """Counters cannot be read here; the message continues the sentence "no counters: "."""
+    """Raised if counters cannot be read here. The message continues the sentence "no counters: "."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +41,19 @@ class _Started:
 
     @property
     def file(self) -> Path:
-        """Returns the file whose launches the process waits for."""
+        """Returns the path of the file for which the process waits. The file names what to launch."""
         return Path(self.folder.name) / "launches.json"
 
 
 class Profiler:
-    """A started Nsight Compute for one GPU. It profiles once."""
+    """Holds a started Nsight Compute for one GPU. It can profile once."""
 
     def __init__(self, gpu_uuid: str, metrics: Sequence[str]) -> None:
         program = shutil.which("ncu")
         self._started = None if program is None else _start(program, gpu_uuid, metrics)
 
     def profile(self, described: Described, store_url: str) -> str:
-        """Profiles launches, and returns what Nsight Compute printed. Raises NoCounters."""
+        """Profiles the described launches, and returns what Nsight Compute printed. Raises NoCounters."""
         if self._started is None:
             raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
         cubins = LocalCubins(store_url)
@@ -91,7 +89,7 @@ def count_launches(described: DescribedLaunch | DescribedRun) -> int:
 
 
 def find_reason(output: str) -> str | None:
-    """Returns why Nsight Compute profiled nothing, None if its output does not say."""
+    """Returns why Nsight Compute profiled no launch, None if its output does not say why."""
     if FORBIDDEN in output:
         return f"this user may not read the GPU's performance counters ({FORBIDDEN}): see docs/use/why.md"
     errors = ERROR.findall(output)

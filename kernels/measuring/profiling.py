@@ -1,4 +1,4 @@
-"""Reads hardware counters of launches with Nsight Compute. No time of a profiled launch is ever kept. Nsight Compute
+"""Reads hardware counters of launches with Nsight Compute. No time of a profiled launch is kept, because Nsight Compute
 repeats each launch until all counters are read, and empties L2 before each repetition."""
 
 import csv
@@ -41,7 +41,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "stalled_on_mma": (_STALL.format("gmma"),),
     "stalled_on_latency": (_STALL.format("wait"),),
 }
-"""Metrics of Nsight Compute whose sum is a counter (see "Metrics Reference" in its profiling guide)."""
+"""Maps a counter to the metrics of Nsight Compute whose sum it is (see "Metrics Reference" in its profiling guide)."""
 
 CYCLES = "gpc__cycles_elapsed.max"
 WEIGHTS: Mapping[str, str] = {
@@ -50,22 +50,22 @@ WEIGHTS: Mapping[str, str] = {
     "l2_hit_pct": "lts__t_bytes.sum",
     **{name: "smsp__inst_executed.sum" for name in METRICS if name.startswith("stalled_")},
 }
-"""Maps each counter that is a share to the metric that weights it in means over launches; others are summed."""
+"""Maps each counter that is a share to the metric that weights its mean over launches. Other counters are added up."""
 
 
 def start_profiler(gpu_uuid: str) -> Profiler:
-    """Starts Nsight Compute for all counters. If it is not installed, the first use raises NoCounters."""
+    """Starts Nsight Compute for all counters. If it is not installed, only the first use raises NoCounters."""
     return Profiler(gpu_uuid, [CYCLES, *(metric for each in METRICS.values() for metric in each)])
 
 
 def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:
-    """Returns the counters of each config, in order. Raises NoCounters."""
+    """Returns the counters of each config, in the order of `described`. Raises NoCounters."""
     with start_profiler(gpu_uuid) as profiler:
         return count_with(profiler, described, store_url)
 
 
 def count_with(profiler: Profiler, described: Described | str, store_url: str) -> tuple[Counts, ...]:
-    """Counts like `count`, with a running profiler. Raises NoCounters if `described` is a reason, not launches."""
+    """Returns what `count` does, read by a running profiler. Raises NoCounters, also if `described` is a reason."""
     if isinstance(described, str):
         raise NoCounters(described)
     output = profiler.profile(described, store_url)
@@ -85,7 +85,7 @@ def add_counts(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> tuple[Measured, ...]:
-    """Returns the measurements with counters in the kernel's detail, or with the reason why there are none. `configs`
+    """Returns the measurements with counters in the kernel's details, or with the reason why there are none. `configs`
     are those that are described: the winner, then those that tied with it. Launches in `known` (known_counters.py) are
     not read again; if all are known, no profiler is started."""
     try:
@@ -106,7 +106,7 @@ def add_counts(
 def _find_counted(
     described: Described | str, store_url: str, gpu: Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> list[Counted]:
-    """Returns the counters of each config, in order. Raises NoCounters."""
+    """Returns the counters of each config, in the order of `described`. Raises NoCounters."""
     if isinstance(described, str):
         raise NoCounters(described)
     launches = _identify(described, store_url, gpu)
@@ -117,9 +117,9 @@ def _find_counted(
 def count_several(
     runs: Sequence[Described | str], *, store_url: str, gpu: Gpu, known: Mapping[str, Counted], profiler: Profiler
 ) -> Mapping[str, Counted]:
-    """Returns the counters of several runs' unknown launches by launch, read with one start of Nsight Compute. Empty if
-    one launch cannot be read: the caller then reads each run alone. The start, the first launch and the end take 2 s of
-    the 2.4 s that a run with one launch takes alone (H100, 2026-11-26)."""
+    """Returns the counters, by launch, of the launches of several runs that are not known, read with one start of
+    Nsight Compute. Empty if one launch cannot be read; the caller then reads each run alone. The start, the first
+    launch and the end take 2 s of the 2.4 s that a run with one launch takes alone (H100, 2026-11-26)."""
     described = [each for run in runs if not isinstance(run, str) for each in run]
     try:
         return _count_unknown(_identify(described, store_url, gpu), described, store_url, known, lambda: profiler)
@@ -134,20 +134,20 @@ def _count_unknown(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> Mapping[str, Counted]:
-    """Returns the counters of unknown launches, by launch; starts no profiler if all are known. Raises NoCounters."""
+    """Returns the counters of launches not in `known`, by launch. Starts no profiler for none. Raises NoCounters."""
     unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
     counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
     return {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}
 
 
 def _identify(described: Described, store_url: str, gpu: Gpu) -> list[str]:
-    """Returns the identity of each launch (known_counters.py). Raises NoCounters."""
+    """Returns the identity of each launch, by known_counters.identify_launch. Raises NoCounters."""
     codes = _find_codes([each.content_key for each in described], store_url)
     return [identify_launch(each, codes[each.content_key], gpu.uuid, gpu.driver) for each in described]
 
 
 def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str]:
-    """Returns the hash of each content key's machine code; the key itself if it is not stored. Raises NoCounters."""
+    """Returns the hash of each content key's machine code, or the key if none is stored. Raises NoCounters."""
     try:
         outcomes = CubinStore(store_url).outcomes(content_keys)
     except StoreError as error:
@@ -156,7 +156,7 @@ def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str
 
 
 def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
-    """Returns the counters of both sides of a replay under "good" and "bad", or why there are none under "missing"."""
+    """Returns the counters of both sides of a replay under "good" and "bad", or under "missing" why there are none."""
     try:
         good, bad = count(described, store_url, gpu_uuid)
     except NoCounters as reason:
@@ -165,9 +165,9 @@ def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> 
 
 
 def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
-    """Returns the counters of each config from the output of `ncu --csv`, in order: medians of its TIMES runs.
-    `launches` are the numbers of launches per run of each config. Empty if nothing was profiled; configs that were not
-    profiled to their end are left out."""
+    """Returns the counters of each config from the output of `ncu --csv`, in order; each is the median of TIMES runs.
+    `launches` are the launches per run of each config. Leaves out configs that were not profiled to their end, so it is
+    empty if no launch was."""
     lines = output.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     values: dict[int, dict[str, float]] = {}
@@ -190,7 +190,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
 
 
 def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
-    """Combines the metrics of an operator's launches into its counters. A counter that one launch lacks is left out."""
+    """Combines the metrics of an operator's launches to counters. Leaves a counter out that one launch lacks."""
     named = [_add_metrics(each) for each in launches]
     if len(named) == 1:
         return named[0]

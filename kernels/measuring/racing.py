@@ -1,8 +1,9 @@
-"""Decides which configs stay in the race, and which finalist wins. It needs no GPU and no clock.
+"""Decides which configs stay in a sweep's race, and which finalist wins. Needs no GPU and no clock.
 
-A config leaves only when its interval cannot reach the best one any more. A few samples allow no distribution-free
-interval, so the lower bound is then the config's fastest sample less a margin for luck. Kernel times have a hard floor
-and a long upper tail, so the fastest of a few samples is close to the median, and a slow outlier removes nobody.
+A config leaves the race only when its confidence interval cannot reach the best one any more. A few samples allow no
+distribution-free interval, so the lower bound is then the config's fastest sample less a margin for luck. Kernel times
+have a hard floor and a long upper tail, so the fastest of a few samples is close to the median, and a slow outlier
+removes none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ class RacePolicy:
 
 
 def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> list[int]:
-    """Returns the ids still in the race, fastest first. The best one is always among them."""
+    """Returns the ids of the configs that are still in the race, fastest first. The best one is always among them."""
     bounds = {each: _find_bounds(samples, policy) for each, samples in samples_us.items() if samples}
     if not bounds:
         return []
@@ -35,7 +36,7 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
 
 
 def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
-    """Returns how many of `samples` each config gets in a round. `medians_us` are the medians of these configs."""
+    """Returns how many samples each config gets in a round, at most `samples`. `medians_us` are their medians."""
     takes_s = samples * sum(medians_us) * 1e-6
     if takes_s <= policy.most_s:
         return samples
@@ -43,7 +44,7 @@ def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePoli
 
 
 def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:
-    """Returns the winner by fresh samples, and all finalists that tie with it, the winner first."""
+    """Returns the winner by fresh samples, and all finalists that tie with it, of which the winner is first."""
     intervals = {each: median_interval(samples) for each, samples in fresh_us.items()}
     ordered = sorted(intervals, key=lambda each: intervals[each].median)
     winner = ordered[0]
@@ -57,7 +58,7 @@ def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tupl
 
 
 def _find_bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
-    """Returns the lowest value that the median may have, its estimate, and the highest."""
+    """Returns the lowest value that a config's median may have, the estimate of the median, and the highest value."""
     interval = median_interval(samples)
     if len(samples) < 6:
         return min(samples) * (1 - policy.luck), interval.median, max(samples)

@@ -14,18 +14,18 @@ from tilewatch.kernels.measuring.profiling import count_pair
 from tilewatch.kernels.statistics import ratio_interval
 
 REPLAYED = RoundCounts(warm_up=20, least=60, most=60)
-"""Rounds of a launch. Launches vary more than a median of this many rounds is uncertain (H200, 2026-11)."""
+"""Rounds of a launch. Medians of launches differ more than a median of so many rounds is uncertain (H200, 2026-11)."""
 
 SPARE_LAUNCHES = 2
-"""Launches of a replay that may die and are repeated (a GPU process that crashed, a driver that failed once)."""
+"""Most launches of a replay that are repeated after they died (the GPU process crashed, the driver failed once)."""
 
 LEAST_DIFFERENCE = 0.003
-"""Least relative difference of the sides at which their counters are read. A smaller one confirms nothing, and reading
-takes 6 s of the GPU."""
+"""Least relative difference between the sides at which their counters are read. A smaller difference confirms no
+change, and reading takes 6 s of the GPU."""
 
 
 class ReplayFailed(ExpectedError):
-    """The sides cannot be compared, now or later; the message is a sentence that names the side."""
+    """Raised if the sides can never be compared. The message is a sentence that names the side."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The times of all launches: element i is the median of launch i. `counters` are those of the sides under "good"
-    and "bad", or under "missing" why there are none; None if the sides do not differ."""
+    """Holds the times of all launches of a replay; element i is the median of launch i. `counters` holds those of the
+    sides under "good" and "bad", or under "missing" why there are none. It is None if the sides do not differ."""
 
     host: str
     gpu_uuid: str
@@ -107,6 +107,6 @@ def _launch_all(bench: PairBench, request: ReplayRequest, on_launch: Callable[[i
 
 
 def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
-    """Returns whether the interval of the ratios excludes 1 and their median differs by LEAST_DIFFERENCE."""
+    """Returns whether the interval of the ratios excludes 1 and their median is LEAST_DIFFERENCE away from 1."""
     ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE

@@ -1,7 +1,7 @@
-"""Sweeps a search space on one GPU: checks and times every config, races losers out, times finalists again.
+"""Sweeps a search space on one GPU: checks and times every config, races losers out, and times the finalists again.
 
 Decides what the GPU child does next and survives its failures. A config that hangs or kills the child costs one trial;
-the child is replaced and the race continues with the samples so far.
+the child is replaced, and the race continues with the samples taken so far.
 """
 
 import time
@@ -28,30 +28,30 @@ TRIAL_DEADLINE_S = 20.0
 """Seconds for one trial. A correct config of the largest problem takes milliseconds; a hang must not take the night."""
 
 DRAWN_DEADLINE_S = 5.0
-"""Seconds for one trial outside the short list. Some such configs never end: those of one kernel, at 20 s each, kept a
-GPU from all other series of a night for three minutes (H100, 2026-11-28)."""
+"""Seconds for one trial outside of the short list. Some such configs never end: those of one kernel, at 20 s each, kept
+all other series of a night off a GPU for three minutes (H100, 2026-11-28)."""
 
 PREPARE_DEADLINE_S = 300.0
 
 MOST_RACES = 3
-"""Most races of one sweep. A finalist that turns out wrong may have beaten right configs with false times, so the
-others race again."""
+"""Most races of one sweep. A finalist that turns out to be wrong may have beaten right configs with false times, so the
+others then race again."""
 
 OnTrial = Callable[[TrialResult], None]
 
 
 class SweepFailed(ExpectedError):
-    """The GPU cannot be worked with, for a reason that no config caused; the message is a sentence."""
+    """Raised if the GPU cannot be worked with, for a reason that no config caused. The message is a sentence."""
 
 
 class WrongOutput(SweepFailed):
-    """The result of a timed launch differs from the reference; the message is a sentence."""
+    """Raised if the result of a timed launch differs from the reference. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class GpuSetup:
-    """Names the problem that a GPU child prepares. `environment` may pick the GPU (CUDA_VISIBLE_DEVICES). Packages in
-    the folder `packages` are imported before installed ones. Preparation explains `by_library` and `configs`."""
+    """Names the problem that a GPU child prepares. `environment` may select the GPU (CUDA_VISIBLE_DEVICES). Packages in
+    the folder `packages` are imported before installed ones. See Preparation for `by_library` and `configs`."""
 
     library: Path
     kernel: str
@@ -72,10 +72,10 @@ class SweepResult:
 
 
 class GpuChild:
-    """A prepared GPU child that is replaced when it dies. Counts the seconds for which it holds the GPU."""
+    """Holds a prepared GPU child, which is replaced when it dies. Counts the seconds for which it holds the GPU."""
 
     def __init__(self, setup: GpuSetup, spawn: Callable[[], GpuProcesses] | None = None) -> None:
-        """Prepares the problem. `spawn` returns the processes to work in; without it new ones are started."""
+        """Prepares the problem. `spawn` returns the processes to use; if it is None, new ones are started."""
         self._setup = setup
         self._spawn = spawn or partial(
             GpuProcesses, setup.library, environment=setup.environment, packages=setup.packages
@@ -92,7 +92,7 @@ class GpuChild:
 
     def ask(self, request: dict[str, Any], deadline_s: float = TRIAL_DEADLINE_S) -> dict[str, Any]:
         """Sends a request, and returns the answer. Raises ChildDied or ChildHung; the next request then starts a new
-        child and loads every checked config again. Raises StoreError if the cubin of the request is not available, and
+        child and loads every checked config again. Raises StoreError if the request's cubin is not available, and
         WrongOutput."""
         if self._child is None or not self._child.alive:
             self._restart()
@@ -120,7 +120,7 @@ class GpuChild:
         best_us: float | None = None,
         deadline_s: float | None = None,
     ) -> TrialResult:
-        """Checks and times one config. A config that is hopelessly slower than `best_us` gets a single sample."""
+        """Checks and times one config. One that is hopelessly slower than `best_us` gets a single sample."""
         deadline_s = deadline_s or TRIAL_DEADLINE_S
         try:
             answer = self.ask(trial_request(identity, cubin, samples, best_us), deadline_s)
@@ -138,16 +138,16 @@ class GpuChild:
         return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
 
     def forget(self, identity: int) -> None:
-        """Removes a config that killed the child after its check, so that it is not loaded again."""
+        """Removes a checked config that killed the child later, so that it is not loaded again."""
         self._checked.pop(identity, None)
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """Marks a config that this sweep or an earlier, killed one found correct, so that it may be timed."""
+        """Marks a config as one that a check found correct, now or in a killed sweep, so that it may be timed."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
-        """Takes interleaved samples of checked configs. Raises ChildDied, ChildHung or WrongOutput."""
+        """Returns the samples of checked configs, taken in turns. Raises ChildDied, ChildHung or WrongOutput."""
         if self._child is None or not self._child.alive:
             self._restart()
         for each in ids:
@@ -158,11 +158,11 @@ class GpuChild:
         return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
 
     def load(self, identity: int) -> None:
-        """Loads a checked config, so that a request for rounds may name it."""
+        """Loads a checked config, so that requests for rounds may name it."""
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def describe(self, identities: Sequence[int]) -> Described | str:
-        """Describes checked configs' launches, or returns why it cannot. Raises ChildDied or ChildHung."""
+        """Returns descriptions of checked configs' launches, or why there are none. Raises ChildDied or ChildHung."""
         return describe(self.ask, [_make_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
@@ -173,11 +173,11 @@ class GpuChild:
 
     @property
     def seed(self) -> int:
-        """Returns the seed of the current processes' inputs."""
+        """Returns the seed from which the current processes made their inputs."""
         return self._setup.seed
 
     def _restart(self) -> None:
-        """Starts new processes with other inputs: the library process that ended knew the seed and may keep it."""
+        """Starts new processes with new inputs. The old library process knew the old seed."""
         self._setup = replace(self._setup, seed=draw_seed())
         self._start()
 
@@ -210,8 +210,8 @@ class GpuChild:
 
 
 def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable[Mapping[str, Any]]) -> Described | str:
-    """Asks a GPU child to describe the launches of each config's cubin for a profiler. Returns the reason if one cannot
-    be described. Raises ChildDied or ChildHung."""
+    """Asks a GPU child to describe the launches of each config's cubin for a profiler. Returns a reason if it cannot
+    describe one of them. Raises ChildDied or ChildHung."""
     found = []
     for each in requests:
         answer = ask({**each, "ask": "describe"})
@@ -222,7 +222,7 @@ def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable
 
 
 def trial_request(identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
-    """Returns a request to check and time one config. One that is hopelessly slower than `best_us` is timed once."""
+    """Returns a request to check and time one config. One hopelessly slower than `best_us` is timed once."""
     return {**_make_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
 
 
@@ -246,8 +246,8 @@ def sweep(
     `earlier` maps config keys to trials that an earlier, killed sweep finished (kernels/measuring/journal.py); they are
     not repeated. `on_trial` is called with each other trial when it ends, and again at the end for those that got more
     samples. A median under `floor_us` is impossible, so that config counts as wrong, whatever its output. `drawn` are
-    the keys of the last cubins, which a night tries besides the short list: the first one that hangs or kills the child
-    is the last one tried.
+    the keys of configs outside of the short list, which come last; after the first of them that hangs or kills the
+    child, no further one is tried.
     """
     policy, earlier = policy or RacePolicy(), earlier or {}
     trials: dict[int, TrialResult] = {}
@@ -315,8 +315,8 @@ def _list_samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]
 def _time_more(
     gpu: GpuChild, trials: dict[int, TrialResult], ids: Sequence[int], samples: int
 ) -> dict[int, tuple[float, ...]]:
-    """Takes interleaved samples of several configs. If the child dies or a result is wrong, each config is timed alone.
-    One that fails alone becomes a trial that failed late, because it ran before."""
+    """Returns the samples of several configs, taken in turns. If the child dies or a result is wrong, times each config
+    alone. A config that then fails becomes a failed trial, although it passed its check."""
     deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
     try:
         return gpu.time(ids, samples, deadline)
