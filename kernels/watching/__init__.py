@@ -1,1 +1,1 @@
-"""Watches operators in their own repository: traces what its host code launches, and compiles exactly that."""
+"""Watches operators in their own repository: traces which kernels host code launches, and compiles them."""

@@ -1,18 +1,18 @@
-"""Describes the values that a kernel captures when it is defined inside a function: they are constants in its machine
-code."""
+"""Describes the values that a kernel captures when it is defined inside a function. They are constants in its code."""
 
 import re
 from types import FunctionType
 from typing import Any
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""Part of a value's text that differs between processes."""
+"""Matches the part of a value's text that differs between processes."""
 
 
 def describe_captured(function: FunctionType, *, within: tuple[FunctionType, ...] = ()) -> list[Any]:
-    """Returns names and values as JSON, also those that captured functions capture; empty for a function of a module.
+    """Returns the names and values that a function captures, ready for JSON, including those that captured functions
+    capture. Empty for a function defined at the top of a module.
 
-    `within` are the functions that capture this one, since a function may capture itself."""
+    `within` are the functions around it that are being described, since a function may capture itself."""
     if function in within:
         return []
     pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)

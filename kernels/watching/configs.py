@@ -1,4 +1,4 @@
-"""Converts configs of a repository's own classes to plain values and back."""
+"""Converts configs of a repository's own classes to plain values, and back."""
 
 import dataclasses
 import itertools
@@ -12,11 +12,11 @@ from tilewatch.kernels.watching.declare import BadWatchFile, Configs
 from tilewatch.kernels.watching.tracer import list_fields
 
 PlainConfig = dict[str, Any]
-"""A config as it is stored: its values are numbers, bools and texts."""
+"""A config as it is stored: a mapping from parameter names to numbers, bools and texts."""
 
 KERNEL_OPTIONS = (*HINTS, "opt_level")
-"""Keyword arguments of `ct.kernel` (cuda-tile 1.7). HINTS lacks opt_level, because stored cubin keys contain HINTS:
-another entry would compile all cubins again."""
+"""Keyword arguments of `ct.kernel` (cuda-tile 1.7). HINTS has no opt_level, because the keys of stored cubins contain
+HINTS: another entry would make all cubins be compiled again."""
 
 
 def make_plain(config: Any) -> PlainConfig:
@@ -32,7 +32,7 @@ def _make_plain_value(value: Any) -> Any:
 
 
 def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
-    """Returns the configs without repetitions, in order. Raises BadWatchFile if there are too many."""
+    """Returns the different configs, in order of their first occurrence. Raises BadWatchFile if there are too many."""
     found: dict[frozenset[tuple[str, Any]], PlainConfig] = {}
     for config in configs:
         found.setdefault(frozenset(config.items()), config)
@@ -41,7 +41,7 @@ def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
-    """Returns a config of the example's class with other values, for a config that the host code's search lacks."""
+    """Returns a config of the example's class with other values. Host code need not try such a config itself."""
     if isinstance(example, Mapping):
         return {**example, **fields}
     if dataclasses.is_dataclass(example) and not isinstance(example, type):
@@ -53,19 +53,19 @@ def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class GivenConfigs:
-    """The configs of a watch file. `values` has the original of each value that is not plain, such as a type, by
-    parameter name and plain value."""
+    """Holds the configs of a watch file. For each value that is not plain, such as a type, `values` maps the
+    parameter's name and the plain value to the original."""
 
     configs: tuple[PlainConfig, ...]
     values: Mapping[tuple[str, Any], Any]
 
     def make_original(self, config: PlainConfig) -> dict[str, Any]:
-        """Returns a config with the watch file's own values."""
+        """Returns a plain config with the watch file's own values in place of the plain ones."""
         return {name: self.values.get((name, value), value) for name, value in config.items()}
 
 
 def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
-    """Returns the configs that `configs=` of a watch file stands for. Raises BadWatchFile."""
+    """Returns the configs that `configs=` of a watch file describes, as plain values. Raises BadWatchFile."""
     given = list_configs(configs, problem, arch)
     pairs = [(name, value) for each in given for name, value in each.items()]
     values = {(name, plain): value for name, value in pairs if (plain := _make_plain_value(value)) is not value}
@@ -73,7 +73,7 @@ def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
 
 
 def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping[str, Any], ...]:
-    """Returns the configs that `configs=` of a watch file stands for. Raises BadWatchFile."""
+    """Returns the configs that `configs=` of a watch file describes, as it states them. Raises BadWatchFile."""
     found = configs(problem, arch) if callable(configs) else configs
     if isinstance(found, Mapping):
         for name, values in found.items():
@@ -96,7 +96,7 @@ def _require_few(count: int) -> None:
 
 
 def list_axes(configs: Sequence[PlainConfig]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Returns each parameter with the values that it takes, sorted if they can be compared."""
+    """Returns each parameter with all the values that it takes, sorted if they are numbers."""
     names = list(dict.fromkeys(name for config in configs for name in config))
     axes = []
     for name in names:

@@ -21,25 +21,25 @@ from tilewatch.kernels.problems.patterns import parse_problem
 from tilewatch.kernels.problems.reading import WeightedProblem, read_problems
 
 Configs = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | Callable[[Problem, str], Any]
-"""A list of configs, axes with their values (all combinations are tried), or a function of problem and architecture
+"""A list of configs, or axes with their values (all combinations are tried), or a function of problem and architecture
 ("sm_90") that returns a list or axes."""
 
 
 LEAST_WORDS = 3
-"""Fewest words of a reason: `not_apart=True` or "yes" is not a reason."""
+"""Fewest words of a reason, so that `not_apart=True` or "yes" is refused."""
 
 
 DECLARED: list["WatchedOperator"] = []
-"""Operators that `watch` has made, in order. A loop may declare several, which no name of the module holds."""
+"""All operators that `watch` has made, in order. A loop may declare several for which the module has no name."""
 
 
 class BadWatchFile(ExpectedError, ValueError):
-    """A watch file declares something that cannot be watched; the message is a sentence."""
+    """Raised if a watch file declares something that cannot be watched. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One problem of an operator, ready to run: see `case`."""
+    """Holds one problem of an operator, ready to run. See `case` for the fields."""
 
     run: Callable[..., Any]
     reference: Callable[[], Any] | None
@@ -52,13 +52,13 @@ class Case:
 
     @property
     def own_parameters(self) -> list[inspect.Parameter]:
-        """Returns the parameters of `run` that take a config."""
+        """Returns the parameters of `run` that take a config's values: all but the one for `before`'s result."""
         return list(inspect.signature(self.run).parameters.values())[self.before is not None :]
 
 
 @dataclass(frozen=True, eq=False)
 class WatchedOperator:
-    """An operator that `@watch` makes of a function. `line` is the first line of that function."""
+    """An operator that `@watch` makes from a function. `line` is the first line of that function."""
 
     name: str
     make_case: Callable[[Any], Case]
@@ -74,11 +74,11 @@ class WatchedOperator:
 
     @property
     def place(self) -> str:
-        """Returns where the operator is declared, as "softmax.py, line 7"."""
+        """Returns where the operator is declared, such as "softmax.py, line 7"."""
         return f"{self.file.name}, line {self.line}"
 
     def parse(self, text: str) -> Problem:
-        """Reads one problem as a person types it. Raises BadProblem."""
+        """Returns the problem that a text names, as a person types it. Raises BadProblem."""
         for each in self.problems:
             if each.problem.name == text:
                 return each.problem
@@ -133,7 +133,7 @@ def watch(
 
 
 def check_reason(name: str, reason: str) -> str:
-    """Returns the reason; "" if none is given. Raises BadWatchFile if it is too short."""
+    """Returns the reason, or "" if none is given. Raises BadWatchFile if it has too few words."""
     if not isinstance(reason, str) or 0 < len(reason.split()) < LEAST_WORDS:
         raise BadWatchFile(f"{name} is '{reason}': give the reason in {LEAST_WORDS} words or more")
     return reason

@@ -28,10 +28,10 @@ from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, find_project
 
 LANGUAGES = ("cuda-tile", "cutile", "python")
-"""Languages of Solutions that can be traced; Solutions in others (triton, cuda) launch no cuTile kernel."""
+"""Languages of Solutions that can be traced. Solutions in other languages (triton, cuda) launch no cuTile kernel."""
 
 REFERENCE = "torch"
-"""Name of the reference as a baseline."""
+"""Name under which a definition's reference is used as a baseline."""
 
 Inputs = Mapping[str, float | Callable[[ProblemInputs], Any]]
 
@@ -94,7 +94,7 @@ def watch_definitions(
 def make_case(
     definition: Definition, entry: Callable[..., Any], given: Inputs, baselines: Sequence[str], p: ProblemInputs
 ) -> Case:
-    """Returns the case of one problem. The reference gets copies of the inputs, because some references change them."""
+    """Returns the case of one problem. Its reference gets copies of the inputs, because some references change them."""
     sizes = definition.values(p.problem.sizes)
     made = {each.name: _make_input(definition, each, given, sizes, p) for each in definition.inputs}
 
@@ -108,14 +108,14 @@ def make_case(
 
 
 def load_reference(definition: Definition) -> Callable[..., Any]:
-    """Runs the reference's source and returns its function. Needs PyTorch."""
+    """Runs the source text of a definition's reference, and returns the function in it. Needs PyTorch."""
     names: dict[str, Any] = {"__name__": f"reference of {definition.name}"}
     exec(compile(definition.reference, f"{definition.file.name} (reference)", "exec"), names)  # noqa: S102 - it is code of the commit, as the watch file is
     return names[ENTRY]  # type: ignore[no-any-return]
 
 
 def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) -> list[Problem]:
-    """Returns all combinations of the axes that the definition needs; the last axis varies fastest."""
+    """Returns the problems of all combinations of the axes that the definition needs. The last axis varies fastest."""
     for name in definition.free:
         if name not in axes:
             raise BadProblem(f"problems: {definition.name} needs the axis {name}; it has {', '.join(axes)}")
@@ -128,7 +128,7 @@ def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) ->
 def _make_input(
     definition: Definition, tensor: TensorSpec, given: Inputs, sizes: Mapping[str, float], p: ProblemInputs
 ) -> Any:
-    """Returns a tensor, or a number for an input without a shape. Raises BadProblem if its values are not known."""
+    """Returns a tensor, or a number if the input has no shape. Raises BadProblem if its value is not known."""
     if tensor.name in given:
         value = given[tensor.name]
         return value(p) if callable(value) else value
@@ -150,7 +150,7 @@ def _make_input(
 
 
 def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str, Callable[..., Any]]:
-    """Returns the function of a Solution for each definition; the first by file name if there are several."""
+    """Maps each definition to the function of its Solution, or of the first one by file name if it has several."""
     entries: dict[str, Callable[..., Any]] = {}
     for file in list_files(pattern, root):
         try:
@@ -180,10 +180,11 @@ def _import_entry(file: Path, entry: str, root: Path, project: Project | None) -
 
 
 def _import_module(name: str, folder: Path) -> types.ModuleType:
-    """Imports a module. If importing a package around it fails for lack of another package, imports the module without
-    it.
+    """Imports a module. If importing a package around it fails because another package is missing, imports the module
+    without that package.
 
-    Example: the packages of TileGym's models import transformers; their kernels do not need it."""
+    The packages of TileGym's models import transformers, for example, which their kernels do not need.
+    """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

@@ -1,6 +1,6 @@
-"""Describes an array that a launch is given, of whatever library: PyTorch, CuPy, Numba, or an owner's own class.
+"""Describes an array that a launch gets, of any library: PyTorch, CuPy, Numba, or a class of the repository itself.
 
-cuTile takes an array by DLPack or by `__cuda_array_interface__`, and this module reads the same."""
+cuTile reads an array through DLPack or `__cuda_array_interface__`, and so does this module."""
 
 import ctypes
 import math
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex", "V": "bfloat"}  # cuTile 1.7 reads "<V2" so
-"""Types by the letter of a `typestr` of `__cuda_array_interface__`; all but bool are followed by the number of bits."""
+"""Maps the letter of a `typestr` of `__cuda_array_interface__` to a type. A number of bits follows, but for bool."""
 
 GPU_DEVICE = 2
-"""kDLCUDA of dlpack.h."""
+"""Value of kDLCUDA in dlpack.h."""
 
 CATEGORIES = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
-"""DLDataTypeCode of dlpack.h, for types whose name is the category and the number of bits."""
+"""Maps a DLDataTypeCode of dlpack.h to the beginning of the type's name. The number of bits follows."""
 
 OTHER_TYPES = {6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2", 14: "float8_e8m0fnu"}
 
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """An array in the GPU's memory. `strides` are in elements, and `dtype` has PyTorch's name.
+    """Describes an array in the GPU's memory. `strides` are in elements, and `dtype` is PyTorch's name of the type.
 
-    `memory` and `memory_bytes` are the allocation around it, or the array alone if its library does not tell."""
+    `memory` and `memory_bytes` are the allocation around the array, or the array itself if that is unknown."""
 
     address: int
     shape: tuple[int, ...]
@@ -41,12 +41,12 @@ class DeviceArray:
 
 
 def is_array(value: Any) -> bool:
-    """Returns whether cuTile takes a value as an array."""
+    """Returns whether cuTile accepts a value as an array."""
     return any(hasattr(value, name) for name in ("element_size", "__cuda_array_interface__", "__dlpack__"))
 
 
 def describe_array(value: Any) -> DeviceArray:
-    """Describes a value for which `is_array` holds."""
+    """Returns the description of an array, which is a value for which `is_array` is True."""
     if hasattr(value, "element_size"):
         return _describe_tensor(value)
     if hasattr(value, "__cuda_array_interface__"):
@@ -84,7 +84,7 @@ def _describe_interface(value: Any) -> DeviceArray:
 
 
 class _DLTensor(ctypes.Structure):
-    """DLTensor of dlpack.h (version 0.8), which a capsule "dltensor" points to."""
+    """Mirrors DLTensor of dlpack.h (version 0.8), to which a capsule "dltensor" points."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -118,7 +118,7 @@ def _make_contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _find_extent(address: int, shape: Sequence[int], strides: Sequence[int], item_bytes: int) -> tuple[int, int]:
-    """Returns the first address of an array and the number of bytes up to its last one."""
+    """Returns the lowest address of an array, and the number of bytes from there to its highest one."""
     if 0 in shape:
         return address, 0
     reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]

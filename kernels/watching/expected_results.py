@@ -1,4 +1,4 @@
-"""Compares the shapes that `run`, the reference and the baselines of a case return, before a GPU is used."""
+"""Compares the shapes of the results of a case's `run`, reference and baselines, before a GPU is used."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
-    """Returns a sentence for the reference and each baseline that fails, or returns other shapes than `run`."""
+    """Lists a sentence for the reference and each baseline that fails or returns results of other shapes than `run`."""
     given = list_shapes(result)
     wrong = []
     assert case.reference is not None
@@ -34,7 +34,7 @@ def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
 
 
 def list_shapes(result: Any) -> list[Shape | None]:
-    """Returns the shapes of the tensors in a result; None for a value that is not a tensor."""
+    """Returns the shapes of the tensors in a result, with None for each value that is no tensor."""
     if isinstance(result, Mapping):
         return [shape for value in result.values() for shape in list_shapes(value)]
     if isinstance(result, list | tuple):

@@ -29,9 +29,9 @@ SHORT_TYPES = {
 
 
 class ProblemInputs:
-    """The `p` of a watch file: `p.rows` is a size and `p.dtype` a choice, by their names. A choice that names a PyTorch
-    type is that type. Random tensors are equal for equal seeds. Their type is `p.dtype` unless a type or its name is
-    given.
+    """The argument `p` of a watch file's function: `p.rows` is a size and `p.dtype` a choice, by the problem's names. A
+    choice that names a PyTorch type is that type. Random tensors are equal for equal seeds. Their type is `p.dtype`
+    unless another type is given.
 
     A watch file without PyTorch makes arrays itself: `p.seed` is for its generator, `p.numpy_dtype` for their type."""
 
@@ -48,12 +48,12 @@ class ProblemInputs:
 
     @property
     def _torch(self) -> Any:
-        """Returns PyTorch. Raises ModuleNotFoundError if host code has to do without."""
+        """Returns the module PyTorch. Raises ModuleNotFoundError where it is missing."""
         return importlib.import_module("torch")
 
     @property
     def numpy_dtype(self) -> "np.dtype[Any]":
-        """Returns `p.dtype` as NumPy and CuPy write it."""
+        """Returns `p.dtype` as a type of NumPy, which CuPy uses too."""
         import numpy as np
 
         choice = self._problem.choices.get("dtype", "f32")
@@ -73,17 +73,17 @@ class ProblemInputs:
         raise AttributeError(f"the problem {problem.name} has no '{name}'; it has {known}")
 
     def randn(self, *shape: int, dtype: Any = None) -> Any:
-        """Returns standard normal values."""
+        """Returns a tensor of standard normal values."""
         return self._torch.randn(*shape, device=self.device).to(self._choose(dtype))
 
     def rand(self, *shape: int, dtype: Any = None) -> Any:
-        """Returns values from 0 to 1."""
+        """Returns a tensor of uniformly distributed values from 0 to 1."""
         return self._torch.rand(*shape, device=self.device).to(self._choose(dtype))
 
     def randint(self, low: int, high: int, shape: Sequence[int], dtype: Any = None) -> Any:
-        """Returns whole numbers from `low` to `high` - 1, as int32 unless another type is given.
+        """Returns a tensor of random whole numbers from `low` to `high` - 1, as int32 unless another type is given.
 
-        They are made on the CPU: host code that plans by them must see the same numbers with and without a GPU."""
+        They are made on the CPU: host code that plans by them must see equal numbers with and without a GPU."""
         return self._torch.randint(low, high, tuple(shape), dtype=self._choose(dtype or "int32")).to(self.device)
 
     def zeros(self, *shape: int, dtype: Any = None) -> Any:
@@ -96,7 +96,7 @@ class ProblemInputs:
         return self._torch.empty(*shape, device=self.device, dtype=self._choose(dtype))
 
     def _choose(self, dtype: Any) -> Any:
-        """Returns a PyTorch type, given as itself or by its name; that of `p.dtype` for None. Raises ValueError."""
+        """Returns the PyTorch type that `dtype` is or names, or that of `p.dtype` if it is None. Raises ValueError."""
         if dtype is None:
             return self._type(self._problem.choices.get("dtype", "f32"))
         found = self._type(dtype) if isinstance(dtype, str) else dtype
@@ -105,7 +105,7 @@ class ProblemInputs:
         return found
 
     def _type(self, choice: str) -> Any:
-        """Returns the PyTorch type that a choice names; None if it names none."""
+        """Returns the PyTorch type that a choice names, None if it names no type."""
         if importlib.util.find_spec("torch") is None:
             return None
         found = getattr(self._torch, SHORT_TYPES.get(choice, choice), None)

@@ -1,9 +1,9 @@
-"""Gives host code tensors on "cuda" on a machine without a GPU: PyTorch's meta tensors, which report cuda:0.
+"""Gives host code tensors on "cuda" on a machine without a GPU. They are PyTorch's meta tensors, but report cuda:0.
 
 They have a shape, strides and a type, but no memory. Small tensors of whole numbers or bools keep their values, because
-host code plans by lengths of sequences, offsets of groups or pages of a cache. Such tensors lie on the CPU and have
-their own class. A result has values if all tensors that it is computed from have values. Values are never made up:
-`torch.empty` has none, and a tensor that was given to a kernel has none until `run` ends, since the kernel may have
+host code plans by lengths of sequences, offsets of groups or pages of a cache. These lie on the CPU and have a class of
+their own. A result has values if all tensors from which it is computed have values. Values are never made up:
+`torch.empty` has none, and a tensor that a kernel was given has none until `run` ends, since the kernel may have
 written to it.
 
 (FakeTensorMode would also give tensors without values, but a build without CUDA cannot slice one, 2.13.)"""
@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 MOST_VALUES = 1_000_000
-"""Elements of the largest tensor that keeps its values."""
+"""Most elements of a tensor that keeps its values."""
 
 WHAT_HAS_VALUES = (
     f"without a GPU only whole numbers have values, in tensors of at most {MOST_VALUES:,} elements, that torch.empty "
@@ -25,13 +25,13 @@ WHAT_HAS_VALUES = (
 
 WITHOUT_VALUES = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 LIKE_ANOTHER = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
-"""Functions that use only a tensor's type, shape and device."""
+"""Functions that use only the type, shape and device of the tensor that they get, not its values."""
 
 IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__ifloordiv__", "__iand__", "__ior__", "__ixor__")
 
 _written: dict[int, Any] = {}
 """Tensors that kernels were given since `on_meta` was entered, by the address of their memory. They are kept alive, so
-that no other tensor gets the address."""
+that no other tensor can have that address."""
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def _class_with_values() -> type:
 
 @contextlib.contextmanager
 def on_meta() -> Iterator[None]:
-    """While open, makes every tensor on "cuda" one of the tensors above. Starts with no tensor given to a kernel."""
+    """Makes tensors on "cuda" tensors of this module inside the context. At first none was given to a kernel."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -92,7 +92,7 @@ def on_meta() -> Iterator[None]:
 
 
 def _make(function: Callable[..., Any], given: Any) -> Any:
-    """Calls a function that gets no tensor with values; a tensor that it makes on "cuda" may have values."""
+    """Calls a function that gets no tensor with values. A tensor that it makes on "cuda" may have values."""
     import torch
 
     found = _call(function, given, "meta")
@@ -110,7 +110,7 @@ def _make(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _compute(function: Callable[..., Any], given: Any) -> Any:
-    """Calls a function whose arguments are tensors with values. Its results have values if all its tensors do."""
+    """Calls a function that gets tensors with values. Its results have values if all tensors that it gets have."""
     import torch
 
     args, named = given
@@ -134,8 +134,7 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _resolve_index(index: Any) -> Any:
-    """Returns an index with masks replaced by positions, and tensors by numbers: their values decide the result's
-    shape."""
+    """Returns an index with masks replaced by positions, and tensors by numbers: they decide the result's shape."""
     import torch
 
     def resolve(each: Any) -> tuple[Any, ...]:
@@ -149,7 +148,7 @@ def _resolve_index(index: Any) -> Any:
 
 
 def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
-    """Returns True if a result has too many elements to keep values; False if its size depends on values."""
+    """Returns whether a result has too many elements to keep values. Returns False if its size depends on values."""
     try:
         found = _call(function, _map(_to_meta, given), "meta")
     except Exception:  # noqa: BLE001 - the function is called with values next, and raises the error itself
@@ -158,7 +157,7 @@ def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
 
 
 def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
-    """Calls a function with `device` in place of "cuda"."""
+    """Calls a function with `device` in place of each "cuda" among its arguments."""
     args, named = _map(lambda each: device if _is_cuda(each) else each, given)
     return function(*args, **named)
 
@@ -175,7 +174,7 @@ def _keep_values(value: Any) -> Any:
 
 
 def _forget_written(value: Any) -> Any:
-    """Returns a tensor of PyTorch's own class; without values if a kernel may have written to it."""
+    """Returns a tensor as one of PyTorch's own class. It has no values if a kernel may have written to it."""
     import torch
 
     with_values: Any = _class_with_values()
@@ -185,7 +184,7 @@ def _forget_written(value: Any) -> Any:
 
 
 def _to_meta(value: Any) -> Any:
-    """Returns a tensor without values, with the same strides and offset in its memory."""
+    """Returns a tensor without values that has the strides and offset of `value` in its memory."""
     import torch
 
     if not isinstance(value, torch.Tensor) or value.is_meta:
@@ -215,7 +214,7 @@ def _is_cpu(value: Any) -> bool:
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """Applies a function to everything in tuples, lists, dictionaries and slices."""
+    """Applies a function to each value inside tuples, lists, dictionaries and slices."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple; PyTorch's own have none
         return type(value)(*(_map(function, each) for each in value))
     if type(value) in (tuple, list):

@@ -1,4 +1,4 @@
-"""Runs host code without a GPU: it sees a GPU of a chosen architecture, and tensors on it without memory.
+"""Runs host code without a GPU. The code sees a GPU of a chosen architecture, and tensors on it that have no memory.
 
 The tensors are PyTorch's meta tensors (meta_tensors.py), or those of `torch_stand_in` if PyTorch is not installed."""
 
@@ -22,15 +22,14 @@ assert torch_module, "it adds its names to the stand-ins"
 
 
 def install() -> None:
-    """Makes this process one without a GPU: its driver, PyTorch where it is missing, and CuPy are stand-ins."""
+    """Replaces the driver, CuPy, and PyTorch where it is missing, by stand-ins, so that this process needs no GPU."""
     pretend_driver.install()
     cuda_stand_ins.install()
 
 
 @contextlib.contextmanager
 def as_gpu(project: Project | None) -> Iterator[None]:
-    """Shows code that is imported inside it a GPU of the project's architecture. Does nothing if the
-    project has none."""
+    """Shows code that is imported inside the context a GPU of the project's architecture. Does nothing without one."""
     if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
         yield
         return
@@ -41,7 +40,7 @@ def as_gpu(project: Project | None) -> Iterator[None]:
 class PretendGpu:
     """A GPU that host code sees while `in_use` is open. Tensors of two such GPUs cannot be mixed.
 
-    It has as many multiprocessors as the usual GPU model of the architecture, or as an H200 if none is known. In a
+    It has as many multiprocessors as the usual GPU model of its architecture, or as an H200 if none is known. In a
     process that owns a GPU, host code sees that one instead."""
 
     def __init__(self, arch: str) -> None:
@@ -53,8 +52,7 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
-        """Pretends a GPU while host code is imported, since it may ask for the GPU's properties then. Tensors made then
-        are real."""
+        """Shows the GPU while host code is imported, which may ask for its properties. Tensors made then are real."""
         import torch
 
         cuda_stand_ins.show_gpu(self._gpu)
@@ -65,8 +63,8 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Pretends a GPU while host code runs. Raises TracingError if host code needs values that no tensor has, or
-        would end the process."""
+        """Shows the GPU while host code runs. Raises TracingError if host code needs values that no tensor has, or
+        tries to end the process."""
         cuda_stand_ins.begin_run()
         with self.at_import(), missing.running_host_code() if cuda_stand_ins.is_in_use("torch") else on_meta():
             try:
@@ -84,7 +82,7 @@ class PretendGpu:
 
 
 def _make_answers(gpu: cuda_stand_ins.GpuFacts) -> Mapping[str, Any]:
-    """Returns replacements for functions of torch.cuda, by their names."""
+    """Returns replacements for functions of torch.cuda, by name."""
     properties = SimpleNamespace(
         name=gpu.name,
         multi_processor_count=gpu.sm_count,
@@ -117,7 +115,7 @@ def _make_answers(gpu: cuda_stand_ins.GpuFacts) -> Mapping[str, Any]:
 
 
 class PretendStream(cuda_stand_ins.Idle):
-    """A stream that does nothing."""
+    """A stream whose methods do nothing."""
 
     cuda_stream = 0
 
@@ -128,7 +126,7 @@ class PretendStream(cuda_stand_ins.Idle):
 
 
 class _Constant:
-    """A function that returns the same value for every device or stream."""
+    """A function that returns one value, whatever device or stream it gets."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

@@ -1,6 +1,6 @@
 """Reads `[tool.tilewatch]` of a checkout, and keeps the modules of several checkouts apart in one process.
 
-Two commits of one repository have modules of the same names, so only one checkout is active at a time. Its folders are
+Two commits of one repository have modules with equal names, so only one checkout is active at a time. Its folders are
 on the import path and its modules in sys.modules; those of the others are set aside."""
 
 import ast
@@ -29,15 +29,15 @@ from tilewatch.kernels.project_settings import BadProject
 CANONICAL = "watched_checkout"
 INSTALLED = ("site-packages", "dist-packages")
 CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
-"""Types in which host code caches results; such caches are reset before each run."""
+"""Types of the containers in which host code caches results. Such caches are reset before each run."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A checkout whose watch files are loaded. `root` is its top folder; `path` are the folders that its own packages
-    are imported from.
+    """A checkout whose watch files are loaded. `root` is its top folder; `path` lists the folders from which its own
+    packages are imported.
 
-    `arch` is the architecture that host code sees, also while it is imported; None for the GPU of this machine."""
+    `arch` is the architecture that host code sees when it is imported and when it runs, None for this machine's GPU."""
 
     root: Path
     path: tuple[Path, ...]
@@ -46,7 +46,7 @@ class Project:
 
 @dataclass
 class _State:
-    """The process state of a checkout while another one is active. `sources` are by canonical file name."""
+    """Holds a checkout's state while another one is active. `sources` are by canonical file name."""
 
     launch: Any
     path: list[str]
@@ -60,7 +60,7 @@ _active: list[Project] = []
 
 
 def find_project(library: Path, arch: str | None) -> Project | None:
-    """Returns the settings of the checkout that contains a watch folder; None if no pyproject.toml above it has a table
+    """Returns the settings of the checkout that contains a watch folder, None if no pyproject.toml above it has a table
     [tool.tilewatch]. Raises BadProject."""
     library = library.resolve()
     for folder in (library, *library.parents):
@@ -75,7 +75,7 @@ def find_project(library: Path, arch: str | None) -> Project | None:
 
 
 def activate(project: Project | None) -> None:
-    """Makes imports come from this checkout; None: from no checkout."""
+    """Makes imports come from this checkout, or from no checkout if `project` is None."""
     if _active:
         if _active[0] == project:
             return
@@ -107,7 +107,8 @@ def canonical_name(project: Project, path: str) -> str:
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the last line of the checkout in an error's traceback, as "src/ops.py, line 7"; "" if there is none."""
+    """Returns the last line of an error's traceback inside the checkout, as "src/ops.py, line 7"; "" if there is
+    none."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
     return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 
@@ -115,8 +116,8 @@ def find_place(error: BaseException) -> str:
 def compile_file(project: Project, path: str, content: bytes) -> Any:
     """Compiles a file of the checkout under a file name that does not depend on the checkout's folder.
 
-    The name goes into the bytecode, outside of the positions that its hash leaves out: with the folder in it, no two
-    commits of a kernel would have equal code."""
+    The bytecode contains the file name, in a place that its hash includes. With the folder in the name, no two commits
+    of a kernel would have equal code."""
     name = canonical_name(project, path)
     source = importlib.util.decode_source(content)
     _states[project].sources[name] = source
@@ -125,8 +126,8 @@ def compile_file(project: Project, path: str, content: bytes) -> Any:
 
 
 def give_to_inspect(name: str, source: str) -> None:
-    """Sets the source that inspect returns for a file name; cuTile reads a kernel's source from there. An entry without
-    a time stamp is not compared with the disk."""
+    """Sets the source that inspect returns for a file name, because cuTile reads a kernel's source through inspect. The
+    entry has no time stamp, so it is not compared with the file on disk."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
 
 
@@ -159,8 +160,8 @@ sys.meta_path.insert(0, _Finder())
 
 
 def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
-    """Yields the imported modules of the checkout, watch files included, by their names in sys.modules; a module may
-    have several names."""
+    """Yields the imported modules of the checkout, including watch files, with their names in sys.modules. A module
+    that has several names is yielded once for each."""
     for name, module in list(sys.modules.items()):
         # Some libraries put objects into sys.modules that are not modules and have every attribute.
         if isinstance(module, types.ModuleType) and any(
@@ -170,23 +171,23 @@ def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
 
 
 def _is_own(project: Project, name: str, place: str) -> bool:
-    """Returns True if a module belongs to the checkout. Packages of a virtual environment inside it do not, nor does
-    Tilewatch itself if it is imported from there."""
+    """Returns whether a module belongs to the checkout. Packages of a virtual environment inside the checkout do not,
+    nor does Tilewatch itself if it is imported from there."""
     if name.partition(".")[0] == "tilewatch" or not place.startswith(f"{project.root}/"):
         return False
     return not any(folder in INSTALLED for folder in place.removeprefix(str(project.root)).split("/"))
 
 
 def _list_places(names: dict[str, Any]) -> Iterator[str]:
-    """Yields the file of a module, and the folders of a package."""
+    """Yields the file of a module, or the folders of a package."""
     if names.get("__file__"):
         yield str(names["__file__"])
     yield from map(str, names.get("__path__") or ())
 
 
 def hash_sources(project: Project) -> str:
-    """Hashes the syntax trees of everything imported from the checkout, so that comments and line numbers
-    do not count."""
+    """Returns a hash of the syntax trees of all files imported from the checkout, so without comments and line
+    numbers."""
     digest = hashlib.sha256()
     files = {str(module.__file__) for _, module in own_modules(project) if getattr(module, "__file__", None)}
     for file in sorted(files):
@@ -202,8 +203,7 @@ def _hash_tree(file: str) -> str:
 
 
 def remember_globals(project: Project) -> None:
-    """Saves the contents of dicts, lists and sets in the checkout's modules and their classes, after all
-    are imported."""
+    """Saves what dicts, lists and sets in the checkout's modules and their classes hold, when all are imported."""
     state = _states[project]
     known = {id(container) for container, _ in state.containers}
     for _, module in own_modules(project):
@@ -217,9 +217,9 @@ def remember_globals(project: Project) -> None:
 
 
 def restore_globals(project: Project) -> None:
-    """Restores the contents that `remember_globals` saved, and empties function caches.
+    """Restores the contents that `remember_globals` saved, and empties the caches of functions.
 
-    Host code remembers the config that it tuned for a shape; without this, a second run would not search again."""
+    Host code remembers the config that it tuned for a shape. Without this a second run would not search again."""
     for container, content in _states[project].containers:
         # Not compared first: it may hold tensors, and comparing those does not give a bool.
         container.clear()

@@ -1,9 +1,10 @@
-"""Makes searches of what host code times itself: with events, `do_bench` or CuPy's `benchmark`.
+"""Finds the configs among which host code chooses by times that it takes itself, with events, `do_bench` or CuPy's
+`benchmark`.
 
-Nothing is launched while host code is traced, so its own times would choose a config by chance. Each timed region is a
-candidate instead, and the chosen one gets the shortest time. Repetitions in a region count once, and launches before
-the last region of their kernel are warm-ups. What is launched after that is the operator; if nothing is, the region
-that was chosen is, as in a benchmark script."""
+No kernel is launched while host code is traced, so its own times would choose a config by chance. Instead, each timed
+region is a candidate of a search, and host code sees the shortest time for the chosen one. Repetitions in a region
+count once, and launches before the last region of their kernel are warm-ups. The launches after that are the
+operator's; if there are none, those of the chosen region are, as in a benchmark script."""
 
 import contextlib
 import inspect
@@ -19,7 +20,7 @@ from tilewatch.kernels.watching.device_array import describe_array, is_array
 from tilewatch.kernels.watching.tracer import LaunchTrace, TracedLaunch, TracedSearch
 
 CHOSEN_MS, OTHER_MS = 0.5, 1.0
-"""Times that host code sees. They are not 0, because it may divide by them."""
+"""Times that host code sees for the chosen region and for all others. They are not 0, because it may divide by them."""
 
 
 class TracedEvent:
@@ -50,12 +51,12 @@ class TracedEvent:
         return True
 
     def elapsed_time(self, end: "TracedEvent") -> float:
-        """Returns milliseconds, by which host code chooses the config that is to count as the best."""
+        """Returns milliseconds: fewer for the config that host code is to choose as the best than for others."""
         return CHOSEN_MS if tracer.time_region(self.launches, end.launches, _is_chosen) else OTHER_MS
 
 
 def time_call(call: Callable[[], Any]) -> float:
-    """Calls a closure once, and returns milliseconds as an event would."""
+    """Calls `call` once, and returns the milliseconds that events around the call would show to host code."""
     start, end = TracedEvent(), TracedEvent()
     start.record()
     call()
@@ -106,7 +107,7 @@ REPLACED: Mapping[str, Mapping[str, Any]] = {
 
 @contextlib.contextmanager
 def events_traced(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Replaces events and benchmark functions, also under the names by which these modules imported them."""
+    """Replaces events and benchmark functions, including the names under which these modules have imported them."""
     with contextlib.ExitStack() as stack:
         found: dict[int, Any] = {}
         for name, replaced in REPLACED.items():
@@ -125,7 +126,7 @@ def events_traced(modules: Iterable[ModuleType]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """The launches of a timed region, without repetitions. `fields` are their plain arguments and hints by name."""
+    """Holds the launches of a timed region, without repetitions. `fields` are plain arguments and hints by name."""
 
     launches: tuple[TracedLaunch, ...]
     fields: Mapping[str, Any]
@@ -156,7 +157,7 @@ def _identify(launch: TracedLaunch) -> tuple[Any, ...]:
 
 
 def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
-    """Returns the numbers and texts that a launch gives to its kernel, with its hints and its grid, by name."""
+    """Returns the numbers and texts that a launch passes to its kernel, its hints and its grid, by name."""
     pairs = zip(inspect.signature(launch.kernel._pyfunc).parameters, launch.args, strict=False)
     given = {
         name: value for name, value in pairs if isinstance(value, bool | int | float | str) and not is_array(value)
@@ -166,8 +167,8 @@ def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
 
 
 def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, Any] | None) -> bool:
-    """Returns whether a region is the one that a config names; without a config, whether it is the first of its
-    kernels."""
+    """Returns whether a region is the one that a config names; without a config, whether it is its kernels' first
+    one."""
     found = _make_candidate(trace.launches[start:end])
     earlier = [_make_candidate(trace.launches[each[0] : each[1]]).kernels for each in trace.regions]
     if config is None:
@@ -178,7 +179,7 @@ def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, An
 
 
 def settle(trace: LaunchTrace) -> None:
-    """Makes searches of the regions, and leaves only the operator's launches in the trace."""
+    """Turns the timed regions of a trace into searches, and leaves only the operator's launches in the trace."""
     if not trace.regions:
         return
     groups: dict[tuple[Any, ...], list[_Candidate]] = {}
@@ -201,8 +202,8 @@ def settle(trace: LaunchTrace) -> None:
 
 
 def _list_differing(fields: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Returns the fields that are not the same everywhere, without repetitions; the grid only if nothing else differs:
-    it follows from the others."""
+    """Returns each different set of values of the fields that vary. The grid is included only if nothing else varies,
+    because it follows from the others."""
     names = [name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1]
     names = [name for name in names if not name.endswith("grid")] or names
     found = {repr(config): config for config in ({name: each.get(name) for name in names} for each in fields)}

@@ -1,4 +1,4 @@
-"""Traces a watched operator for one problem and one architecture: its configs, and the launches of each."""
+"""Traces a watched operator for one problem and one architecture: finds its configs, and the launches of each."""
 
 import hashlib
 import json
@@ -47,8 +47,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class CompilableLaunch:
-    """One kernel launch of an operator, as the compiler sees it. Launches with the same `launch_key` compile to the
-    same code."""
+    """One kernel launch of an operator, as the compiler sees it. Launches of equal `launch_key` have equal code."""
 
     kernel: Any
     signature: KernelSignature
@@ -62,12 +61,12 @@ class CompilableLaunch:
 
     @property
     def identity(self) -> tuple[str, bool]:
-        """Returns the launch's key and whether it is a programmatic dependent launch."""
+        """Returns the launch's key, and whether it is a programmatic dependent launch."""
         return self.launch_key, self.programmatic_dependent_launch
 
 
 def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
-    """Calls the watch file's function. Raises BadWatchFile if it returns no case."""
+    """Returns the case that the watch file's function returns. Raises BadWatchFile if it returns no valid case."""
     found = operator.make_case(ProblemInputs(problem, seed))
     if not isinstance(found, Case):
         raise BadWatchFile(f"{operator.place}: {operator.name} returns {type(found).__name__}; expected case(...)")
@@ -84,7 +83,7 @@ def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
 
 
 BUILT_IN = ("copy",)
-"""Baselines that every operator has: copying the bytes that it moves."""
+"""Baselines that every operator has. "copy" copies the bytes that the operator moves."""
 
 
 def run_config(
@@ -96,10 +95,11 @@ def run_config(
     *,
     execute: Execute | None = None,
 ) -> LaunchTrace:
-    """Runs the host code with a config, as if its search had found it to be the best; None: without choosing one.
+    """Runs the host code with a config, as if its search had found that config to be the best. With None, nothing is
+    chosen.
 
-    `given` are the configs of the watch file; None if it has none. A config may also be keyword arguments of `run`, or
-    hints that replace those of every kernel launched."""
+    `given` are the configs of the watch file, None if it has none. A config may also hold keyword arguments of `run`,
+    or hints that replace those of every launched kernel."""
     restore_globals(project)
     with events_traced(module for _, module in own_modules(project)):
         if case.before is not None:
@@ -159,7 +159,7 @@ def _trace_config(
 
 
 def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenConfigs | None:
-    """Returns the configs of the watch file; None if it has none. Raises BadWatchFile."""
+    """Returns the configs of the watch file, None if it has none. Raises BadWatchFile."""
     if operator.configs is None:
         return None
     try:
@@ -169,7 +169,7 @@ def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenC
 
 
 def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | None:
-    """Returns the config to run the host code with first; None if it needs no config, or if none is given."""
+    """Returns the config to run the host code with first. None if it runs without a config, or if none is given."""
     if given is None or not given.configs or _runs_by_itself(case):
         return None
     return given.configs[0]
@@ -177,7 +177,7 @@ def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | N
 
 def describe_work(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
     """Returns the operations, bytes and types that bound the time of a case. Bytes are 0 if the case does not state
-    them: a launch may read only a part of its arrays, such as a paged cache."""
+    them, because a launch may read only a part of its arrays, such as of a paged cache."""
     return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": sorted({each.dtype for each in arrays})}
 
 
@@ -186,8 +186,7 @@ def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
 
 
 def to_launch(traced: TracedLaunch) -> CompilableLaunch:
-    """Returns what `ct.launch` would compile for these arguments. `ct.launch` is called and stopped when it asks for
-    code."""
+    """Returns what `ct.launch` would compile for the arguments of a launch. Stops `ct.launch` there."""
     signature = find_signature(traced)
     named = signature.with_symbol(traced.kernel._pyfunc.__name__)
     key = hash_launch(traced.kernel, named)
@@ -195,8 +194,8 @@ def to_launch(traced: TracedLaunch) -> CompilableLaunch:
 
 
 def hash_launch(kernel: Any, signature: KernelSignature) -> str:
-    """Hashes what the compiler is given: the kernel's name, its captured values, its hints and the facts about its
-    arguments. Without captured values nothing is added, so that keys in stored bundles stay valid."""
+    """Returns a hash of the compiler's input: the kernel's name, its captured values, its hints and the facts about its
+    arguments. Without captured values nothing is added for them, so that keys in stored bundles stay valid."""
     function = kernel._pyfunc
     asked = [
         function.__module__,
@@ -210,7 +209,7 @@ def hash_launch(kernel: Any, signature: KernelSignature) -> str:
 
 
 class TracedOperator:
-    """One problem of an operator on one architecture. Each request for a config runs the host code again."""
+    """One problem of an operator on one architecture. Each request for a config's launches runs the host code again."""
 
     def __init__(self, operator: WatchedOperator, project: Project, problem: Problem) -> None:
         assert project.arch is not None, "on a GPU, kernels/gpu/host_code/prepared_operator.py runs the host code"
@@ -238,7 +237,7 @@ class TracedOperator:
 
     @property
     def bytes_moved(self) -> int:
-        """Returns the bytes that the case states, or else the size of every array of the launches once."""
+        """Returns the bytes that the case states, or else the bytes of all arrays of the launches, each once."""
         if self.case.moves is not None:
             return int(self.case.moves)
         return sum(each.nbytes for each in self.arrays)
@@ -248,20 +247,21 @@ class TracedOperator:
         return self.arrays[0].item_bytes if self.arrays else 1
 
     def launches(self, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
-        """Returns the launches of the host code with this config, in order."""
+        """Returns the host code's launches with this config, in order."""
         return tuple(to_launch(each) for each in self._run(config).launches)
 
     def find_shipped(self, launched: Sequence[tuple[CompilableLaunch, ...]]) -> PlainConfig | None:
-        """Returns the config that the host code launches by itself; None if it searches at run time.
+        """Returns the config that the host code launches by itself, None if it searches at run time.
 
         `launched` are the launches of each config, in the order of `configs`."""
         found = [[each.identity for each in launches] for launches in launched]
         return self.configs[found.index(self._shipped)] if self._shipped in found else None
 
     def list_wrong_results(self) -> tuple[str, ...]:
-        """Returns a sentence for the reference and each baseline that returns other shapes than `run`, without a GPU.
+        """Lists, without a GPU, a sentence for each of the reference and the baselines whose shapes differ from those
+        of `run`.
 
-        Empty if nothing is to be compared, or if PyTorch is not installed: its stand-in lacks what references use."""
+        Empty if nothing is to be compared, or if PyTorch is not installed, whose stand-in lacks what references use."""
         if is_in_use("torch") or self.operator.unchecked:
             return ()
         activate(self.project)
@@ -272,7 +272,7 @@ class TracedOperator:
             return list_wrong_results(self.case, result)
 
     def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:
-        """Hashes everything that the compilation depends on, except the compiler, without compiling."""
+        """Returns a hash of all that compiled code depends on, except the compiler. Compiles nothing."""
         asked = [NAMING, source_sha256, self.arch, [each.identity for each in launches]]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
@@ -283,14 +283,14 @@ class TracedOperator:
 
 
 def list_configs(first: LaunchTrace) -> tuple[PlainConfig, ...]:
-    """Returns the configs of the host code's own searches, from its first run; only {} if it searches nothing."""
+    """Returns the configs of the host code's own searches, from its first run, or only {} if it does not search."""
     if len(first.searches) == 1:
         return drop_repetitions(make_plain(each) for each in first.searches[0].configs)
     return drop_repetitions(_vary_one_search(first))
 
 
 def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
-    """Returns configs for several searches. One search is varied at a time, since their kernels' times add up."""
+    """Returns configs for a run with several searches. Each varies one search, since their kernels' times add up."""
     named = [
         [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in search.configs]
         for number, search in enumerate(trace.searches)

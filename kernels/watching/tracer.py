@@ -1,8 +1,8 @@
-"""Traces the calls of `ct.launch` and `exhaustive_search` by host code, in order.
+"""Records the calls of `ct.launch` and `exhaustive_search` by host code, in order.
 
 Both functions are replaced for the whole life of a child process, before a repository's files are imported, because
-host code may keep its own reference to them. Outside a trace they raise an error, since a child launches nothing
-itself."""
+host code may keep its own reference to them. Outside a trace they raise an error, since a child itself launches
+nothing."""
 
 import contextlib
 import importlib.machinery
@@ -22,13 +22,13 @@ from tilewatch.kernels.watching.device_array import is_array
 
 
 class TracingError(ExpectedError):
-    """Host code cannot be traced; the message is a sentence."""
+    """Raised if host code cannot be traced. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One call of `ct.launch` with its arguments. With `programmatic_dependent_launch`, a kernel may begin before the
-    kernel launched before it has ended."""
+    """One call of `ct.launch` with its arguments. With `programmatic_dependent_launch`, the kernel may begin before the
+    one launched before it has ended."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -39,7 +39,7 @@ class TracedLaunch:
 
 @dataclass(frozen=True)
 class TracedSearch:
-    """One call of `exhaustive_search`. `chosen` is the config that was returned to host code as the best."""
+    """One call of `exhaustive_search`. `chosen` is the config that host code got back as the best."""
 
     kernel: Any
     configs: tuple[Any, ...]
@@ -48,10 +48,10 @@ class TracedSearch:
 
 @dataclass
 class LaunchTrace:
-    """Launches and searches of one run of host code. `result` is what the run returned.
+    """The launches and searches of one run of host code. `result` is what the run returned.
 
-    `regions` are the launches that host code timed, from and to their number, and whether it saw the shortest time.
-    `kept` are the numbers of the operator's launches; None if all are (timed_launches.py)."""
+    `regions` are ranges of launches that host code timed: first number, end, and whether it saw the shortest time.
+    `kept` are the numbers of the operator's launches, None if all are the operator's (timed_launches.py)."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
     searches: list[TracedSearch] = field(default_factory=list)
@@ -61,7 +61,7 @@ class LaunchTrace:
 
 
 Choose = Callable[[int, tuple[Any, ...]], Any]
-"""Takes the number of a search and its configs, and returns the config that counts as the best."""
+"""A function that takes the number of a search and its configs, and returns the config that counts as the best."""
 
 Execute = Callable[[TracedLaunch], None]
 
@@ -93,8 +93,8 @@ def trace_launches(
     execute: Execute | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> LaunchTrace:
-    """Runs host code and returns its launches. `config` chooses among what host code times itself. Raises TracingError
-    if it launches nothing."""
+    """Runs host code and returns its launches. `config` says which of the configs that host code times itself is
+    chosen. Raises TracingError if nothing is launched."""
     with open_trace(execute, choose=choose, config=config) as trace:
         trace.result = run()
     if not trace.launches:
@@ -106,7 +106,7 @@ def trace_launches(
 def open_trace(
     execute: Execute | None, *, choose: Choose = choose_first, config: Mapping[str, Any] | None = None
 ) -> Iterator[LaunchTrace]:
-    """Traces the launches made inside it. `execute` is called at each launch; None executes nothing."""
+    """Records the launches made inside the context. `execute` is called for each launch; with None no kernel runs."""
     _current.append(_Current(LaunchTrace(), choose, execute, config))
     try:
         yield _current[-1].trace
@@ -115,8 +115,8 @@ def open_trace(
 
 
 def find_part(config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """Returns the part of a config that belongs to one of several searches: parameters of the second are named
-    "2.tile_m"."""
+    """Returns the part of a config that belongs to the search of that number. With several searches, the second one's
+    parameters are named like "2.tile_m"."""
     start = f"{number + 1}."
     parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
     return parts or config
@@ -128,7 +128,7 @@ def count_launches() -> int:
 
 
 def time_region(start: int, end: int, is_chosen: Callable[..., bool]) -> bool:
-    """Notes that host code timed the launches with these numbers. Returns whether it is to see the shortest time."""
+    """Notes that host code timed the launches from `start` to `end`. Returns whether it is to see the shortest time."""
     if not _current or start == end:
         return False
     trace = _current[-1].trace
@@ -138,7 +138,7 @@ def time_region(start: int, end: int, is_chosen: Callable[..., bool]) -> bool:
 
 
 def launch_for_real(launch: TracedLaunch) -> None:
-    """Launches with cuTile's own function. Needs a GPU."""
+    """Launches a kernel with cuTile's own function. Needs a GPU."""
     # cuda-tile before 1.6 has no programmatic dependent launch.
     attributes = {"programmatic_dependent_launch": True} if launch.programmatic_dependent_launch else {}
     _real_launch(launch.stream, launch.grid, launch.kernel, launch.args, **attributes)
@@ -150,7 +150,7 @@ class _AskedForCode(Exception):
 
 
 def find_signature(launch: TracedLaunch) -> Any:
-    """Returns the KernelSignature that `ct.launch` asks the compiler for. Needs the pretended driver, but no GPU."""
+    """Returns the KernelSignature with which `ct.launch` asks for code. Needs the pretended driver, but no GPU."""
     kernel = launch.kernel.replace_hints()  # a copy of the kernel without compiled code
     compiler = ct.kernel._compile
 
@@ -168,7 +168,7 @@ def find_signature(launch: TracedLaunch) -> Any:
 
 
 def replace_launch_and_search() -> None:
-    """Replaces cuTile's launch and search in this process, under every name that repositories import."""
+    """Replaces cuTile's launch and search in this process, under every name by which repositories import them."""
     ct.launch = _launch
     cuda.tile.tune.exhaustive_search = _search
     cuda.tile.tune._tune.exhaustive_search = _search
@@ -193,7 +193,7 @@ def _launch(
 
 
 def _take_argument(argument: Any) -> Any:
-    """Returns an argument for the launch; a tensor with values is marked as given to a kernel."""
+    """Returns an argument of a launch. A tensor with values is marked as given to a kernel."""
     if type(argument) in (list, tuple):
         return type(argument)(map(_take_argument, argument))
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument
@@ -255,7 +255,7 @@ _search_and_launch.__qualname__ = "autotune_launch"
 
 
 def list_fields(config: Any) -> Mapping[str, Any]:
-    """Returns a config's parameters by name, whatever class the repository uses for configs."""
+    """Returns a config's parameters by name, whatever class the repository uses for its configs."""
     if isinstance(config, Mapping):
         return config
     if hasattr(config, "_asdict"):
@@ -271,7 +271,7 @@ def list_fields(config: Any) -> Mapping[str, Any]:
 
 
 def list_arrays(launches: Sequence[TracedLaunch]) -> tuple[Any, ...]:
-    """Returns the different arrays that are given to launches, also those in lists."""
+    """Returns the different arrays that launches get, including those inside lists."""
     return tuple({id(each): each for launch in launches for each in _list_arrays_in(launch.args)}.values())
 
 

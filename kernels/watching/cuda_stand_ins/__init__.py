@@ -1,1 +1,1 @@
-"""Stands in for CuPy, Numba, cuda.core and cuda.bindings where no GPU is: their arrays have shape, strides and type."""
+"""Stands in for CuPy, Numba, cuda.core and cuda.bindings on a machine without a GPU. Arrays have shape and type."""

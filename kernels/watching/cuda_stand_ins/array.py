@@ -1,4 +1,4 @@
-"""Defines arrays like those of CuPy in reserved memory that is mostly never touched: any size fits a small machine.
+"""Defines arrays like CuPy's in reserved memory that is mostly never touched, so that any size fits a small machine.
 
 NumPy's own views of that memory give the shapes, strides and offsets. Values are known only where the host code gave
 them, in arrays of at most MOST_VALUES elements. They are never made up: what `cupy.empty` or a random generator makes
@@ -16,14 +16,14 @@ from tilewatch.kernels.watching.meta_tensors import MOST_VALUES
 from tilewatch.kernels.watching.tracer import TracingError
 
 MAP_NORESERVE = 0x4000
-"""Linux refuses memory larger than the machine's without it. Python 3.11 has no name for it."""
+"""Flag of mmap without which Linux refuses memory larger than the machine's. Python 3.11 has no name for it."""
 
 METHODS: dict[str, Callable[..., Any]] = {}
-"""Methods of arrays by name, which numpy_functions.py adds."""
+"""Methods of arrays by name. numpy_functions.py fills this mapping."""
 
 
 class NoValues(TracingError):
-    """Host code asks for values that an array does not have."""
+    """Raised if host code asks for values of an array that has none."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class NoValues(TracingError):
 
 
 class _Memory:
-    """An allocation. `known` says whether it holds what the host code's arrays hold."""
+    """An allocation. `known` says whether its content is that of the host code's arrays."""
 
     def __init__(self, nbytes: int, *, known: bool) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
@@ -46,7 +46,7 @@ class _Memory:
 
 
 class ndarray:
-    """A strided view of reserved memory."""
+    """An array that is a strided view of reserved memory."""
 
     __array_priority__ = 100  # NumPy leaves an operation with it to this class
 
@@ -67,13 +67,13 @@ class ndarray:
 
     @property
     def base(self) -> "ndarray | None":
-        """Returns the whole memory that a view shares; None if the array is all of it."""
+        """Returns the whole memory of which this array is a part, None if the array is all of it."""
         whole = self.memory.bytes
         return None if self.nbytes == whole.nbytes else ndarray(of=(whole, self.memory))
 
     @property
     def data(self) -> Any:
-        """Returns the array's place in memory, as CuPy's MemoryPointer does."""
+        """Returns the array's address as an object like CuPy's MemoryPointer."""
         return SimpleNamespace(ptr=self.view_.ctypes.data)
 
     @property
@@ -81,7 +81,7 @@ class ndarray:
         return {**self.view_.__array_interface__, "strides": self.strides, "version": 3, "stream": 1}
 
     def give_to_kernel(self) -> "ndarray":
-        """Takes note that a kernel may write to the array."""
+        """Notes that a kernel may write to the array, which then has no known values."""
         self.memory.given_in_run = find_run()
         return self
 
@@ -128,7 +128,7 @@ class ndarray:
         return keep(found, known=self.has_values)  # a copy, by an index of numbers or booleans
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Writes to a part of the memory; its values are not known any more if those written are not."""
+        """Writes to a part of the memory. If the written values are unknown, the whole memory becomes unknown."""
         source = value if isinstance(value, ndarray) else None
         if self.has_values and (source is None or source.has_values):
             self.view_[_read_index(index)] = value if source is None else source.view_
@@ -144,7 +144,7 @@ for _name in ("bool", "int", "float", "index", "complex"):
 
 
 def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> ndarray:
-    """Returns an array with values if `fill` is given and it is small enough."""
+    """Returns a new array. It has values if `fill` is given and the array is small enough."""
     sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
     kind = np.dtype(float if dtype is None else dtype)
     count = int(np.prod(sizes, dtype=np.int64))
@@ -156,7 +156,7 @@ def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> n
 
 
 def keep(values: np.ndarray, *, known: bool) -> ndarray:
-    """Returns a new array of NumPy's values, or without values if they are not known."""
+    """Returns a new array like NumPy's `values`. It has no values if `known` is False."""
     made = new(values.shape, values.dtype, order="C" if values.flags.c_contiguous else "F", fill=0 if known else None)
     if made.memory.known:
         made.view_[...] = values
@@ -164,7 +164,7 @@ def keep(values: np.ndarray, *, known: bool) -> ndarray:
 
 
 def _read_index(index: Any) -> Any:
-    """Returns an index with arrays replaced by their values, which decide the result's shape or its place."""
+    """Returns an index in which arrays are replaced by their values, which decide the result's shape or place."""
     if isinstance(index, tuple):
         return tuple(map(_read_index, index))
     return index.read("as an index") if isinstance(index, ndarray) else index

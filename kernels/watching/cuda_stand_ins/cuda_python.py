@@ -1,4 +1,4 @@
-"""Fills the modules `cuda.core` and `cuda.bindings`: devices, streams and buffers, without a driver."""
+"""Fills the modules `cuda.core` and `cuda.bindings` with devices, streams and buffers that need no driver."""
 
 from enum import IntEnum
 from types import SimpleNamespace
@@ -11,11 +11,11 @@ from tilewatch.kernels.watching.cuda_stand_ins.cupy import Stream
 from tilewatch.kernels.watching.cuda_stand_ins.modules import CONTENT, FALLBACKS, Idle, constant, find_gpu
 
 _allocated: list[ndarray] = []
-"""Memory that host code knows by its address alone."""
+"""Allocations that host code knows only by their address. This list keeps them alive."""
 
 
 class Buffer(Idle):
-    """Memory of the GPU. As an array it has bytes, as cuda.core hands it over."""
+    """Memory of the GPU. Read as an array it consists of bytes, like a buffer of cuda.core."""
 
     is_device_accessible, is_host_accessible, device_id = True, False, 0
 
@@ -53,7 +53,7 @@ ANSWERS = {
     "DeviceGet GetDevice StreamCreate EventCreate CtxCreate CtxGetCurrent DevicePrimaryCtxRetain": (0,),
     "DeviceGetCount GetDeviceCount": (1,),
 }
-"""What functions of the driver and the runtime return beside success, by their names without the prefix."""
+"""Maps names of driver and runtime functions, without their prefix, to the values that they return beside success."""
 
 
 def _find_binding(_: str, name: str) -> Any:

@@ -13,7 +13,7 @@ from tilewatch.kernels.watching.timed_launches import TracedEvent, benchmark, ge
 
 
 def _find_in_numpy(module: str, name: str) -> Any:
-    """Returns NumPy's type or constant, or a function that calls NumPy's; None if NumPy has no such name."""
+    """Returns NumPy's type or constant of that name, or a function that calls NumPy's; None if there is none."""
     found = getattr(np, name, None) if module == "cupy" else None
     if found is None or isinstance(found, ModuleType):
         return None

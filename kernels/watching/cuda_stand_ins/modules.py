@@ -1,5 +1,5 @@
-"""Lets imports find the stand-ins: of PyTorch and Triton if they are not installed; of CuPy and its like always,
-because without a driver the installed package makes no array."""
+"""Lets imports find the stand-ins. Those of PyTorch and Triton are found only if the package is not installed. Those of
+CuPy and similar packages are always found, because without a driver the installed package makes no array."""
 
 import importlib
 import importlib.abc
@@ -14,17 +14,17 @@ from typing import Any
 from tilewatch.kernels.watching.tracer import TracingError
 
 CONTENT: dict[str, Mapping[str, Any]] = {}
-"""Names of each module, which the stand-ins add at their import."""
+"""Maps the name of each module to its names and their values. Each stand-in adds its own when it is imported."""
 
 FALLBACKS: dict[str, Callable[[str, str], Any]] = {}
-"""Functions that find what is not in CONTENT, by package: module and name in, None out if there is no such name."""
+"""Maps a package to a function that finds names which CONTENT lacks: module and name in; None out if there is none."""
 
 PACKAGES = ("torch", "triton", "cupy", "cupyx", "numba", "cuda.core", "cuda.bindings")
 
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What host code may ask of the GPU that it sees."""
+    """Holds the properties that host code may ask of the GPU that it sees."""
 
     name: str
     capability: tuple[int, int]
@@ -37,7 +37,7 @@ _shown = [GpuFacts("GPU", (9, 0), 132)]
 
 
 def show_gpu(gpu: GpuFacts) -> None:
-    """Makes this the GPU that host code sees."""
+    """Sets the GPU that host code sees."""
     _shown[:] = [gpu]
 
 
@@ -49,24 +49,24 @@ _run_number = [0]
 
 
 def begin_run() -> None:
-    """Lets arrays that kernels were given before have their values again."""
+    """Begins a run of host code. Arrays that kernels of earlier runs were given have their values again."""
     _run_number[0] += 1
 
 
 def find_run() -> int:
-    """Returns a number that grows with each run of host code."""
+    """Returns the number of the current run of host code. It grows with each run."""
     return _run_number[0]
 
 
 class NoStandIn(TracingError, AttributeError):
-    """A stand-in lacks a name; also an AttributeError, so that `hasattr` returns False."""
+    """Raised if a stand-in lacks a name. It is also an AttributeError, so that `hasattr` returns False."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"without a GPU, Tilewatch's stand-in for {name.partition('.')[0]} has no {name}")
 
 
 class StandInModule(types.ModuleType):
-    """A module of a stand-in."""
+    """A module that takes the place of a package's module."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -82,7 +82,7 @@ class StandInModule(types.ModuleType):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of the stand-ins."""
+    """Finds the modules of the stand-ins when they are imported."""
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         package = _find_package(fullname)
@@ -120,7 +120,7 @@ def install() -> None:
 
 
 def is_in_use(package: str) -> bool:
-    """Returns True if this process has imported the stand-in for a package."""
+    """Returns whether this process has imported the stand-in for a package."""
     return isinstance(sys.modules.get(package), StandInModule)
 
 
@@ -130,7 +130,7 @@ def constant(value: Any) -> Callable[..., Any]:
 
 
 class Idle:
-    """A stream, an event or a device of a stand-in: its methods in IDLE do nothing."""
+    """A stream, an event or a device of a stand-in. Its methods that IDLE names do nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Fills the module `numba.cuda`: device arrays and streams. Its compiler has no stand-in."""
+"""Fills the module `numba.cuda` with device arrays and streams. Numba's compiler has no stand-in."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Computes the shape, strides and type that CuPy's functions return, and their values where all values are known.
+"""Computes the shape, strides and type that CuPy's functions return, and the values if all input values are known.
 
-CuPy's functions are NumPy's. NumPy itself is called on known values, on small arrays, and for views. For other large
-arrays it would touch all of their memory, so that small arrays stand for them."""
+CuPy's functions are those of NumPy. NumPy itself is called on known values, on small arrays, and for views. On other
+large arrays it would touch all of their memory, so it is called on small arrays in their place."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,11 +22,11 @@ METHODS_OF_NUMPY = (
 )
 
 SMALL_SIZES = (11, 13, 17, 19, 23, 29)
-"""Sizes that stand for the different sizes of large arrays. A size of a result that is not among them is unknown."""
+"""Sizes of the small arrays, one for each distinct size of the large ones. Other sizes in a result are unknown."""
 
 
 def call(name: str, *args: Any, out: Any = None, **named: Any) -> Any:
-    """Calls NumPy's function of that name. Its result has values if all arrays that it is given have.
+    """Calls NumPy's function of that name. The result has values if all arrays among the arguments have.
 
     Raises NoValues if the result's shape depends on values that are not known."""
     given = _list_arrays((args, tuple(named.values())))
@@ -67,7 +67,7 @@ def _list_arrays(value: Any) -> list[ndarray]:
 
 
 def _wrap(made: Any, given: Sequence[ndarray], *, known: bool) -> Any:
-    """Returns NumPy's result as arrays: of the memory that it shares, or new ones."""
+    """Returns NumPy's result as arrays of the stand-in. They share memory where NumPy's result does."""
     if isinstance(made, list | tuple):
         return type(made)(_wrap(each, given, known=known) for each in made)
     if not isinstance(made, np.ndarray | np.generic):
@@ -87,7 +87,7 @@ def _reshape(array: ndarray, *shape: Any, order: str = "C") -> Any:
 
 
 def _call_shrunk(name: str, args: Any, named: Any) -> Any:
-    """Calls NumPy's function on small arrays, in which each size stands for one of the large arrays."""
+    """Calls NumPy's function on small arrays in place of large ones, and scales the sizes of the result back."""
     sizes = sorted({size for each in _list_arrays((args, tuple(named.values()))) for size in each.shape if size > 1})
     small = dict(zip(sizes, SMALL_SIZES, strict=False))
     large = {value: size for size, value in small.items()} | {1: 1}
@@ -125,7 +125,7 @@ def _concatenate(arrays: Sequence[ndarray], axis: int = 0) -> Any:
 
 
 def array(values: Any, dtype: Any = None, copy: bool = True, order: str = "K") -> ndarray:
-    """Returns an array of known values, or one like an array that another library made."""
+    """Returns an array of known values, or one with the layout of an array that another library made."""
     if is_array(values) and not isinstance(values, ndarray | np.ndarray):
         described = describe_array(values)
         kind = np.dtype(described.dtype)
@@ -190,7 +190,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ascontiguousarray": lambda given, dtype=None: asarray(given, dtype, "C"),
     "asnumpy": lambda values, *_, **__: values.get() if isinstance(values, ndarray) else np.asarray(values),
 }
-"""CuPy's functions that are not `call` with the same name."""
+"""CuPy's functions for which `call` with NumPy's function of that name is not enough."""
 
 METHODS |= {name: partial(call, name) for name in f"{VIEWS} {METHODS_OF_NUMPY}".split()}
 METHODS |= {"astype": _cast, "view": _view, "transpose": _transpose, "reshape": _reshape, "copy": FUNCTIONS["copy"]}

@@ -1,4 +1,4 @@
-"""Fills the module `triton` where Triton is not installed: its benchmarks run, and its kernels can only be defined."""
+"""Fills the module `triton` where Triton is not installed. Its benchmarks run, but its kernels can only be defined."""
 
 import contextlib
 import importlib
@@ -12,7 +12,7 @@ from tilewatch.kernels.watching.timed_launches import do_bench
 
 
 class TritonKernel:
-    """A function under `triton.jit` or another decorator of Triton's. Nothing can launch it."""
+    """A function decorated by `triton.jit` or another decorator of Triton. It cannot be launched."""
 
     def __init__(self, *functions: Any, **_: Any) -> None:
         self.functions = functions
@@ -25,13 +25,13 @@ class TritonKernel:
 
 
 class Benchmark:
-    """The sizes and lines of a benchmark."""
+    """Holds the sizes and lines of a benchmark."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
 
     def list_cases(self) -> Iterator[dict[str, Any]]:
-        """Yields the arguments of each line, for the first size."""
+        """Yields the arguments of each line of the benchmark, for its first size."""
         fields = vars(self)
         for x in fields["x_vals"][:1]:
             values = x if isinstance(x, list | tuple) else [x] * len(fields["x_names"])
@@ -46,7 +46,7 @@ class _Report:
         self.benchmarks = [benchmarks] if isinstance(benchmarks, Benchmark) else list(benchmarks)
 
     def run(self, **_: Any) -> None:
-        """Runs each line. Lines are alternatives to each other: one that fails does not end the others."""
+        """Runs each line of each benchmark. The lines are alternatives, so an error in one does not end the others."""
         for benchmark in self.benchmarks:
             for case in benchmark.list_cases():
                 with contextlib.suppress(Exception):
@@ -63,7 +63,7 @@ class _ActiveDriver:
 
 
 def hide_from_torch() -> None:
-    """Makes PyTorch believe that Triton is not installed: its compiler would import parts that no stand-in has."""
+    """Makes PyTorch act as if Triton were not installed, as its compiler would import parts that the stand-in lacks."""
     if importlib.util.find_spec("torch.utils._triton") is not None:
         vars(importlib.import_module("torch.utils._triton"))["has_triton_package"] = lambda: False
 

@@ -1,1 +1,1 @@
-"""Replaces PyTorch on machines where it is not installed: tensors with a shape, strides and a type, but no values."""
+"""Stands in for PyTorch where it is not installed. Its tensors have a shape, strides and a type, but no values."""

@@ -1,4 +1,4 @@
-"""Makes tensors as PyTorch's creation functions do."""
+"""Makes tensors, with PyTorch's names and arguments for the functions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from tilewatch.kernels.watching.torch_stand_in.tensor import Device, DType, Tens
 
 
 def new(shape: Sequence[int], dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Returns a row-major tensor, by default float32 on the CPU."""
+    """Returns a row-major tensor, by default of float32 on the CPU."""
     return Tensor(shape, dtype or FLOAT32, device=device or Device("cpu")).requires_grad_(requires_grad)
 
 

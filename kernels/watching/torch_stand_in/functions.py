@@ -1,5 +1,5 @@
-"""Computes the shape, strides and type that PyTorch's operators return. The functions have PyTorch's names and take the
-tensor first."""
+"""Computes the shape, strides and type that PyTorch's operators return. Their names are PyTorch's; they take the tensor
+first."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,8 +33,7 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def promote(*operands: Any, least: int = 0) -> DType:
-    """Returns the type of a result: the widest type of the highest category. Plain numbers count only for
-    the category."""
+    """Returns the type of a result: the widest one of the operands' highest category. Numbers count only for that."""
     types = [each.dtype for each in operands if isinstance(each, Tensor) and each.shape]
     types = types or [each.dtype for each in operands if isinstance(each, Tensor)]
     plain = [_category(each) for each in operands if isinstance(each, Tensor | int | float)]
@@ -173,10 +172,10 @@ FUNCTIONS |= {
 
 
 def size_of(shape: Sequence[Any]) -> list[int]:
-    """Returns a shape that was given as one sequence or as separate numbers."""
+    """Returns as a list a shape that was given either as one sequence or as separate numbers."""
     return list(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else list(shape)
 
 
 def count(start: float, end: float, step: float) -> int:
-    """Returns how many numbers arange makes."""
+    """Returns how many numbers PyTorch's arange makes from these arguments."""
     return max(0, math.ceil((end - start) / step))

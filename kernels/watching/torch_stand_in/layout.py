@@ -1,4 +1,4 @@
-"""Computes shapes and strides by PyTorch's rules: integers in, integers out."""
+"""Computes shapes and strides by PyTorch's rules, from and to integers alone."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ Shape = tuple[int, ...]
 
 
 def contiguous(shape: Sequence[int]) -> Shape:
-    """Returns row-major strides; a dimension of size 0 counts as 1, as in PyTorch."""
+    """Returns row-major strides. A dimension of size 0 counts as one of size 1, as in PyTorch."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -16,7 +16,7 @@ def contiguous(shape: Sequence[int]) -> Shape:
 
 
 def dense_like(shape: Sequence[int], strides: Sequence[int]) -> Shape:
-    """Returns strides without gaps; the dimensions lie in memory in the same order as with the given strides."""
+    """Returns strides without gaps in which the dimensions lie in memory in the order of the given strides."""
     found, step = [0] * len(shape), 1
     for place in sorted(range(len(shape)), key=lambda each: (strides[each], -each)):
         found[place] = step
@@ -30,7 +30,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def broadcast(*shapes: Sequence[int]) -> Shape:
-    """Returns the broadcast shape. Raises ValueError if the shapes do not fit together."""
+    """Returns the shape to which these shapes broadcast. Raises ValueError if they do not fit together."""
     found = [1] * max((len(each) for each in shapes), default=0)
     for shape in shapes:
         for back, size in enumerate(reversed(shape), start=1):
@@ -42,7 +42,7 @@ def broadcast(*shapes: Sequence[int]) -> Shape:
 
 
 def fill_in(shape: Sequence[int], numel: int) -> Shape:
-    """Replaces the -1 of a shape by the size that remains. Raises ValueError if the numbers do not fit."""
+    """Returns a shape with its -1 replaced by the size that remains. Raises ValueError if the sizes do not fit."""
     known = math.prod(size for size in shape if size != -1)
     found = tuple(numel // known if size == -1 and known else size for size in shape)
     if math.prod(found) != numel:
@@ -51,7 +51,7 @@ def fill_in(shape: Sequence[int], numel: int) -> Shape:
 
 
 def view(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> Shape | None:
-    """Returns the strides of the same memory in another shape; None if it needs a copy (ATen's computeStride)."""
+    """Returns the strides of a view of this memory in another shape; None if it needs a copy (ATen's computeStride)."""
     if math.prod(shape) == 0:
         return contiguous(wanted)
     found: list[int] = []

@@ -1,5 +1,5 @@
-"""Stands for the parts of PyTorch that the stand-in lacks: usable while modules are imported, an error when host code
-runs.
+"""Stands for the parts of PyTorch that the stand-in lacks. They are usable while modules are imported, and raise an
+error when host code runs.
 
 A module may decorate functions, derive classes and write annotations with any name of PyTorch. When host code is
 traced, results must be exact, so a missing function then raises an error."""
@@ -16,11 +16,11 @@ _running: list[None] = []
 
 
 class NeedsTorch(TracingError):
-    """The stand-in cannot do what host code asks for; PyTorch may."""
+    """Raised if the stand-in cannot do what host code asks for. PyTorch itself may be able to."""
 
 
 class Missing(NeedsTorch, AttributeError):
-    """The stand-in lacks a name of PyTorch; also an AttributeError, so that `hasattr` returns False."""
+    """Raised if the stand-in lacks a name of PyTorch. It is also an AttributeError, so that `hasattr` returns False."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class Missing(NeedsTorch, AttributeError):
 
 
 class ValuesMissing(NeedsTorch):
-    """Host code asks for the values of a tensor."""
+    """Raised if host code asks for the values of a tensor."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class ValuesMissing(NeedsTorch):
 
 @contextlib.contextmanager
 def running_host_code() -> Iterator[None]:
-    """Marks that host code runs inside: what the stand-in lacks then raises Missing."""
+    """Marks that host code runs inside the context. What the stand-in lacks then raises Missing."""
     _running.append(None)
     try:
         yield
@@ -50,7 +50,7 @@ def running_host_code() -> Iterator[None]:
 
 
 class Unknown:
-    """A name of PyTorch that the stand-in lacks. While modules are imported, it may be used in any way."""
+    """Stands for a name of PyTorch that the stand-in lacks. It accepts any use while modules are imported."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -97,8 +97,8 @@ class Unknown:
 
 
 def refuse_unknown(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that raises Missing for an argument that the stand-in lacks, such as torch.channels_last: it
-    may decide a result's strides."""
+    """Returns a function that raises Missing for an argument that the stand-in lacks, such as torch.channels_last,
+    because such an argument may decide a result's strides."""
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ from tilewatch.kernels.watching.torch_stand_in.tensor import DTYPES, SYNONYMS, D
 
 NAME = "torch"
 VERSION = "2.9.0+stand.in"
-"""A version whose functions host code may use; tensor libraries compare it while they are imported."""
+"""Version of PyTorch that the stand-in reports, whose functions host code may use. Tensor libraries compare it."""
 
 assert combining
 assert views
@@ -28,14 +28,14 @@ for _functions in (FUNCTIONS, CREATION):
 
 
 def _find_name(module: str, name: str) -> Any:
-    """Returns PyTorch's function of that name, or an Unknown."""
+    """Returns the function of PyTorch with that name, or an Unknown."""
     if name in FUNCTIONS and module in (NAME, f"{NAME}.nn.functional", f"{NAME}.special"):
         return FUNCTIONS[name]
     return Unknown(f"{module}.{name}")
 
 
 class Function:
-    """torch.autograd.Function: `apply` runs `forward`; `backward` runs when a result's backward() is called."""
+    """Stands in for torch.autograd.Function: `apply` runs `forward`, a result's backward() runs `backward`."""
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -51,7 +51,7 @@ class Function:
 
 
 class FunctionContext:
-    """Values that a Function's forward passes to its backward."""
+    """Holds the values that a Function's forward passes to its backward."""
 
     def __init__(self, args: Sequence[Any]) -> None:
         self.needs_input_grad = tuple(isinstance(each, Tensor) and each.requires_grad for each in args)
@@ -84,7 +84,7 @@ def _backward(
 
 
 class Module:
-    """torch.nn.Module: calls `forward`."""
+    """Stands in for torch.nn.Module. A call runs `forward`."""
 
     training = True
 
@@ -112,7 +112,7 @@ class Parameter(Tensor):
 
 
 class _Context(contextlib.ContextDecorator):
-    """no_grad and similar: a context manager, and a decorator with or without brackets."""
+    """Stands in for no_grad and similar: a context manager, and a decorator with or without brackets."""
 
     def __new__(cls, function: Any = None, *_: Any, **__: Any) -> Any:
         return function if callable(function) else super().__new__(cls)

@@ -1,4 +1,4 @@
-"""Defines tensors that have a shape, strides, a type and a place in memory, but no values."""
+"""Defines tensors that have a shape, strides, a type and an address, but no values."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +9,11 @@ from tilewatch.kernels.watching.torch_stand_in import layout
 from tilewatch.kernels.watching.torch_stand_in.missing import Missing, ValuesMissing
 
 BASE_ADDRESS = 1 << 20
-"""Address of every tensor's memory. Nothing reads it; cuTile only asks whether it is a multiple of 16."""
+"""Address of the memory of every tensor. The memory is never read; cuTile only asks whether it is a multiple of 16."""
 
 
 class DType:
-    """A PyTorch type, by its name there. `category`: 0 bool, 1 whole numbers, 2 floating point."""
+    """A type of PyTorch, with its name there. `category`: 0 is bool, 1 whole numbers, 2 floating point."""
 
     is_complex = False
 
@@ -52,7 +52,7 @@ SYNONYMS = {
 
 
 class Device:
-    """A device as PyTorch writes it; "cuda" and "cuda:0" are the same GPU."""
+    """A device, written as in PyTorch. "cuda" and "cuda:0" are equal."""
 
     def __init__(self, name: Any = "cuda", index: int | None = None) -> None:
         kind, _, number = (str(name) if not isinstance(name, int) else f"cuda:{name}").partition(":")
@@ -77,7 +77,7 @@ class Size(tuple[int, ...]):
 
 
 class Tensor:
-    """A strided view of memory that does not exist. Operators are in functions.py, by their names in PyTorch."""
+    """A strided view of memory that does not exist. Its operators are in functions.py, under PyTorch's names."""
 
     functions: ClassVar[dict[str, Any]] = {}
     grad: Any = None
@@ -100,7 +100,7 @@ class Tensor:
         self._offset = offset
 
     def like(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int | None = None) -> "Tensor":
-        """Returns a view of the same memory; without `strides`, a tensor with new row-major memory."""
+        """Returns a tensor of another shape: a view of the memory if `strides` is given, else row-major new memory."""
         place = 0 if strides is None else self._offset if offset is None else offset
         made = Tensor(shape, self.dtype, strides, place, self.device)
         if strides is not None and self.grad_fn is not None:

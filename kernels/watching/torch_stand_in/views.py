@@ -1,4 +1,4 @@
-"""Computes the results of PyTorch's views: other shapes and strides of the same memory."""
+"""Computes the results of PyTorch's views, which give the same memory another shape and other strides."""
 
 import math
 from collections.abc import Sequence
