@@ -1,4 +1,4 @@
-"""Times a baseline in two versions on this machine's GPU, each in a process of its own, block by block in turns."""
+"""Times a baseline in two versions on this machine's GPU. Each has its own process; they take turns by blocks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from tilewatch.kernels.measuring.pair_bench import COMPARED, Launched, LaunchFai
 from tilewatch.kernels.measuring.sweep import GpuSetup
 
 BLOCKS = 5
-"""Blocks of each side in a launch, the first of which warms clocks and caches."""
+"""Blocks of rounds of each side in a launch. The first block warms clocks and caches."""
 
 
 @dataclass(frozen=True)
 class BaselineWork:
-    """A baseline to time in two versions. `base` and `head` are folders of packages, None for the installed ones.
-    `label` tells works of one kernel and problem apart."""
+    """Names a baseline to time in two versions. `base` and `head` are folders of packages, None for the installed ones.
+    `label` distinguishes works of one kernel and problem."""
 
     kernel: str
     problem: str
@@ -41,7 +41,7 @@ class BaselineBench:
     store_url: str
 
     def launch_each(self, works: Sequence[BaselineWork]) -> Iterator[tuple[BaselineWork, LaunchResult]]:
-        """Times each work once, in two new processes. Stops when iteration stops."""
+        """Yields the result of each work, timed once, in two new processes. Stops when the caller stops iterating."""
         for work in works:
             yield work, self._launch(work)
 

@@ -1,6 +1,6 @@
-"""Finds the targets whose code differs between two library folders: source, then bytecode, then machine code.
+"""Finds the targets whose code differs between two library folders. Compares source, then bytecode, then machine code.
 
-Each stage ends the targets that it can, so unchanged code costs no compiler and no GPU. Uses no Git, prints nothing.
+Each stage settles the targets that it can, so unchanged code costs no compiler and no GPU. Uses no Git, prints nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from tilewatch.kernels.results import Compiled, Cubin, Params
 
 @dataclass(frozen=True)
 class Code:
-    """One config of one side, identified and compiled as far as the comparison went."""
+    """One config of one side, with its identity and, if the comparison came that far, its compiled code."""
 
     config: Params
     identity: CodeIdentity
@@ -28,25 +28,25 @@ class Code:
 
     @property
     def cubin(self) -> Cubin | None:
-        """Returns the cubin of this config; None if it did not compile."""
+        """Returns the cubin of this config, None if it did not compile."""
         return None if self.compiled is None else self.compiled.find_cubin(self.config)
 
     @property
     def machine_code(self) -> tuple[str | None, str | None]:
-        """Returns what makes two codes equal on a GPU: the instructions, and how they are launched."""
+        """Returns hashes of the instructions and of the launch. Codes with equal hashes are equal on a GPU."""
         return (None if self.compiled is None else self.compiled.code_sha256, self.identity.launch_sha256)
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A target whose code differs, with the codes of both sides, the preferred one first."""
+    """A target whose code differs, with the configs of both sides as codes, the preferred config first."""
 
     target: Target
     source: ConfigSource
     base: tuple[Code, ...]
     head: tuple[Code, ...]
     code_sentence: str = ""
-    """Which source lines differ between the preferred codes, if they were compared line by line."""
+    """Says which source lines differ between the preferred codes. Empty if they were not compared line by line."""
 
     def outcome(self, **fields: object) -> Outcome:
         base, head = self.base[0], self.head[0]
@@ -70,8 +70,8 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, empty without
-    one. `may_race` is False if each side has exactly one config, which is the shipped one if no winner is known."""
+    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model or empty.
+    `may_race` is False if each side has exactly one config: the winner, or the shipped one if no winner is known."""
 
     base: Library
     head: Library
@@ -84,13 +84,13 @@ class Comparison:
     outcomes: dict[Target, Outcome] = field(default_factory=dict)
 
     def end(self, target: Target, kind: OutcomeKind, reason: str = "") -> None:
-        """Ends a target whose code was not compared."""
+        """Sets the outcome of a target whose code was not compared."""
         self.outcomes[target] = Outcome(target.kernel, target.problem, target.arch, kind, reason)
 
 
 def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Changed]:
-    """Ends every target of equal source, bytecode or machine code, and returns the others, compiled. Raises BuildError
-    if nothing can be compiled here."""
+    """Returns the targets whose machine code differs, compiled. Sets the outcome of all others, as soon as source,
+    bytecode or machine code is equal. Raises BuildError if this machine cannot compile at all."""
     compared = [each for each in targets if not _end_without_code(comparison, each)]
     if not compared:
         return []
@@ -121,7 +121,7 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Ends a target that failed to load, that one side lacks, or whose source is equal. Returns whether it did."""
+    """Sets the outcome of a target that failed to load, that a side lacks, or of equal source. Returns if it did."""
     if target.failure is not None:
         comparison.end(target, "failed", target.failure)
         return True
@@ -157,7 +157,7 @@ def _identify(comparison: Comparison, chosen: Sequence[tuple[Target, Candidates]
 
 
 def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Changed]:
-    """Compiles every code once, because problems with equal signatures share machine code."""
+    """Compiles each distinct code once, because problems with equal signatures share machine code."""
     wanted: dict[tuple[str | None, str], tuple[Target, Library, Params]] = {}
     for each in differing:
         for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
@@ -190,13 +190,13 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
 
 
 def _find_key_pair(changed: Changed) -> tuple[str, str] | None:
-    """Returns the content keys of both sides' preferred cubins, None if one of them has no cubin."""
+    """Returns the content keys of the two sides' preferred cubins, None if one of them has no cubin."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
 
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
-    """Ends a target if a side has no cubin at all. If it has some, the race leaves out its other configs."""
+    """Sets the outcome of a target if a side has no cubin. If it has some, the race leaves out other configs."""
     failures = [{_find_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
         comparison.outcomes[each.target] = each.outcome(kind="neither", reason=_find_failure(each.head[0]))
@@ -213,8 +213,8 @@ def _find_failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Ends a target if every config has the same code on both sides, and returns whether it did. A config that compiles
-    on neither side counts as equal. If each side has one config, the configs may differ."""
+    """Sets the outcome of a target if every config has equal code on both sides, and returns whether it did. A config
+    that compiles on neither side counts as equal. If each side has one config, these may differ."""
     named = [{config_option(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]

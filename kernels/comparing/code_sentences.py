@@ -1,4 +1,4 @@
-"""Describes which source lines differ between pairs of cubins, and how the instructions changed (kernels/code_diff)."""
+"""Describes which source lines differ between pairs of cubins, and how instructions changed (kernels/code_diff)."""
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -12,21 +12,21 @@ from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore
 
 Pair = tuple[str, str]
-"""The content keys of the base's and the head's cubin."""
+"""The content keys of a base's cubin and of a head's cubin."""
 
 
 @dataclass(frozen=True)
 class CubinDiff:
-    """The differences between two cubins, by launch and as a sentence, which is empty if there are none. If the pair
-    could not be read, `launches` is empty and the sentence says why."""
+    """Holds the differences between two cubins, by launch and as a sentence, which is empty if there are none. If the
+    cubins could not be read, `launches` is empty and the sentence says why."""
 
     sentence: str
     launches: tuple[CodeDiff, ...] = ()
 
 
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
-    """Returns a sentence about the differences of each pair of cubins. If a pair cannot be read, its sentence says why,
-    and no comparison fails. Raises StoreError."""
+    """Returns for each pair of cubins a sentence about their differences. If a pair cannot be read, its sentence says
+    why, and the comparison goes on. Raises StoreError."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))
 
@@ -48,7 +48,7 @@ def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
 
 
 def _pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:
-    """Pairs launches of equal keys, then the others in order. None if the numbers of launches differ."""
+    """Pairs launches with equal keys, then the remaining ones in order. None if the numbers of launches differ."""
     if len(base) != len(head):
         return None
     others = zip_longest(base.keys() - head.keys(), head.keys() - base.keys())

@@ -1,4 +1,4 @@
-"""Defines what a comparison needs of a GPU, and finds this machine's (kernels/measuring/pair_bench.py)."""
+"""Defines how a comparison uses a GPU, and finds this machine's (kernels/measuring/pair_bench.py)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ class LaunchBench(Protocol[Work]):
     """A GPU that times pairs of cubins, or baselines."""
 
     def launch_each(self, works: Sequence[Work]) -> Iterator[tuple[Work, LaunchResult]]:
-        """Times each pair once. Stops when iteration stops."""
+        """Yields the result of each pair, timed once. Stops when the caller stops iterating."""
 
 
 class GpuBench(LaunchBench[PairWork], Protocol):
@@ -26,12 +26,12 @@ class GpuBench(LaunchBench[PairWork], Protocol):
     def race(
         self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]
     ) -> tuple[Params, ...]:
-        """Checks and times configs. Returns the fastest, then those that tie with it; empty if no result is right.
-        Raises MeasureFailed."""
+        """Checks and times configs of one side. Returns the fastest one, then those that tie with it; empty if no
+        result is right. Raises MeasureFailed."""
 
 
 def find_gpu(gpu_index: int) -> device.Gpu:
-    """Returns this machine's GPU of that index. Raises GpuMissing, also for a model that cuTile cannot compile for."""
+    """Returns this machine's GPU of that index. Raises GpuMissing, also if cuTile cannot compile for it."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(
@@ -44,6 +44,6 @@ def find_gpu(gpu_index: int) -> device.Gpu:
 
 
 def open_bench(gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> PairBench:
-    """Returns a bench on a GPU of `find_gpu`; its `close` ends its processes."""
+    """Returns a bench on a GPU that `find_gpu` returned. Its `close` ends its processes."""
     assert gpu.model is not None
     return PairBench(gpu.index, gpu.model.arch, store_url, may_use_events=may_use_events)

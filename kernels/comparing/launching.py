@@ -1,4 +1,4 @@
-"""Times two sides of changed targets on a GPU until every verdict is final."""
+"""Times both sides of changed targets on a GPU until every verdict is final."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,8 +22,8 @@ def end_by_launches(
     is_spent: Callable[[], bool],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Launches all targets until every verdict is final or `is_spent`, and ends them. `design` gets the number of
-    targets that are timed."""
+    """Launches all changed targets until every verdict is final or `is_spent` returns True, and sets their outcomes.
+    Sets the number of operators in `design` to that of the timed targets."""
     picked = {
         (each.target.kernel, each.target.problem, ""): each
         for each in (_pick(comparison, each, bench) for each in changed)
@@ -67,8 +67,8 @@ def _make_work(comparison: Comparison, each: Changed) -> PairWork:
 
 
 def _pick(comparison: Comparison, each: Changed, bench: GpuBench) -> Changed | None:
-    """Returns the target with one code per side: the fastest, or a tied one that keeps the config (the preferred one
-    for the base, then the base's for the head). None if the target has ended."""
+    """Returns the target with one code per side: the fastest. Of codes that tie, the base takes its preferred config,
+    and the head the config of the base. Returns None if the target already has an outcome."""
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if len(codes) == 1:

@@ -1,4 +1,4 @@
-"""Converts the facts and differences of two compiled sides into the values of tilewatch.mechanisms.find."""
+"""Converts the static facts and code differences of two compiled sides to the input of tilewatch.mechanisms.find."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""Holds the outcome of comparing one operator, and lists what moved in its code. Values and sentences; no I/O."""
+"""Holds the outcome of comparing one target, and lists what changed in its code. Uses no files, database or GPU."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ OutcomeKind = Literal[
     "changed",
     "unchanged",
 ]
-"""`changed` and `unchanged` are outcomes without a GPU: machine code differs, and its static facts do or do not."""
+"""`changed` and `unchanged` are outcomes without a GPU: machine code differs, and its static facts differ or do not."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of comparing one target. `reason` is a sentence if the kind is "failed" or "neither". Times are in
-    us, in the order of launches. `not_apart` says why the process that ran a side's host code also timed it; empty if
-    another process timed it."""
+    microseconds, in the order of launches. `not_apart` says why the process that ran a side's host code also timed it;
+    it is empty if another process timed it."""
 
     kernel: str
     problem: str
@@ -61,7 +61,7 @@ class Outcome:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Returns what moved in the code, and the mechanism if a GPU showed which side is slower."""
+        """Returns what changed in the code, and the mechanism behind it if a GPU showed which side is slower."""
         kind = "" if self.verdict is None else self.verdict.kind
         if self.verdict is None or kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
             return self.moved
@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-        """Returns the outcome without the operator's name, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
+        """Returns the outcome without the kernel's name, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
         if self.verdict is not None:
             return write_verdict(self.verdict) + (f" (not measured apart: {self.not_apart})" if self.not_apart else "")
         return {
@@ -93,7 +93,7 @@ class Outcome:
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """Returns the exit code of all outcomes. One target that is surely slower gives OVER, whatever the others are."""
+    """Returns the exit code for all outcomes. One target that is surely slower makes it OVER."""
     listed = list(outcomes)
     if any(each.verdict is not None and each.verdict.is_over for each in listed):
         return OVER
@@ -101,7 +101,7 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
 
 
 def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str, ...]:
-    """Lists the static facts that differ, such as "registers 128 -> 168". Empty if none does."""
+    """Lists the static facts that differ, such as "registers 128 -> 168". Empty if all are equal."""
     if base is None or head is None:
         return ()
     pairs = (

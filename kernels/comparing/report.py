@@ -1,4 +1,4 @@
-"""Writes outcomes as lines, JSON, Markdown and JUnit. Values in, text out."""
+"""Writes outcomes as lines, JSON, Markdown and JUnit. Returns text and writes no file."""
 
 import json
 import shlex
@@ -15,8 +15,8 @@ from tilewatch.text import COMMENT_CHARACTERS, fit_lines, plain, plain_code
 
 @dataclass(frozen=True)
 class About:
-    """What was compared, and what it cost. `gpu` is empty for static comparisons. `can_replay` is False if a side is a
-    working tree, which no command can name."""
+    """Says what was compared, and what it cost. `gpu` is empty for comparisons without a GPU. `can_replay` is False if
+    a side is a working tree, because no command can name its state."""
 
     base: str
     head: str
@@ -28,8 +28,8 @@ class About:
 
 
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
-    """Writes one line per operator and problem, the most urgent first. Outcomes without launches share a line if they
-    say the same of several problems or architectures."""
+    """Returns one line per kernel and problem, the most urgent first. Outcomes without launches that read alike for
+    several problems or architectures share a line."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
         timed.append(f"{each.kernel} {each.problem}: {_write_statement(each)}")
@@ -70,7 +70,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
-    """Writes a comment for a forge: a table of what changed, and a sentence about what is identical."""
+    """Returns a comment for a forge: a table of what changed, and a sentence about what is identical."""
     title = {OVER: "slower", UNSURE: "could not tell"}.get(exit_code(outcomes), "fine")
     lines = [f"### Tilewatch: {title} ({about.base} .. {about.head})", ""]
     others = [outcome for outcome in outcomes if outcome.kind != "identical"]
@@ -85,7 +85,7 @@ def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
-    """Writes a test per operator and problem. Slower than allowed is a failure, undecided an error."""
+    """Returns JUnit XML with a test per kernel and problem. Slower than allowed is a failure, undecided an error."""
     suite = ElementTree.Element("testsuite", name="tilewatch compare", tests=str(len(outcomes)))
     failures = errors = 0
     for outcome in outcomes:
@@ -107,7 +107,7 @@ def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _write_replay(outcome: Outcome, about: About) -> str:
-    """Returns the command that times this operator again."""
+    """Returns the command that times this target again."""
     operator = shlex.join([outcome.kernel, outcome.problem])
     line = f"tilewatch replay {operator} --of {about.head} --beside {about.base}"
     if outcome.head_config is not None:
@@ -127,7 +127,7 @@ def _sum_up(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Sorts outcomes by urgency, then by change, the slowest first. Others stay in the library's order."""
+    """Returns the outcomes by urgency, then by change, the slowest first. Equal ones keep the library's order."""
     order = (
         "failed",
         "slower",

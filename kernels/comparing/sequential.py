@@ -1,15 +1,15 @@
-"""Computes intervals of a paired change that stay valid if looked at early. Numbers in, numbers out.
+"""Computes intervals of a paired change that stay valid although one looks at them before the last launch.
 
 The method is group-sequential: the launch counts at which one looks are fixed before the first launch. The interval at
 a look is that of the Wilcoxon signed-rank test (Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 2014,
 sections 3.1 and 3.3). It is exact for any symmetric noise, so heavy tails and two modes cost launches but no errors.
 The difference of two sides of equal code is symmetric, because the sides could be swapped.
 
-The error over all looks is at most the error asked for, whenever somebody stops. Each look may spend what a spending
-function (Lan & DeMets, Biometrika 70, 1983) has released by then and earlier looks have not spent: A(t) = error (1 -
+The probability of an error over all looks is at most `error`, whenever one stops. A spending function (Lan & DeMets,
+Biometrika 70, 1983) says how much of it may be spent until a look, together with earlier looks: A(t) = error (1 -
 exp(-4 t)) / (1 - exp(-4)), t = launches / most launches (Hwang, Shih & DeCani, Statistics in Medicine 9, 1990, gamma =
-4: it releases early, where most comparisons end). The errors of looks are added up, which holds however the looks
-depend on each other, and which allows to intersect the intervals of all looks so far.
+4: it releases early, where most comparisons end). The errors of looks are added up, which is valid however the looks
+depend on each other. So the intervals of all looks so far may be intersected.
 """
 
 import functools
@@ -20,7 +20,7 @@ from statistics import median
 
 FIRST_LOOKS = (9, 12, 16, 22, 30, 40)
 """Launch counts of the first looks. The probability that 9 launches all fall on one side of a limit by chance is 1 in
-512, for 12 it is 1 in 4096. Fewer prove nothing at the errors that kernels/comparing/verdict.py states."""
+512, for 12 it is 1 in 4096. Fewer launches prove nothing at the errors that kernels/comparing/verdict.py states."""
 
 LOOK_RATIO = 4 / 3
 SPEND_GAMMA = 4.0
@@ -29,14 +29,14 @@ EVERYTHING = (-math.inf, math.inf)
 
 @dataclass(frozen=True)
 class Range:
-    """The interval of a change. Both ends are infinite if there are too few launches for an interval."""
+    """The interval of a change. Its ends are infinite if there are too few launches for an interval."""
 
     low: float
     high: float
 
 
 def list_looks(most_launches: int) -> tuple[int, ...]:
-    """Returns the launch counts at which a comparison of at most `most_launches` is looked at; it is the last one."""
+    """Returns the launch counts at which one looks. The last one is `most_launches`."""
     looks = list(FIRST_LOOKS)
     while looks[-1] < most_launches:
         looks.append(math.ceil(looks[-1] * LOOK_RATIO))
@@ -45,7 +45,7 @@ def list_looks(most_launches: int) -> tuple[int, ...]:
 
 def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> Range:
     """Returns the two-sided interval that misses the true change with probability `error` at most, over all looks.
-    `changes` holds one number per launch, in order; launches after the last look that was reached are ignored."""
+    `changes` holds one number per launch, in order. Launches after the last look that was reached are ignored."""
     low, high = EVERYTHING
     for look, outside in zip(looks, list_critical_values(tuple(looks), error / 2), strict=True):
         if look > len(changes):
@@ -59,14 +59,14 @@ def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> 
 
 
 def estimate(changes: Sequence[float]) -> float:
-    """Returns the Hodges-Lehmann estimate: the median of the averages of all pairs of launches."""
+    """Returns the Hodges-Lehmann estimate of the change: the median of the averages of all pairs of launches."""
     return median(_sort_averages(tuple(changes)))
 
 
 @functools.lru_cache(maxsize=256)
 def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...]:
-    """Returns how many averages lie outside the interval on each side, for each look, at this one-sided error over all
-    looks. -1 if a look may not spend enough for any interval; later looks get what it leaves."""
+    """Returns for each look how many averages lie outside of the interval on each side; `error` is one-sided, over all
+    looks. It is -1 for a look that may not spend enough for any interval; later looks then get what it leaves."""
     found, spent = [], 0.0
     for look in looks:
         released = error * math.expm1(-SPEND_GAMMA * look / looks[-1]) / math.expm1(-SPEND_GAMMA)
@@ -77,7 +77,7 @@ def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...
 
 
 def _find_largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
-    """Returns the largest rank sum whose lower tail fits into `room`, and that tail; (-1, 0) if none fits."""
+    """Returns the largest rank sum whose lower tail is at most `room`, and that tail; (-1, 0) if there is none."""
     tail, outside, cost = 0.0, -1, 0.0
     for rank_sum, probability in enumerate(_compute_rank_sums(launches)):
         tail += probability
@@ -89,7 +89,7 @@ def _find_largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
 
 @functools.lru_cache(maxsize=64)
 def _compute_rank_sums(launches: int) -> tuple[float, ...]:
-    """Returns the probability of each sum of positive ranks if every sign is a fair coin."""
+    """Returns the probability of each sum of positive ranks, if each sign is positive with probability 1/2."""
     counts = [1]
     for rank in range(1, launches + 1):
         longer = [*counts, *[0] * rank]
@@ -101,5 +101,5 @@ def _compute_rank_sums(launches: int) -> tuple[float, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _sort_averages(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Returns the averages of all pairs of values in order, each value paired with itself too (Walsh averages)."""
+    """Returns the sorted averages of all pairs of values. Each value is also paired with itself (Walsh averages)."""
     return tuple(sorted((value + other) / 2 for index, value in enumerate(values) for other in values[index:]))

@@ -23,7 +23,7 @@ class Library:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A kernel on a problem for an architecture, with each side's plan. A plan is None if that side lacks it."""
+    """A kernel on a problem for an architecture, with each side's plan, None for a side that lacks it."""
 
     kernel: str
     problem: str
@@ -31,11 +31,11 @@ class Target:
     base: Plan | None
     head: Plan | None
     failure: str | None = None
-    """Why a side may wrongly seem to lack the target: its files that do not load."""
+    """Says why a side may only seem to lack the target: which of its files do not load. None if all load."""
 
     @property
     def has_same_source(self) -> bool:
-        """Returns whether both sides have the target, in files of equal content."""
+        """Returns whether both sides have the target, in files with equal content."""
         return self.base is not None and self.head is not None and self.base.source_sha256 == self.head.source_sha256
 
     def compile(self, library: Path, config: Params, compiler: Compiler) -> Compiled:
@@ -44,7 +44,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Selection:
-    """What to compare: the nightly suite, one kernel, or one problem of it, for some architectures."""
+    """Says what to compare: all nightly kernels, one kernel, or one of its problems, for some architectures."""
 
     archs: tuple[str, ...]
     kernel: str | None = None
@@ -54,9 +54,9 @@ class Selection:
 def list_targets(
     base: Library, head: Library, selection: Selection, *, needs_packages: bool = False
 ) -> tuple[Target, ...]:
-    """Reads both sides and pairs their targets. Raises NoConfigs, UnknownKernel or BadProblem if neither side has what
-    the selection names, and LibraryError if a file of the head does not load and the base does not show which kernels
-    it had. With `needs_packages`, a missing package raises PackageMissing, because another machine may have it."""
+    """Reads both sides and returns their targets, paired. Raises NoConfigs, UnknownKernel or BadProblem if neither side
+    has what the selection names. Raises LibraryError if a file of the head does not load and the base does not show
+    which kernels it had. With `needs_packages`, raises PackageMissing, because another machine may have it."""
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
         read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides[:2]))
@@ -79,7 +79,7 @@ def list_targets(
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
-    """Reads the plans of a side. Returns the error if this side lacks a named kernel or problem for this architecture.
+    """Returns the plans of a side, or the error if this side lacks a named kernel or problem for this architecture.
     Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
     try:
         try:
@@ -94,7 +94,7 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
 
 
 def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Target]:
-    """Pairs the plans of both sides, in the head's order, followed by targets that only the base has."""
+    """Returns the targets of both sides: those of the head in its order, followed by targets that only the base has."""
     of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
     targets = []
     for kernel, problem in dict.fromkeys([*of_head, *of_base]):

@@ -5,7 +5,7 @@ Three statements have errors of their own, each over all looks (kernels/comparin
 "slower" and "faster": the probability of any wrong one in a whole comparison is at most FAMILY_ERROR. By Bonferroni,
 each of k operators gets FAMILY_ERROR / k, however they depend on each other. This costs little, because launches grow
 with the logarithm of k (12 launches for 1 operator, 16 for 20). Benjamini-Hochberg would bound the share of wrong ones
-among those named, but a single one stops a merge.
+among those named, but a single wrong one stops a merge.
 
 "not slower than x": NOT_SLOWER_ERROR / k, one-sided.
 
@@ -24,10 +24,10 @@ NOT_SLOWER_ERROR = 0.01
 INTERVAL_ERROR = 0.05
 
 MARGIN = 0.005
-"""Launches are added until a change is sure, or surely smaller than this: two nodes of one model differ by as much."""
+"""Launches are added until a change is sure, or surely smaller than this share. Two nodes of one model differ by it."""
 
 ACCEPTABLE = 0.01
-"""Largest x of "not slower than x" at the end of the budget, if no --fail-over was given."""
+"""Largest x of "not slower than x" that is accepted when the budget is spent, if no --fail-over was given."""
 
 STEP = 0.001
 """The x of "not slower than x" is rounded up to a multiple of this."""
@@ -39,8 +39,8 @@ Kind = Literal["slower", "faster", "not slower", "undecided"]
 
 @dataclass(frozen=True)
 class Design:
-    """What is fixed before the first launch: the number of operators and of launches, and the slowdown that must
-    fail."""
+    """Holds what is fixed before the first launch: the number of operators, the most launches, and the slowdown that
+    fails."""
 
     operators: int
     most_launches: int = MOST_LAUNCHES
@@ -54,11 +54,11 @@ class Design:
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on one operator. Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 %
-    interval, widened to `change` if that drifted, so that early and late looks disagree.
+    interval, widened so that it contains `change`, which may lie outside if early and late looks disagree.
 
     `not_slower_than` is infinite until there are enough launches. `is_over` and `is_fine` say on which side of the
-    design's fail_over the operator surely is; both are False while that is open. `is_final`: no further launch is
-    needed.
+    design's fail_over the operator surely is; both are False while that is open. `is_final` says that no further launch
+    is needed.
     """
 
     kind: Kind
@@ -73,13 +73,13 @@ class Verdict:
 
     @property
     def plain_values(self) -> dict[str, Any]:
-        """Returns the fields for JSON, None for an infinite number."""
+        """Returns the fields, ready for JSON, with None for an infinite number."""
         finite = {name: value for name, value in asdict(self).items() if value not in (math.inf, -math.inf)}
         return dict.fromkeys(asdict(self)) | finite
 
 
 def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) -> Verdict:
-    """Returns the verdict after these launches; element i of both is one launch. Raises ValueError without launches."""
+    """Returns the verdict after these launches; element i of both times is one launch. Raises ValueError for none."""
     if not base_us or len(base_us) != len(head_us):
         raise ValueError(f"launches come in pairs: {len(base_us)} of the base, {len(head_us)} of the head")
     changes = [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]

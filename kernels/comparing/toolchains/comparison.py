@@ -1,6 +1,6 @@
-"""Makes or continues a comparison of toolchains: opens its report, compiles, times on the GPU.
+"""Makes or continues a comparison of toolchains: opens its report, compiles, and times on the GPU.
 
-Reads no command-line options, and prints only progress, through `on_progress`.
+Reads no command-line options, and reports progress only through `on_progress`.
 """
 
 import datetime as dt
@@ -38,8 +38,8 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ComparisonWanted:
-    """What to compare: `names` are the toolchains, the base first. Empty `archs` means all, or with a GPU that GPU's.
-    `gpu` is None to compile only, `minutes` None for no limit. `fail_over` is a share."""
+    """Says what to compare. `names` are the toolchains, the base first. If `archs` is empty, they are those of the GPU,
+    or all without a GPU. `gpu` is None to compile only, `minutes` None for no limit. `fail_over` is a share."""
 
     names: tuple[str, ...]
     toolchains: Path
@@ -61,7 +61,7 @@ class ComparisonWanted:
 
 
 def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> ToolchainReport:
-    """Returns the report after this run, and saves it every few seconds on the way. Raises ExpectedError."""
+    """Returns the report after this run. Saves it every few seconds while it runs. Raises ExpectedError."""
     started = time.monotonic()
     # A machine with a report's cubins can time them without any toolchain.
     has_report = wanted.report.exists()
@@ -99,8 +99,8 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
 
 
 def find_side(named: str, root: Path, environments: Path | None = None, *, may_be_missing: bool) -> ComparedSide:
-    """Returns the side TOOLCHAIN[+ENVIRONMENT][@DRIVER]. TOOLCHAIN may be a folder, which has a slash. Raises
-    UnknownToolchain, unless the toolchain may be missing."""
+    """Returns the side that TOOLCHAIN[+ENVIRONMENT][@DRIVER] names. TOOLCHAIN may be a folder, which has a slash.
+    Raises UnknownToolchain, unless the toolchain may be missing."""
     if "/" in named:
         root, named = Path(named).absolute().parent, Path(named).name
     rest, _, driver = named.partition("@")
@@ -115,7 +115,7 @@ def find_side(named: str, root: Path, environments: Path | None = None, *, may_b
 
 
 def find_installed_side(name: str, root: Path) -> Toolchain | None:
-    """Returns the toolchain of a name in a report, None if it is not installed here."""
+    """Returns the toolchain that a report names, None if it is not installed here."""
     try:
         return find_toolchain(root, name)
     except ExpectedError:
@@ -129,7 +129,7 @@ def begin_report(sides: Iterable[ComparedSide]) -> ToolchainReport:
 
 
 def _list_packages(side: ComparedSide) -> dict[str, str]:
-    """Returns the versions of a side by package: of its toolchain, of the baselines beside it, and of its driver."""
+    """Returns the versions of a side by package: of its toolchain, its baselines and its driver."""
     toolchain, environment = side.toolchain, side.environment
     own = versions(NEEDED) if toolchain.folder is None else {}
     others = () if environment is None else environment.packages
@@ -138,7 +138,7 @@ def _list_packages(side: ComparedSide) -> dict[str, str]:
 
 
 def _open(path: Path, place: Workplace) -> ToolchainReport:
-    """Returns the report in a file, or a new one if there is no file."""
+    """Returns the report in a file, or a new one if the file does not exist."""
     if not path.exists():
         return begin_report(place.sides)
     report = read_report(path)

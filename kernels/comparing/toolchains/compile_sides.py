@@ -1,7 +1,7 @@
 """Compiles the configs that win or ship under the base toolchain, and their ties, with all toolchains. Needs no GPU.
 
-All compile the same work in the same order at the same time, so that other load slows them alike. Each has its own
-cubin store, because a changed compiler under an old version number must not get another's results.
+All toolchains compile equal work in equal order at the same time, so that other load slows them alike. Each has its own
+cubin store, because a changed compiler under an old version number must not get another compiler's results.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 ELF = b"\x7fELF"
-"""First bytes of a cubin. Any other stored object is a bundle of cubins."""
+"""First bytes of a cubin. A stored object with another beginning is a bundle of cubins."""
 
 AT_ONCE = 24
-"""Operators per batch. At its end some compilers wait for the slowest."""
+"""Operators that are compiled in one batch. Towards its end some compilers wait for the slowest."""
 
 
 @dataclass(frozen=True)
 class ComparedSide:
     """A toolchain of a comparison. `environment` has other versions of baselines, None for the installed ones. `driver`
-    is the one to time it with, empty for any. `name` is how the report calls all of it."""
+    is the driver with which to time it, empty for any. `name` is the report's name for all three."""
 
     name: str
     toolchain: Toolchain
@@ -45,10 +45,10 @@ class ComparedSide:
 
 @dataclass(frozen=True)
 class Workplace:
-    """The library, the toolchains, base first, and the folder of cubins of one comparison. `limit_s` are the CPU
-    seconds that a config may take to compile.
+    """Holds the library, the toolchains, base first, and the folder of cubins of one comparison. `limit_s` is the CPU
+    time that a config may take to compile.
 
-    A fleet has one store for everything, `store_url`, in which compiler versions distinguish toolchains.
+    A fleet has a single store for all cubins, `store_url`, in which compiler versions distinguish toolchains.
     """
 
     library: Path
@@ -60,11 +60,11 @@ class Workplace:
 
     @property
     def shared_store(self) -> str:
-        """Returns the store of cubins to time or reproduce: preferred configs whose machine code differs."""
+        """Returns the store of cubins to time or reproduce: of preferred configs whose machine code differs."""
         return self.store_url or folder(self.cubins / "changed")
 
     def find_store(self, toolchain: str) -> str:
-        """Returns the store of what the toolchain of this name compiled."""
+        """Returns the store of everything that the toolchain of this name compiled."""
         return self.store_url or folder(self.cubins / "compiled" / toolchain)
 
     def find_side(self, name: str) -> ComparedSide:
@@ -72,14 +72,14 @@ class Workplace:
 
 
 Chosen = tuple[Target, Candidates]
-"""A target and the configs to compile, the preferred one first."""
+"""A target and the configs to compile for it, the preferred one first."""
 
 
 def choose(
     library: Path, selections: Sequence[Selection], winners: Sequence[RecordedWinner], source: ConfigSource, gpu: str
 ) -> tuple[Chosen, ...]:
-    """Chooses the configs of every target: recorded winners and their ties, else the shipped config. `gpu` is a GPU
-    model, or empty to use the architecture. Raises like list_targets."""
+    """Returns the configs of every target: recorded winners and their ties, else the shipped config. `gpu` is a GPU
+    model, or empty to use the architecture. Raises what list_targets raises."""
     side = Library("the library", library)
     chosen: dict[tuple[str, str, str], Chosen] = {}
     for selection in selections:
@@ -95,8 +95,8 @@ def choose(
 def compile_pairs(
     place: Workplace, chosen: Sequence[Chosen], on_versions: Callable[[Mapping[str, str]], None]
 ) -> Iterator[ToolchainPair]:
-    """Yields each target's code under the base and each head as soon as it is compiled. `on_versions` is called once
-    with the versions by toolchain. Raises BuildError if a toolchain cannot compile."""
+    """Yields each target's code under the base and each head as soon as it is compiled. Calls `on_versions` once, with
+    the compiler versions by toolchain. Raises BuildError if a toolchain cannot compile."""
     toolchains = {side.toolchain.name: side.toolchain for side in place.sides}
     jobs = max(1, place.jobs // len(toolchains))
     with contextlib.ExitStack() as opened:
@@ -126,7 +126,7 @@ def compile_missing(
     chosen: Sequence[Chosen],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Adds the pairs that the report lacks. Raises BadReport if a toolchain is not the one of the report."""
+    """Compiles the pairs that the report lacks, and adds them. Raises BadReport if a toolchain is not the report's."""
     started, before_s = time.monotonic(), report.static_wall_s
     todo = [(target, found) for target, found in chosen if not _is_known(place, report, target)]
     if not todo:
@@ -161,7 +161,7 @@ def _is_known(place: Workplace, report: ToolchainReport, target: Target) -> bool
 
 
 def keep_cubin(place: Workplace, toolchain: str, compiled: Compiled) -> str:
-    """Copies machine code from the store of a toolchain into the shared one. Returns its name there."""
+    """Copies machine code from a toolchain's store to the shared one. Returns its name there."""
     assert compiled.content_key is not None
     cubin = CubinStore(place.find_store(toolchain)).cubin(compiled.content_key)
     name = hashlib.sha256(cubin).hexdigest()
@@ -170,12 +170,12 @@ def keep_cubin(place: Workplace, toolchain: str, compiled: Compiled) -> str:
 
 
 def list_cubins(stored: bytes) -> Mapping[str, bytes]:
-    """Returns the cubins of a stored object by their name in the bundle; a single cubin has the name ""."""
+    """Returns the cubins in a stored object by their name in the bundle. A single cubin has the name ""."""
     return {"": stored} if stored.startswith(ELF) else read_bundle(stored)
 
 
 def hash_code(cubins: Mapping[str, bytes]) -> str:
-    """Returns the hash of a config's machine code without the compiler's version, which always differs."""
+    """Returns a hash of a config's machine code that leaves out the compiler's version, which always differs."""
     parts = sorted((key, hash_machine_code(each, with_version=False)) for key, each in cubins.items())
     return parts[0][1] if "" in cubins else hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -183,7 +183,7 @@ def hash_code(cubins: Mapping[str, bytes]) -> str:
 def _make_pairs(
     place: Workplace, chosen: Chosen, compiled: Mapping[str, Sequence[Compiled]]
 ) -> Iterator[ToolchainPair]:
-    """Yields the pair of each head. `compiled` holds the results of the target's configs by toolchain."""
+    """Yields the pair of the base with each head. `compiled` holds the results of the target's configs by toolchain."""
     target, found = chosen
     known = {
         name: tuple(_make_known_side(place, name, *each) for each in zip(found.base, results, strict=True))
@@ -212,5 +212,5 @@ def _make_known_side(place: Workplace, toolchain: str, config: Params, compiled:
 
 
 def _name_version(compiled: Compiled) -> str:
-    """Returns the versions of the compiling packages, without the limits."""
+    """Returns the versions of the compiling packages, without the compiler's limits."""
     return compiled.compiler.partition(" limit ")[0]

@@ -1,7 +1,7 @@
-"""Splits a loss among the dependencies of a toolchain, in points that add up. Values in, values out; no I/O.
+"""Splits a loss among the dependencies of a toolchain, in points that add up. Uses no files, database or GPU.
 
-A loss is how much longer an operator takes with the head than with the base, beside its main baseline. A point is 1 %
-of the base's time. Dependencies are swapped one at a time, in the order of DEPENDENCIES and in the reverse order. Each
+A loss says how much longer an operator takes with the head than with the base, relative to its main baseline. A point
+is 1 % of the base's time. Dependencies are swapped one at a time, in the order of DEPENDENCIES and in reverse. Each
 state between is a rung. A dependency's share is the mean of its steps in both orders: the Shapley value for two
 dependencies (L. S. Shapley, "A value for n-person games", 1953). Steps of one order add up to the loss, so shares do.
 """
@@ -23,17 +23,17 @@ CODE: Mapping[str, tuple[str, ...]] = {
 }
 BASELINES: Mapping[str, tuple[str, ...]] = {label: (package,) for package, label in PACKAGES.items()}
 DEPENDENCIES: Mapping[str, tuple[str, ...]] = {**CODE, DRIVER: (DRIVER,), **BASELINES}
-"""The packages of each dependency, in the order in which they are swapped."""
+"""Maps each dependency to its packages. Dependencies are swapped in this order."""
 
 PRECISION = 0.0015
-"""Half width of a rung's interval at which no further launch is needed, so that shares are within 0.2 points."""
+"""Half width of a rung's interval at which it needs no further launch, so that shares are within 0.2 points."""
 
 LEAST_POINTS = 100 * MARGIN
-"""Least share of a dependency that is blamed: two nodes of one model differ by as much."""
+"""Least share for which a dependency is blamed. Two nodes of one GPU model differ by as much."""
 
 CARD_DEVIATION = 0.0034
-"""Deviation of a ratio between two H100s with equal code and driver (benchmarks/nights.py, 2026-11-28). Two drivers are
-measured apart, perhaps on two cards."""
+"""Standard deviation of a ratio between two H100s with equal code and driver (benchmarks/nights.py, 2026-11-28). Two
+drivers are measured at different times, perhaps on two cards."""
 
 DIRECTIONS = (1, -1)
 
@@ -42,7 +42,7 @@ Swapped = frozenset[str]
 
 @dataclass(frozen=True)
 class MeasuredChange:
-    """A measured change: the logarithm of head / base, and the half width of its 95 % interval."""
+    """A measured change: the logarithm of head / base, and half the width of its 95 % interval."""
 
     log: float
     half: float = 0.0
@@ -50,8 +50,8 @@ class MeasuredChange:
 
 @dataclass(frozen=True)
 class LossShare:
-    """The points of a loss that are a dependency's, with their 95 % interval. `interaction` is by how many points the
-    reverse order differs from the order; None if the rungs of one order do not run."""
+    """The points of a loss for which one dependency is responsible, with their 95 % interval. `interaction` says by how
+    many points the two orders of swapping differ; it is None if the rungs of one order do not run."""
 
     dependency: str
     points: float
@@ -77,7 +77,7 @@ class Ladder:
 
 
 def list_swapped(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, ...]:
-    """Lists the dependencies of which both sides have a version, and not the same one."""
+    """Lists the dependencies for which base and head have versions that differ."""
     return tuple(
         name
         for name, packages in DEPENDENCIES.items()
@@ -86,8 +86,8 @@ def list_swapped(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str,
 
 
 def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
-    """Lists the rungs to measure, by what is swapped in each. Our code and a baseline are timed apart, so their rungs
-    are apart too; all of a group swapped is the head itself."""
+    """Lists the rungs to measure, each by the dependencies that are swapped in it. Our code and a baseline are timed
+    apart, so each has rungs of its own. The rung that swaps all is left out: it is the head."""
     rungs: dict[Swapped, None] = {}
     for group in (CODE, BASELINES):
         own = [name for name in swapped if name in group]
@@ -102,7 +102,7 @@ def is_precise(verdict: Verdict) -> bool:
 
 
 def read_step(timing: Timing | None) -> MeasuredChange | None:
-    """Returns the change that launches show; None without launches, or if they are too few for an interval."""
+    """Returns the change that launches show. None if there are no launches, or too few for an interval."""
     if timing is None or timing.failure is not None or not timing.base_us:
         return None
     changes = [math.log(head / base) for base, head in zip(timing.base_us, timing.head_us, strict=True)]
@@ -122,7 +122,7 @@ def merge_unmeasured(
     group: Sequence[str], steps: Mapping[Swapped, MeasuredChange]
 ) -> tuple[Sequence[str], dict[Swapped, MeasuredChange]]:
     """Returns a group of dependencies with its steps. If rungs of both orders are missing, the group becomes one
-    dependency, because nothing shows what each of its parts takes."""
+    dependency, because nothing shows how much each of its members takes."""
     if _has_rungs(group, steps) or _has_rungs(group[::-1], steps):
         return group, dict(steps)
     merged = " and ".join(group)
@@ -131,7 +131,7 @@ def merge_unmeasured(
 
 def split_loss(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> Ladder:
     """Splits the loss among the dependencies of all groups. `steps` has the change from the base to each rung of a
-    group and to the whole group; groups do not interact, so the loss is the product of their changes."""
+    group and to the whole group. Groups do not interact, so the loss is the product of their changes."""
     points = _split(groups, steps)
     squares = dict.fromkeys(points, 0.0)
     for rung, step in steps.items():
@@ -157,8 +157,8 @@ def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChan
 def _list_steps(
     groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange], direction: int
 ) -> dict[str, float]:
-    """Returns the step of each dependency in one order, in points. A group without the rungs of this order is walked in
-    the other."""
+    """Returns the step of each dependency in one order, in points. A group that lacks the rungs of this order is
+    swapped in the other order."""
     points, log = {}, 0.0
     for group in groups[::direction]:
         order = group[::direction]

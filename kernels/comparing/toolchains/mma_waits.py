@@ -1,4 +1,4 @@
-"""Counts in Hopper's machine code how often a kernel waits for its warp-group MMAs. Bytes in, numbers out.
+"""Counts in Hopper's machine code how often a kernel waits for its warp-group MMAs. Reads cubins as bytes.
 
 wgmma runs beside other instructions: a kernel issues several and waits once for all of them. If an instruction reads
 the accumulator in between, ptxas makes the kernel wait for each one ("wgmma.mma_async instructions are serialized",
@@ -23,25 +23,25 @@ BGMMA are missing, because no kernel of the library has them."""
 
 WARPGROUP = 0x9C5
 DEPBAR = 1 << 47
-"""A bit that is set in WARPGROUP.DEPBAR, the final wait, and not in WARPGROUP.ARRIVE, which each group begins with."""
+"""A bit that is set in WARPGROUP.DEPBAR, the final wait, and not in WARPGROUP.ARRIVE, with which each group begins."""
 
 
 @dataclass(frozen=True)
 class MmaWaits:
-    """How a kernel waits for warp-group MMAs: once per group. If `groups` equals `mmas`, it waits for each MMA."""
+    """Counts warp-group MMAs, and the groups after which a kernel waits: after each MMA if both are equal."""
 
     groups: int
     mmas: int
 
 
 def count_mma_waits(cubins: Iterable[bytes]) -> MmaWaits:
-    """Counts in all functions of cubins for sm_90."""
+    """Returns the counts over all functions of cubins for sm_90."""
     counted = [count_in_code(section) for cubin in cubins for section in _list_code(cubin)]
     return MmaWaits(sum(each.groups for each in counted), sum(each.mmas for each in counted))
 
 
 def count_in_code(code: bytes) -> MmaWaits:
-    """Counts in the instructions of one function."""
+    """Returns the counts in the instructions of one function."""
     words = [int.from_bytes(code[start : start + 8], "little") for start in range(0, len(code), INSTRUCTION_BYTES)]
     return MmaWaits(
         sum(word & OPCODE == WARPGROUP and not word & DEPBAR for word in words),

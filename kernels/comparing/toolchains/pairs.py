@@ -1,7 +1,7 @@
-"""Defines what toolchains make of one library, and finds what moved. Values in, values out; no I/O.
+"""Defines what toolchains make of one library, and finds what changed. Uses no files, database or GPU.
 
-The base toolchain is in use, each head may replace it. A pair is one operator with the config that wins or ships under
-the base, and its ties, compiled with the base and with one head.
+The base toolchain is in use, and each head may replace it. A pair is one operator with the config that wins or ships
+under the base, and its ties, compiled with the base and with one head.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ Status = Literal["ok", "error", "timeout"]
 StaticKind = Literal[
     "identical", "changed", "stopped compiling", "compiles now", "compiles with neither", "not compiled"
 ]
-"""`not compiled` means that a machine was too busy for a final result (kernels/compiling/store.py, is_final)."""
+"""`not compiled` means that the machine was too busy for a final result (kernels/compiling/store.py, is_final)."""
 
 
 SLOWER_COMPILE = 1.25
@@ -24,7 +24,7 @@ SLOWER_COMPILE = 1.25
 one toolchain differ by 4 % over a library on a busy machine (2 cores, 2026-11)."""
 
 LEAST_COMPILED = 6
-"""Least configs to judge compile times: a 95 % interval of the median needs six."""
+"""Fewest configs with which compile times are judged. A 95 % interval of the median needs six."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class CompiledSide:
 
     @property
     def stored_cubin(self) -> Cubin:
-        """Returns the cubin, which must have been kept."""
+        """Returns the cubin. Call it only if the cubin was kept."""
         assert self.cubin is not None
         assert self.symbol is not None
         return Cubin(self.config, self.cubin, self.symbol)
@@ -59,7 +59,7 @@ class CompiledSide:
 
 @dataclass(frozen=True)
 class ToolchainPair:
-    """An operator's configs under the base and one head, in the same order, the preferred one first."""
+    """An operator's configs under the base and under one head, in equal order, the preferred one first."""
 
     kernel: str
     problem: str
@@ -117,7 +117,7 @@ class CompileTimes:
 
     @property
     def ratio(self) -> float:
-        """Returns the larger of the two ratios, because a compiler may also spend its time waiting."""
+        """Returns the larger one of the CPU and wall ratios, because a compiler may also spend its time waiting."""
         return max(self.head_cpu_s / max(self.base_cpu_s, 1e-9), self.head_wall_s / max(self.base_wall_s, 1e-9))
 
     @property
@@ -126,7 +126,7 @@ class CompileTimes:
 
 
 def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin: str | None = None) -> CompiledSide:
-    """Returns a side without the compiler's remarks, which are kilobytes per config; its facts have their counts."""
+    """Returns a side without the compiler's remarks, which are kilobytes per config. Its facts count them."""
     return CompiledSide(
         config=config,
         status=compiled.status,

@@ -25,30 +25,30 @@ Row = TypeVar("Row")
 VERSION = 3
 SAVE_EVERY_S = 5.0
 MOST_BYTES = 16 << 20
-"""Largest report that is read. One of the whole library on one GPU has 0.4 MB."""
+"""Largest report that is read, in bytes. One of the whole library on one GPU has 0.4 MB."""
 MADE_AT = "%Y-%m-%d %H:%M UTC"
 
 PairKey = tuple[str, str, str, str]
-"""Kernel, problem, architecture, name of the head."""
+"""Kernel, problem, architecture and the head's name."""
 GpuKey = tuple[str, str, str, str]
-"""Kernel, problem, GPU model, name of the head."""
+"""Kernel, problem, GPU model and the head's name."""
 
 GPU_KEY = ("kernel", "problem", "gpu_model", "head_name")
 BY_GPU = ("frozen", "retuned", "retunings", "baselines")
 
 VERSION_1_NAMES = {"a": "base", "b": "head", "a_us": "base_us", "b_us": "head_us", "is_of_b": "is_of_head"}
-"""Names of fields in reports of before 2026-11-28."""
+"""Maps the names of fields in reports from before 2026-11-28 to their present names."""
 
 
 class BadReport(ExpectedError):
-    """The file is not a report of toolchains, or is one of other toolchains; the message names it."""
+    """Raised if a file is not a report of toolchains, or one of other toolchains. The message names the file."""
 
 
 @dataclass(frozen=True)
 class ToolchainName:
-    """Names a side of a report. `compiler` lists the compiling packages; empty until something is compiled. `packages`
-    maps packages to versions, those of baselines too, and "driver" to the driver if the side names one. A side with
-    `rung_of` is a rung of that head's ladder: the base with the head's versions of what is `swapped`."""
+    """Names a side of a report. `compiler` lists the compiling packages, and is empty until something is compiled.
+    `packages` maps packages to versions, including those of baselines, and "driver" to the driver if the side names
+    one. A side with `rung_of` is a rung of that head's ladder: the base with the head's versions of `swapped`."""
 
     name: str
     compiler: str = ""
@@ -58,13 +58,13 @@ class ToolchainName:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Returns the versions by package, of reports without packages those that compiled."""
+        """Returns the versions by package; if `packages` is empty, those of the compiling packages."""
         return self.packages or read_compilers([self.compiler])
 
 
 @dataclass(frozen=True)
 class GpuUsed:
-    """A GPU that was used. `wall_s` are all seconds of timing on this model, including compilation."""
+    """A GPU that was used. `wall_s` are all seconds spent on timing on this model, including compilation."""
 
     model: str
     name: str
@@ -74,8 +74,8 @@ class GpuUsed:
 
 @dataclass
 class ToolchainReport:
-    """All results so far. `sides` are the toolchains, the base first, then the heads, then the rungs of ladders.
-    `baselines` are the times of each operator's main baseline, in the versions of the base and of a head or rung."""
+    """All results so far. `sides` are the toolchains: the base, then the heads, then the rungs of ladders. `baselines`
+    are the times of each operator's main baseline, in the versions of the base and of a head or rung."""
 
     sides: tuple[ToolchainName, ...]
     made_at: str
@@ -119,7 +119,7 @@ class ReportFile:
         self._path, self._report, self._saved_at = path, report, 0.0
 
     def save_soon(self) -> None:
-        """Writes the file if the last write is long enough ago."""
+        """Writes the file if it was last written long enough ago."""
         if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
             self.save()
 
@@ -131,7 +131,7 @@ class ReportFile:
 
 
 def read_report(path: Path) -> ToolchainReport:
-    """Reads a report from its file. Raises BadReport."""
+    """Returns the report in a file. Raises BadReport."""
     try:
         return read_rows(json.loads(read_given(path, MOST_BYTES)))
     except BadFile as error:
@@ -142,12 +142,12 @@ def read_report(path: Path) -> ToolchainReport:
 
 
 def find_cubins(path: Path) -> Path:
-    """Returns the folder of a report's cubins, beside the report."""
+    """Returns the folder of a report's cubins, which lies beside the report."""
     return path.with_suffix(".cubins")
 
 
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
-    """Returns the report as plain values for `read_rows`."""
+    """Returns the report as plain values, which `read_rows` reads."""
     rows = asdict(report)
     for name in ("pairs", "gpus"):
         rows[name] = list(rows[name].values())
@@ -157,7 +157,7 @@ def list_rows(report: ToolchainReport) -> dict[str, Any]:
 
 
 def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
-    """Reads a report from plain values. Raises AttributeError, ValueError, KeyError or TypeError for other values."""
+    """Returns the report that plain values describe. Raises AttributeError, ValueError, KeyError or TypeError."""
     if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
         raise ValueError("it has no tilewatch_toolchain_report version")
     if version not in (1, 2, VERSION):
@@ -184,7 +184,7 @@ def _read_by_gpu(kind: type[Row], rows: Iterable[Mapping[str, Any]]) -> dict[Gpu
 
 
 def _read(kind: type[Row], row: Mapping[str, Any]) -> Row:
-    """Reads a dataclass from its plain values. Raises ValueError for others."""
+    """Returns the dataclass that plain values describe. Raises ValueError if they do not."""
     read: Row = _make_reader(kind).validate_python(row)  # type: ignore[arg-type]
     return read
 
@@ -197,7 +197,7 @@ def _make_reader(kind: type[Any]) -> Any:
 
 
 def _convert_version_1(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a report of before 2026-11-28, whose sides have other names and whose winners lie apart."""
+    """Converts a report from before 2026-11-28, in which sides have other names and winners are stored separately."""
 
     def rename(row: Mapping[str, Any]) -> dict[str, Any]:
         return {VERSION_1_NAMES.get(name, name): value for name, value in row.items()}
@@ -215,7 +215,7 @@ def _convert_version_1(rows: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_version_2(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a report of two toolchains, whose rows do not name the head."""
+    """Converts a report of two toolchains, in which rows do not name the head."""
     named = {"head_name": rows["head"]["name"]}
     sides = [{**rows[side], "swapped": ()} for side in ("base", "head")]
     listed = {name: [{**row, **named} for row in rows.get(name, ())] for name in ("pairs", *BY_GPU)}

@@ -12,8 +12,8 @@ from tilewatch.kernels.device import gpu_model as find_model
 
 @dataclass(frozen=True)
 class GroupSafety:
-    """The verdict on all problems of a kernel under each head. `newest_safe` is the last toolchain that is safe for
-    them, the base if no head is."""
+    """The verdict on all problems of a kernel under each head. `newest_safe` is the last toolchain that is safe for all
+    of them, the base if no head is."""
 
     kernel: str
     by_head: Mapping[str, Safety]
@@ -21,13 +21,13 @@ class GroupSafety:
 
 
 def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
-    """Lists the pairs of an architecture that the base compiles, and a head differently or not at all."""
+    """Lists the pairs of an architecture that the base compiles, but a head compiles differently or not at all."""
     return [pair for pair in _list_pairs(report, arch) if pair.kind in ("changed", "stopped compiling")]
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns the design in which the operators and heads whose machine code differs from the base's, on one
-    architecture, are one family."""
+    """Returns a design whose family contains the operators and heads with other machine code than the base's, on one
+    architecture."""
     return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 
@@ -62,14 +62,14 @@ def list_archs(report: ToolchainReport) -> tuple[str, ...]:
 
 
 def list_untimed_archs(report: ToolchainReport) -> tuple[str, ...]:
-    """Lists the architectures that were timed on no GPU."""
+    """Lists the architectures on which no GPU timed anything."""
     timed = {find_model(slug).arch for slug in report.gpus}
     return tuple(arch for arch in list_archs(report) if arch not in timed)
 
 
 def judge_everything(report: ToolchainReport) -> tuple[OperatorSafety, ...]:
-    """Returns all verdicts: those on each timed GPU model, and on other architectures those of operators that stopped
-    compiling. If no GPU was used, all are by static facts alone."""
+    """Returns all verdicts: on each GPU model that timed, and on other architectures those of operators that stopped
+    compiling. If no GPU was used, all verdicts are by static facts alone."""
     on_gpus = [each for gpu_model in report.gpus for each in judge_report(report, gpu_model)]
     static = [each for arch in list_untimed_archs(report) for each in judge_statically(report, arch)]
     return (*on_gpus, *(each for each in static if not report.gpus or each.safety == "not safe"))
@@ -80,7 +80,7 @@ def list_of_head(judged: Sequence[OperatorSafety], head: str) -> list[OperatorSa
 
 
 def find_newest_safe(report: ToolchainReport, judged: Sequence[OperatorSafety]) -> ToolchainName:
-    """Returns the last head whose operators are all safe, the base if there is none."""
+    """Returns the last head under which all operators are safe, the base if there is none."""
     safe = [head for head in report.heads if judge_all(list_of_head(judged, head.name)) == "safe"]
     return safe[-1] if safe and judged else report.base
 

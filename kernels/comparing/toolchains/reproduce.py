@@ -1,4 +1,4 @@
-"""Writes what somebody else needs to see one operator's change: a folder with code, commands, numbers and a script.
+"""Writes a folder with which others can see one operator's change: code, commands, numbers and a script.
 
 The folder works without Tilewatch: its `time_pair.py` needs only CuPy and NumPy.
 """
@@ -33,7 +33,7 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 SCRIPT = Path(__file__).with_name("time_pair.py")
 
 ADDRESS = re.compile(r"/\*[0-9a-f]+\*/")
-"""Matches the address and the bits of an instruction, which change everywhere when one instruction is added."""
+"""Matches the address and the encoding of an instruction, which change everywhere when one instruction is added."""
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.M)
 
@@ -44,12 +44,12 @@ NO_SASS = "There is no SASS here: the machine that wrote this had no nvdisasm th
 
 
 class NothingToReproduce(ExpectedError):
-    """The report lacks the operator, or its machine code is equal; the message is a sentence."""
+    """Raised if the report lacks the operator, or if its machine code is equal. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class ReproducedCase:
-    """One operator of a report. `toolchains` are base and head, None if one is not installed here."""
+    """One operator of a report. `toolchains` are base and head, None for one that is not installed here."""
 
     report: ToolchainReport
     pair: ToolchainPair
@@ -65,8 +65,8 @@ class ReproducedCase:
 def find_pair(
     report: ToolchainReport, kernel: str, problem: str, arch: str | None, head: str | None = None
 ) -> ToolchainPair:
-    """Returns the pair of a kernel and problem. Among several architectures and heads it prefers one whose code
-    differs, then one that was timed on a GPU. Raises NothingToReproduce."""
+    """Returns the pair of a kernel and problem. Of several architectures and heads, prefers one whose code differs,
+    then one that was timed on a GPU. Raises NothingToReproduce."""
     named = [
         pair
         for pair in report.pairs.values()
@@ -108,7 +108,7 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
 
 
 def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, out: Path) -> str:
-    """Writes the bytecode that this side's cuda-tile makes. Returns the command to compile it, or why it is missing."""
+    """Writes the bytecode that this side's cuda-tile makes. Returns the command to compile it, or why there is none."""
     if toolchain is None:
         return f"# the {side} toolchain was not installed where this was written"
     pair, store = case.pair, folder(case.cubins / "recorded")
@@ -129,7 +129,7 @@ def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, o
 
 
 def _write_sass(out: Path) -> None:
-    """Writes base.sass, head.sass and their difference without addresses; nothing if no disassembler works here."""
+    """Writes base.sass, head.sass and their difference without addresses. Writes none without a disassembler."""
     texts = {}
     for side in ("base", "head"):
         cubin = out / f"{side}.cubin"
@@ -147,7 +147,7 @@ def _write_sass(out: Path) -> None:
 
 
 def list_moved_instructions(base: str, head: str) -> list[str]:
-    """Lists the kinds of instructions of two SASS texts whose counts changed most, as a ratio: "STL 0 -> 12"."""
+    """Lists the kinds of instructions whose counts in two SASS texts have the largest ratio, such as "STL 0 -> 12"."""
     of_base, of_head = (Counter(INSTRUCTION.findall(text)) for text in (base, head))
     moved = [name for name in of_base | of_head if of_base[name] != of_head[name]]
     moved.sort(key=lambda name: -abs(math.log((of_head[name] + 1) / (of_base[name] + 1))))

@@ -1,8 +1,8 @@
-"""Sweeps operators that got worse with a head toolchain, so that its own winner can be timed beside the base's.
+"""Sweeps operators that got slower with a head toolchain, so that the head's own winner can be timed beside the base's.
 
-Only operators whose frozen answer is surely worse are swept. A sweep of a whole library takes longer than both
-questions together (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Of a space, these are compiled and
-raced: configs within REACH of the fastest under the base, the fastest first; the short list; and DRAWN others. In 88
+Only operators whose frozen answer is surely worse are swept. Sweeping a whole library takes longer than both questions
+together (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). These configs of a space are compiled and
+raced: those within REACH of the fastest under the base, the fastest first; the short list; and DRAWN others. In 88
 recorded sweeps the median is 21 configs within REACH of 217 (recordings/h200.jsonl.gz).
 """
 
@@ -25,11 +25,11 @@ from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Compiled, Params, Plan
 
 REACH = 1.3
-"""Largest time of a config that is swept, relative to the fastest under the base. A slower one would have to gain this
-factor under the head."""
+"""Largest time of a config that is swept, relative to the fastest one under the base. A slower config would have to
+gain this factor under the head."""
 
 MOST_NEAR = 96
-"""Most configs within REACH. 4 of 88 recorded sweeps have more."""
+"""Most configs within REACH that are swept. 4 of 88 recorded sweeps have more."""
 
 DRAWN = 96
 """Configs that are drawn from the rest of the space, because the head may make any of them the fastest."""
@@ -60,8 +60,8 @@ def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
 
 @dataclass(frozen=True)
 class RetunedSpace:
-    """The configs to sweep with the head, the most promising first. The last `drawn` of them are random ones of the
-    rest of a space of `size` configs."""
+    """The configs to sweep with the head, the most promising first. The last `drawn` of them were drawn at random from
+    the rest of the space, which has `size` configs."""
 
     configs: tuple[Params, ...]
     drawn: int
@@ -69,7 +69,7 @@ class RetunedSpace:
 
 
 def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
-    """Chooses the configs to sweep from the plan of a whole space. All of them if none is recorded or listed."""
+    """Chooses the configs to sweep from the plan of a whole space. Returns all if none is recorded or listed."""
     space = {config_key(trial.config): trial.config for trial in shuffle_trials(plan.trials)}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in space if key in of_plan}
@@ -85,8 +85,8 @@ def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
 def retune_each(
     place: Workplace, works: Sequence[tuple[ToolchainPair, RetunedSpace]], bench: GpuBench, is_spent: Callable[[], bool]
 ) -> Iterator[Retuning]:
-    """Sweeps each pair's configs with its head; all pairs have one. While the GPU races one pair's configs, those of
-    the next pairs compile. Raises BuildError if the head cannot compile here."""
+    """Yields the result of sweeping each pair's configs with its head, which all pairs share. While the GPU races the
+    configs of one pair, those of the next pairs compile. Raises BuildError if the head cannot compile here."""
     toolchain = place.find_side(works[0][0].head_name).toolchain
     store = place.find_store(toolchain.name)
     with CompilerPool(store, jobs=place.jobs, limit_s=place.limit_s, toolchain=toolchain) as pool:

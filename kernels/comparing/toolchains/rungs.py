@@ -1,4 +1,4 @@
-"""Makes the rungs of a head's ladder: toolchains and environments between the base and the head."""
+"""Makes the rungs of a head's ladder, which are toolchains and environments between the base and the head."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 
 def name_rungs(report: ToolchainReport, head: ToolchainName) -> tuple[ToolchainName, ...]:
-    """Returns the rungs of a head, and names them in the report."""
+    """Returns the rungs of a head. Adds those that are new to the report."""
     named = []
     for rung in list_rungs(list_swapped(report.base.versions, head.versions)):
         swapped = tuple(name for name in DEPENDENCIES if name in rung)
@@ -22,8 +22,8 @@ def name_rungs(report: ToolchainReport, head: ToolchainName) -> tuple[ToolchainN
 
 
 def make_rungs(root: Path, place: Workplace, report: ToolchainReport, head: ToolchainName) -> tuple[ComparedSide, ...]:
-    """Makes the rungs of a head in the folder `root`. Returns none if the base or the head is not installed here: a
-    machine with the cubins alone can time without them."""
+    """Makes the rungs of a head in the folder `root`, and returns them. Returns none if the base or the head is not
+    installed here; a machine that only has the cubins can still time."""
     base, end = place.sides[0], place.find_side(head.name)
     if not all(side.toolchain.packages or side.toolchain.folder is None for side in (base, end)):
         return ()

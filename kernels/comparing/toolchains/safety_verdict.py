@@ -30,10 +30,10 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 
 @dataclass(frozen=True)
 class Retuning:
-    """The result of the head's own sweep. `tried` configs were compiled with the head, `compiled` of them succeeded;
-    `drawn` of them are random ones of a space of `space` configs, which is 0 in reports of before 2026-11-28. `side` is
-    the winner, compiled and ready to be timed; None if no config gives right results, or if `failure` says
-    why there was no sweep."""
+    """The result of the head's own sweep. `tried` configs were compiled with the head, and `compiled` of them
+    succeeded. `drawn` of them were drawn at random from a space of `space` configs, which is 0 in reports from before
+    2026-11-28. `side` is the winner, compiled and ready to be timed. It is None if no config gives right results, or if
+    there was no sweep, of which `failure` says why."""
 
     tried: int
     compiled: int
@@ -46,7 +46,7 @@ class Retuning:
     @property
     def certificate(self) -> str:
         """Returns how much of the space was tried, as a clause for the end of a sentence. Draws are random, so the best
-        of all that was not chosen is untried with the chance of the share that was not drawn."""
+        of all that was not chosen is untried with a probability equal to the share that was not drawn."""
         untried = self.space - self.tried
         if untried <= 0:
             return f"; all {self.space:,} configs were tried" if self.space else ""
@@ -61,8 +61,8 @@ class Retuning:
 
 @dataclass(frozen=True)
 class OperatorSafety:
-    """The verdict on one operator on one GPU model, and its evidence. `gpu_model` is empty if it rests on static facts
-    alone. `reason` is a sentence."""
+    """The verdict on one operator on one GPU model, and its evidence. `gpu_model` is empty if the verdict is by static
+    facts alone. `reason` is a sentence."""
 
     pair: ToolchainPair
     gpu_model: str
@@ -75,8 +75,8 @@ class OperatorSafety:
 
 
 def is_answered(verdict: Verdict) -> bool:
-    """Returns whether no further launch is needed to tell if the head is safe here: surely slower than `fail_over`, or
-    surely not. How much faster it is does not matter."""
+    """Returns whether it is known that the head is safe here or not: it is surely slower than `fail_over`, or surely
+    not. How much faster it is does not matter."""
     return verdict.is_final or verdict.is_fine
 
 
@@ -103,7 +103,7 @@ def judge_operator(
 def _judge_frozen(
     pair: ToolchainPair, gpu_model: str, frozen: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Judges the head's effect on the config that the base uses."""
+    """Returns the verdict on the head with the config that the base uses, and its reason."""
     if pair.kind == "identical":
         return "safe", "identical machine code"
     if pair.kind in ("compiles now", "compiles with neither"):
@@ -129,7 +129,7 @@ def _judge_frozen(
 def _judge_retuned(
     pair: ToolchainPair, retuning: Retuning | None, retuned: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Judges the head's own best config, for an operator whose frozen answer is surely worse."""
+    """Returns the verdict on the head's own best config, if the frozen answer is surely worse, and its reason."""
     if retuning is None:
         return "not safe", "not re-tuned"
     if retuning.winner is None:
@@ -150,7 +150,7 @@ def judge_all(operators: Sequence[OperatorSafety]) -> Safety:
 
 
 def safety_exit_code(operators: Sequence[OperatorSafety]) -> int:
-    """Returns OVER if something is surely worse under the head, even if re-tuning helps; UNSURE if something is
-    unknown."""
+    """Returns OVER if an operator is surely worse under the head, even if re-tuning helps, UNSURE if one is unknown,
+    else FINE."""
     overall = judge_all(operators)
     return FINE if overall == "safe" else UNSURE if overall == "unknown" else OVER

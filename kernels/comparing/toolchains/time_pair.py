@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 PROCESSES = 12
 ROUNDS, WARM_UP_ROUNDS = 60, 20
 REST_EVERY_S, REST_S = 0.008, 0.04
-"""Without rests a GPU meets its power cap, and the ratio then depends on how long it was busy."""
+"""Seconds of launches and of rests. Without rests a GPU meets its power cap: the ratio depends on its load before."""
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def time_one_process() -> tuple[float, float, float]:
 
 
 def _make_array(argument: dict[str, Any]) -> Any:
-    """Makes an array of normal values in its type; FP8 and bfloat16 by their bits."""
+    """Returns an array of normal values in the argument's type; FP8 and bfloat16 are made by their bits."""
     import cupy
     import numpy as np
 
@@ -107,7 +107,7 @@ RAW = {"float8_e4m3fn": "uint8", "float8_e8m0fnu": "uint8", "bfloat16": "uint16"
 
 
 def _list_values(argument: dict[str, Any], arrays: dict[str, Any]) -> list[Any]:
-    """Returns an argument by cuTile's calling convention: an array's pointer, shape and strides; a scalar's value."""
+    """Returns an argument by cuTile's calling convention: an array's pointer, shape, strides; a scalar's value."""
     import cupy
 
     if "shape" not in argument:

@@ -1,4 +1,4 @@
-"""Times pairs on this machine's GPU to answer both questions (safety_verdict.py), frozen first, then re-tuned."""
+"""Times pairs on this machine's GPU to answer both questions of safety_verdict.py, "frozen" first, then "re-tuned"."""
 
 import itertools
 import tempfile
@@ -45,7 +45,7 @@ SAY_EVERY = 100
 
 @dataclass(frozen=True)
 class ToolchainTimer:
-    """Times the pairs of a report in steps. Results go into the report, which is saved within seconds."""
+    """Times the pairs of a report in steps. Writes results into the report, which is saved within seconds."""
 
     place: Workplace
     report: ToolchainReport
@@ -61,8 +61,8 @@ class ToolchainTimer:
         return self.gpu.model
 
     def run(self, minutes: float | None, times: Callable[[], RecordedTimes] | None) -> bool:
-        """Adds launches to the report until every answer is sure or the minutes are spent, None for no limit. Returns
-        whether they are spent. `times` reads which configs are worth a sweep; None to re-tune nothing."""
+        """Adds launches to the report until every answer is sure or the minutes are spent; None means no limit. Returns
+        whether they are. `times` reads recorded times, which choose the configs to sweep; None re-tunes nothing."""
         started = time.monotonic()
         used = self.report.gpus.get(self.model.slug, GpuUsed(self.model.slug, self.gpu.name, self.gpu.driver))
 
@@ -82,7 +82,7 @@ class ToolchainTimer:
         return was_spent
 
     def time_frozen(self, is_spent: Callable[[], bool]) -> None:
-        """Times each pair whose machine code differs: the base's config, compiled by both."""
+        """Times the base's config, compiled by base and head, for each pair whose machine code differs."""
         self._time_pairs("frozen", [(pair, pair.head[0]) for pair in self._list_differing()], is_spent)
 
     def retune(self, times: Callable[[], RecordedTimes], is_spent: Callable[[], bool]) -> None:
@@ -102,7 +102,7 @@ class ToolchainTimer:
         self._time_pairs("re-tuned", works, is_spent)
 
     def climb(self, is_spent: Callable[[], bool]) -> None:
-        """Makes the rungs of what lost, and times them, the baselines and the driver."""
+        """Makes the rungs for operators that lost, and times the rungs, the baselines and the driver."""
         self.time_baselines(self._list_baseline_works(self.place.sides[1:]), is_spent)
         self.place.cubins.mkdir(parents=True, exist_ok=True)
         for head in self.report.heads:
@@ -127,7 +127,7 @@ class ToolchainTimer:
             self.on_progress(f"dependencies cannot be told apart: {error}")
 
     def time_rungs(self, is_spent: Callable[[], bool]) -> None:
-        """Times what lost, and its rungs, until shares are known to PRECISION; then the driver, if a side names one."""
+        """Times operators that lost, and their rungs, until shares are known to PRECISION; then the driver."""
         heads = {pair.key for pair in self._list_lost()}
         rungs = {side.name: side.rung_of for side in self.report.sides if side.rung_of}
         pairs = [
@@ -170,7 +170,7 @@ class ToolchainTimer:
         is_spent: Callable[[], bool],
         is_sure: Callable[[Verdict], bool] = is_answered,
     ) -> None:
-        """Times each pair's base beside the given side of its head, unless the head is of another driver."""
+        """Times each pair's base beside the given side of its head, unless the head needs another driver."""
         here = self.gpu.driver
         other = {side.name for side in self.report.sides if side.versions.get(DRIVER, here) != here}
         works = [
@@ -226,8 +226,8 @@ class ToolchainTimer:
         return [each.pair for each in judged if each.frozen is not None and each.frozen.is_over]
 
     def _list_baseline_works(self, sides: Sequence[ComparedSide]) -> list[BaselineWork]:
-        """Lists the main baseline of each operator with a side's environment beside the base's; for a rung, of those
-        operators whose baseline became faster with its head."""
+        """Lists the main baseline of each operator, to be timed in a side's environment beside the base's. For a rung,
+        lists only the operators whose baseline became faster with the rung's head."""
         base, names = self.place.sides[0], {each.name: each for each in self.report.sides}
         others = [side for side in sides if side.environment != base.environment]
         kernels = dict.fromkeys(pair.kernel for pair in self.report.pairs.values()) if others else ()
