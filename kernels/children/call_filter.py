@@ -1,8 +1,8 @@
 """Builds the seccomp filter of a child process, which refuses system calls by their number and arguments.
 
-The filter sees only numbers: a path or a structure is an address to it. A call that names a process is allowed for the
-caller's own process. A call that changes the mode, owner, times or attributes of a file is refused for all files,
-because the filter cannot tell whose they are. This module only computes; the sandbox installs the filter.
+The filter sees only numbers: of a path or a structure it sees the address. A call that names a process is allowed only
+for the caller's own process. A call that changes a file's mode, owner, times or attributes is refused for all files,
+because the filter cannot tell whose they are. This module only builds the filter; the sandbox installs it.
 """
 
 import os
@@ -13,10 +13,10 @@ from tilewatch import processes
 from tilewatch.kernels.children.system_calls import NUMBERS
 
 Instruction = tuple[int, int, int, int]
-"""One step of classic BPF: code, how many steps to skip if it is true, and if it is false, and its operand."""
+"""One step of classic BPF: code, number of steps to skip if it is true, and if it is false, operand."""
 
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""Numbers of the architectures, as the kernel passes them to a filter."""
+"""Maps an architecture to the number by which the operating system names it to a filter."""
 
 LOAD, EQUAL, AT_LEAST, MASK, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 X32 = 0x40000000
@@ -26,11 +26,11 @@ ACCEPT: Instruction = (RETURN, 0, 0, 0x7FFF0000)
 REFUSE: Instruction = (RETURN, 0, 0, 0x00050000 | EPERM)
 REFUSE_SOCKET: Instruction = (RETURN, 0, 0, 0x00050000 | EACCES)
 UNKNOWN: Instruction = (RETURN, 0, 0, 0x00050000 | ENOSYS)
-"""Makes glibc fall back to the older call, whose flags are a number."""
+"""Answers that the call does not exist, upon which glibc uses the older call, whose flags are a number."""
 
 AF_UNIX, AF_NETLINK = 1, 16
 CONNECTED = (1, 5)
-"""SOCK_STREAM and SOCK_SEQPACKET, which send only when connected. A datagram socket could send to any address."""
+"""SOCK_STREAM and SOCK_SEQPACKET send only when connected. A datagram socket could send to any address."""
 
 OTHER_PROCESSES = (
     *("ptrace", "process_madvise", "process_mrelease", "kcmp"),
@@ -44,10 +44,10 @@ TARGETS = {
     **dict.fromkeys(("move_pages", "migrate_pages"), 0),
     "perf_event_open": 1,
 }
-"""Calls that take a process, mapped to the position of that argument."""
+"""Maps each call that takes a process to the position of that argument."""
 
 PRIORITIES = {"setpriority": 0, "ioprio_set": 1}
-"""Calls whose first argument says what the second one means, mapped to the value that means a process."""
+"""Maps each call whose first argument says what its second one means, to the value with which that is a process."""
 
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
@@ -55,7 +55,7 @@ REMAINS = (
     *("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl"),
     *("mq_open", "mq_unlink", "keyctl", "add_key", "request_key"),
 )
-"""Calls whose objects outlive processes and folders: messages, semaphores and shared memory, and the kernel's keys."""
+"""Calls whose objects outlive processes and folders: messages, semaphores, shared memory, and keys of the system."""
 
 ATTRIBUTES = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
@@ -63,7 +63,7 @@ ATTRIBUTES = (
     *("setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
     *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
 )
-"""Calls that change a file's attributes, which Landlock does not govern (Linux 6.18)."""
+"""Calls that change a file's attributes, which Landlock does not restrict (Linux 6.18)."""
 
 ADMINISTRATION = (
     *("unshare", "setns", "chroot", "pivot_root", "mount", "umount2", "move_mount", "open_tree", "fsopen", "fsmount"),
@@ -72,11 +72,11 @@ ADMINISTRATION = (
     *("syslog", "bpf", "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load"),
     *("iopl", "ioperm", "io_uring_setup"),
 )
-"""Calls that change the machine, which a child on a GPU could do as root, and namespaces, in which everybody is root.
-io_uring could make sockets without socket(2)."""
+"""Calls that change the machine, which a child on a GPU could do as root, and calls for namespaces, inside which every
+user can be root. io_uring could make sockets without socket(2)."""
 
 CLONE_FLAGS = 0x7E028000
-"""Flags that make new namespaces, or a sibling of the parent (CLONE_PARENT), which no list of descendants contains."""
+"""Flags that make new namespaces, or a sibling of the parent (CLONE_PARENT), which is no descendant of it."""
 
 SET_OWNER, SET_OWNER_EX = 8, 15  # fcntl(2): the process that the kernel signals when a file is ready
 IOCTLS = (
@@ -94,9 +94,9 @@ PR_SCHED_CORE = 62
 
 @dataclass(frozen=True)
 class CallPolicy:
-    """What a filter allows. `families`: sockets of these families. `unix`: connected Unix sockets. `bounds_connect`,
-    `bounds_signals`, `bounds_truncate`: Landlock already bounds connect(2), signals to other processes, or truncating
-    files, so the filter need not. `attributes`: changes of files' attributes."""
+    """Says what a filter allows. `families`: sockets of these families. `unix`: connected Unix sockets. `attributes`:
+    changes of files' attributes. `bounds_connect`, `bounds_signals`, `bounds_truncate`: Landlock already restricts
+    connect(2), signals to other processes, or truncating files, so the filter need not."""
 
     families: tuple[int, ...] = ()
     unix: bool = False
@@ -107,9 +107,9 @@ class CallPolicy:
 
 
 def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction]:
-    """Returns the filter of the process `process_id` and its descendants.
+    """Returns the filter for the process `process_id` and its descendants.
 
-    It is a program over struct seccomp_data: the number at 0, the architecture at 4, the arguments from 16 on.
+    It is a program over struct seccomp_data: the call's number at 0, the architecture at 4, the arguments from 16 on.
     """
     own = (0, process_id)
     refused = (*OTHER_PROCESSES, *REMAINS, *ADMINISTRATION, *(() if policy.attributes else ATTRIBUTES))
@@ -161,11 +161,11 @@ def _bound_priority(kind: int, own: Sequence[int]) -> list[Instruction]:
 
 
 def _refuse_devices(mode: int) -> list[Instruction]:
-    """Refuses to make device files, which a child on a GPU could do as root."""
+    """Returns steps that refuse to make device files, which a child on a GPU could make as root."""
     return [_load(mode), (MASK, 0, 0, FILE_KIND), *_answer(DEVICES, REFUSE), ACCEPT]
 
 
 def _refuse_cuts(flags: int) -> list[Instruction]:
-    """Refuses to truncate a file that is not opened for writing, which Landlock allows before its version 3."""
+    """Returns steps that refuse to truncate a file not opened for writing, which Landlock before version 3 allows."""
     cut = (os.O_RDONLY | TRUNCATE, ACCESS | TRUNCATE)
     return [_load(flags), (MASK, 0, 0, ACCESS | TRUNCATE), *_answer(cut, REFUSE), ACCEPT]

@@ -1,4 +1,4 @@
-"""Writes and reads the answers of child processes: one line of JSON each, whose text a database can store."""
+"""Writes and reads the answers of child processes. Each is one line of JSON whose text a database can store."""
 
 import json
 import re
@@ -8,21 +8,21 @@ from typing import Any
 from tilewatch.text import failure_text
 
 FAILURES = frozenset({"failure", "refused", "stays", "sentence", "reason"})
-"""Fields of answers whose text may come from the library. Pages show it."""
+"""Fields of answers whose text may come from the library and is shown on pages."""
 
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 r"""Matches an escaped NUL in JSON: after an even number of backslashes, since `\\u0000` is a backslash and letters."""
 
 
 def make_line(answer: Mapping[str, Any]) -> bytes:
-    """Returns an answer as a line of JSON. A half surrogate pair, which Python makes of an undecodable file name,
+    """Returns an answer as a line of JSON. Half a surrogate pair, which Python makes from an undecodable file name,
     becomes "?"."""
     return json.dumps(answer, ensure_ascii=False).encode(errors="replace") + b"\n"
 
 
 def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
-    """Returns the answer on a line, None if it is not a JSON object. U+FFFD replaces NUL, which Postgres cannot
-    store."""
+    """Returns the answer on a line, None if it is not a JSON object. A NUL, which Postgres cannot store, becomes
+    U+FFFD."""
     try:
         # Few answers have a NUL, and searching for backslashes takes 25 ns per letter (2026-11-25).
         stored = _NUL.sub(rb"\1\\ufffd", line) if b"\\u0000" in line else line
@@ -33,7 +33,7 @@ def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
 
 
 def _clean(value: Any) -> Any:
-    """Returns an answer with its failure texts cut and cleaned."""
+    """Returns an answer in which the texts of failures are shortened and cleaned."""
     if isinstance(value, list):
         return [_clean(each) if isinstance(each, dict | list) else each for each in value]
     return {

@@ -1,7 +1,7 @@
-"""Starts child processes for dangerous or heavy work: one JSON line in, one JSON line out, each with a deadline.
+"""Starts child processes for dangerous or heavy work. Each request and each answer is one JSON line, with a deadline.
 
-A child may hang, crash its CUDA context or leak. It is killed with its whole process group and replaced, which costs
-one trial and never the parent. A child gets a short list of environment variables, so credentials never reach it.
+A child may hang, crash its CUDA context or leak memory. It is then killed with its whole process group and replaced,
+which costs one trial and never the parent. A child gets few environment variables, so credentials never reach it.
 """
 
 import contextlib
@@ -42,17 +42,17 @@ PASSED_ON = (
 """Environment variables that a child gets. It gets no others, because it may run other people's code."""
 
 END_OF = {"compile": signal.SIGTERM}
-"""Signal that ends a child whose parent has ended. It lets the compile child also end its tile compiler (child.py),
-which would compile a 512x512x512 tile for ever. Other children start no processes and are killed."""
+"""Signals that end children whose parent has ended, by role. With SIGTERM the compile child can also end its tile
+compiler (child.py), which would compile a 512x512x512 tile for ever. Other children are killed."""
 
 ANSWER_BYTES = 64 << 20
-"""Longest answer. The plans of a library of 9,000 configs have some 3 MB."""
+"""Most bytes of an answer. The plans of a library of 9,000 configs have some 3 MB."""
 
 MEMORY_BYTES = 4 << 30
-"""Most memory of a child and its descendants: a compiler may take 1.25 GiB (compiler.py), PyTorch 1 GiB."""
+"""Most memory of a child and its descendants. A compiler may take 1.25 GiB (compiler.py), PyTorch takes 1 GiB."""
 
 GPU_MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-"""Most memory of a child that measures: half of the machine's, for references and inputs of every size."""
+"""Most memory of a child that measures: half of the machine's, so that references and inputs of every size fit."""
 
 MOST_PROCESSES = 1024
 """Most processes of a child. PyTorch starts one per core when it compiles."""
@@ -69,24 +69,24 @@ WITHOUT_GPU = ("catalog", "validate", "propose", "trace", "compile")
 PROGRAM = ("-m", "tilewatch.kernels.child")
 
 IMPORT_FIRST = "TILEWATCH_IMPORT_FIRST"
-"""Environment variable with the module that a child imports before all others."""
+"""Environment variable that names the module which a child imports before all others."""
 
 ON_GPU = ("gpu", "library")
 """Roles of children with a CUDA context."""
 
 LOOK_EVERY_S = 0.5
 BEGIN_LIMIT_S = 30.0
-"""Limit for writing a request whose answer nobody waits for yet. Only a hanging child needs longer."""
+"""Seconds that writing a request may take if nobody waits for its answer yet. Only a hanging child takes more."""
 
 ROOT = Path(tilewatch.__file__).resolve().parent.parent
 
 
 class ChildDied(Exception):
-    """The child ended before it answered; the message is its last words on standard error."""
+    """Raised if the child ended before it answered. The message is its last output on standard error."""
 
 
 class ChildHung(Exception):
-    """The child did not answer before its deadline and was killed."""
+    """Raised if the child did not answer before its deadline. It was then killed."""
 
 
 class ChildProcess:
@@ -109,12 +109,12 @@ class ChildProcess:
         cpu_limit_s: float | None = None,
     ) -> None:
         """Starts the child. If `packages` is a folder, the child imports from it before installed packages, and imports
-        PyTorch first: CuPy would load the cuBLAS installed beside it, and a process has one cuBLASLt (13.1 for both,
-        H200, 2026-11-23). With `torch` it imports PyTorch at its start, after CuPy, for baselines.
+        PyTorch first. (CuPy would load the cuBLAS installed beside it, and a process has one cuBLASLt; 13.1 for both,
+        H200, 2026-11-23.) With `torch` it imports PyTorch when it starts, but after CuPy, for baselines.
 
         A child may read the checkouts of `library` and `others` and the folders `readable`, and write into `writable`,
-        besides what every child may. On a GPU it gets a home that it shares only with children of exactly these
-        checkouts. The interpreter is that of `library` (interpreters.py). Raises SandboxMissing if the child must be
+        besides what every child may. On a GPU it gets a cache folder that it shares only with children of exactly these
+        checkouts. Its interpreter is that of `library` (interpreters.py). Raises SandboxMissing if the child must be
         confined and cannot be, and BadInterpreter.
         """
         sandbox.require()
@@ -213,8 +213,8 @@ class ChildProcess:
         return self._read_answer(deadline)
 
     def begin(self, request: Mapping[str, Any]) -> None:
-        """Sends one request without waiting. `finish` returns its answer, `ask` discards it; both raise if the child
-        died."""
+        """Sends one request without waiting for its answer. `finish` returns the answer, `ask` discards it. Both raise
+        if the child died."""
         with contextlib.suppress(BrokenPipeError):
             self._send(request, time.monotonic() + BEGIN_LIMIT_S)
             self._unread += 1
@@ -229,7 +229,7 @@ class ChildProcess:
         return answers[-1]
 
     def close(self) -> None:
-        """Ends the child at once, with everything that it started."""
+        """Ends the child at once, with all processes that it started."""
         if not self._stdout.closed:
             self._selector.close()
             self.kill()
@@ -243,7 +243,7 @@ class ChildProcess:
                 self._home.close()
 
     def kill(self) -> None:
-        """Ends the child from another thread. The thread that waits for an answer gets ChildDied and closes it."""
+        """Ends the child from another thread. A thread waiting for an answer gets ChildDied and closes it."""
         if self._process.poll() is None:
             processes.signal_group(self._process, signal.SIGSTOP)
             processes.kill_descendants(self._process.pid)  # a descendant may have left its group
@@ -251,7 +251,7 @@ class ChildProcess:
 
     @property
     def is_idle(self) -> bool:
-        """Returns whether no answer is outstanding."""
+        """Returns whether every request has been answered."""
         return not self._unread
 
     @property
@@ -259,7 +259,7 @@ class ChildProcess:
         return not self._stdout.closed and self._process.poll() is None
 
     def _send(self, request: Mapping[str, Any], deadline: float) -> None:
-        """Writes a request to the child, in pieces: the child may have stopped reading, and a pipe takes 64 KiB."""
+        """Writes a request to the child in pieces, as the child may have stopped reading, and a pipe takes 64 KiB."""
         writable = select.poll()
         writable.register(self._stdin, select.POLLOUT)
         line = memoryview(json.dumps(request).encode() + b"\n")
@@ -297,7 +297,7 @@ class ChildProcess:
         return ChildHung("no answer before its deadline")
 
     def _end(self, deadline: float) -> ChildDied | ChildHung:
-        """Returns how the child ended. A child that only closed its output has until the deadline to end."""
+        """Returns how the child ended. A child that has only closed its output gets until the deadline to end."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

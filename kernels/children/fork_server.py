@@ -25,18 +25,18 @@ from typing import Any, NamedTuple
 from tilewatch import processes
 
 FORK = "fork"
-"""The role of the server itself."""
+"""Role of the server itself."""
 
 COMPILING = ("trace", "compile")
-"""Roles that make bytecode."""
+"""Roles of children that make bytecode."""
 
 MESSAGE_BYTES = 1 << 17
 STREAMS = 3
-"""Number of descriptors that come with a request: the child's standard input, output and error."""
+"""Number of file descriptors that come with a request: the child's standard input, output and error."""
 
 
 class Forked(NamedTuple):
-    """What `serve` returns in a child."""
+    """Says what a forked child is to do. `serve` returns it in the child."""
 
     role: str
     readable: list[str]
@@ -44,8 +44,8 @@ class Forked(NamedTuple):
 
 
 def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forked | None:
-    """Answers requests until the socket closes, and then returns None. In each child it returns a Forked; the server
-    has called `import_role` for the child's role before."""
+    """Answers requests until the socket closes, and then returns None. In each child it returns a Forked, after the
+    server has called `import_role` for the child's role."""
     server = os.getpid()
     processes.adopt_orphans()
     forked: set[int] = set()
@@ -93,8 +93,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
 
 @functools.cache
 def _ask_bytecode_version() -> None:
-    """Asks the compiler once which bytecode version it reads. cuTile asks in each process, by two programs and 0.05 s
-    of CPU time. Children with the same compiler use this answer."""
+    """Asks the compiler once which bytecode version it reads, so that children with that compiler need not. cuTile
+    would ask in each process, by two programs and with 0.05 s of CPU time."""
     from cuda.tile import _compile
 
     ask = _compile._get_max_supported_bytecode_version
@@ -111,7 +111,7 @@ def _ask_bytecode_version() -> None:
 
 
 def _become(environment: dict[str, str], files: list[int]) -> None:
-    """Turns the forked server into the child: replaces its streams and environment and closes its other files."""
+    """Turns the forked process into the child: replaces its streams and environment, and closes its other files."""
     for stream, file in enumerate(files):
         os.dup2(file, stream)
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
@@ -125,7 +125,7 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def _read_cutile_settings() -> None:
-    """Reads cuTile's settings from the child's environment. At import, cuTile read them from the server's."""
+    """Reads cuTile's settings from the child's environment. At its import cuTile read the server's."""
     from cuda.tile import _context
     from cuda.tile._cext import default_tile_context
 
@@ -134,8 +134,8 @@ def _read_cutile_settings() -> None:
 
 
 def _read_cupy_settings() -> None:
-    """Chooses the folder of CuPy's cache again. CuPy 14.2 chose it at import: the server's user may write there, but
-    not a child that runs a library."""
+    """Makes CuPy choose its cache folder again. CuPy 14.2 chose it when it was imported, as a folder into which the
+    server's user may write, but not a child that runs a library."""
     import cupy
 
     compiler = cupy.cuda.compiler

@@ -1,5 +1,5 @@
-"""Starts child processes through servers that fork them (kernels/children/fork_server.py). There is one server per name
-and environment, and it lives as long as this process."""
+"""Starts child processes through servers that fork them (kernels/children/fork_server.py). There is one server for each
+name and environment. It lives as long as this process."""
 
 import atexit
 import contextlib
@@ -17,14 +17,14 @@ from typing import IO, Any
 from tilewatch.kernels.children.fork_server import FORK, MESSAGE_BYTES
 
 END_LIMIT_S = 5.0
-"""Seconds after which a server that does not end by itself is killed, because it was stopped or still imports."""
+"""Seconds after which a server that has not ended is killed. It may be stopped or still importing."""
 
 _servers: dict[tuple[Any, ...], "_Server"] = {}
 _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """Forgets the servers in a forked process, because two processes cannot share their sockets."""
+    """Forgets the servers in a forked process, because two processes cannot share the sockets to them."""
     global _lock
     _lock = threading.Lock()
     for server in _servers.values():
@@ -42,8 +42,8 @@ atexit.register(_close_all)
 
 
 class ForkedProcess:
-    """A process that a server forked, with the methods of subprocess.Popen that are used. It ends with the server, and
-    so with this process."""
+    """A process that a server forked, with those methods of subprocess.Popen that are used. It ends when the server
+    ends, so at the latest with this process."""
 
     def __init__(self, server: "_Server", process_id: int, handle: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self.pid, self.stdin, self.stdout = process_id, stdin, stdout
@@ -78,8 +78,8 @@ def fork(
     request: Mapping[str, Any],
     log: IO[bytes],
 ) -> ForkedProcess:
-    """Starts the child that `request` describes (kernels/children/fork_server.py). Children of one `server_name`,
-    `command` and `imports_from` have one server, and share what it imported. Raises OSError if it cannot be started."""
+    """Starts the child that `request` describes (kernels/children/fork_server.py). Children with equal `server_name`,
+    `command` and `imports_from` share a server and what it imported. Raises OSError if the child cannot be started."""
     try:
         return _find_server(server_name, command, imports_from).fork(request, log)
     except ConnectionError:  # the server was ended, with all of its children
@@ -96,7 +96,7 @@ def _find_server(name: str, command: Sequence[str], environment: Mapping[str, st
 
 
 class _Server:
-    """A server process and the socket to it; it gets one request at a time."""
+    """Holds a server process and the socket to it. The server gets one request at a time."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class _Server:
             unless_started.pop_all()
 
     def close(self) -> None:
-        """Closes the socket, upon which the server ends all children and itself. A server that is stuck is killed."""
+        """Closes the socket, upon which the server ends all children and itself. One that does not is killed."""
         self.control.close()
         try:
             self._process.wait(END_LIMIT_S)
@@ -139,7 +139,7 @@ class _Server:
         return ForkedProcess(self, answer["process_id"], handles[0], stdin, stdout)
 
     def end(self, process_id: int) -> int:
-        """Returns the exit code of a process that has ended, and lets the system use its process id again."""
+        """Returns the exit code of a process that has ended, and lets the operating system reuse its process id."""
         try:
             return int(self._ask({"ended": process_id}, [])[0]["code"])
         except ConnectionError:  # the process ended with the server

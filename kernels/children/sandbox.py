@@ -1,8 +1,8 @@
-"""Confines a child process by the kernel's Landlock and seccomp: no network, no other processes, only its own files.
-This needs no administrator of the machine or container, and holds for root too.
+"""Confines a child process by Linux's Landlock and seccomp: it has no network, no access to other processes, and only
+its own files. This needs no administrator of the machine or container, and holds for root too.
 
-A process confines itself before it loads other people's code. Its descendants are confined as well, and nothing undoes
-it. docs/operate/security.md says what each level stops.
+A process confines itself before it loads other people's code. Its descendants are confined as well, and it cannot be
+undone. docs/operate/security.md says what each level prevents.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "
 """Folders that programs and libraries read. Homes, /var, /tmp, /run, terminals and other disks are not among them."""
 
 PACKAGE = Path(__file__).parents[2]
-"""Tilewatch's own folder. In a checkout its subfolders are links, whose targets must be readable."""
+"""Tilewatch's own folder. In a checkout its subfolders are links, whose targets a child must be able to read."""
 
 SOCKETS_OF_THE_DRIVER = ("/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/tmp/nvidia-mps")  # noqa: S108
 """Where CUDA looks for NVIDIA's persistence daemon and for MPS, unless CUDA_MPS_PIPE_DIRECTORY names another folder."""
@@ -65,7 +65,7 @@ _SHA = re.compile("[0-9a-f]{40,64}")
 
 
 class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which has no StrEnum
-    """What a child is kept from. PROCESSES and NETWORK leave it the user's files, NONE everything."""
+    """What a child cannot reach. At PROCESSES and NETWORK it can use the user's files, at NONE everything."""
 
     FULL = "files, network and other processes"
     PROCESSES = "network and other processes"
@@ -74,8 +74,8 @@ class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which ha
 
 
 class Apart(Enum):
-    """When host code must be measured by a process that does not run it. STATED allows two exceptions: an operator
-    whose watch file gives a reason, and a watch file's own baselines."""
+    """Says when host code must be measured by a process that does not run it. STATED allows two exceptions: an operator
+    whose watch file gives a reason, and baselines that a watch file defines."""
 
     ALWAYS = "always"
     STATED = "unless a watch file says why not"
@@ -83,12 +83,12 @@ class Apart(Enum):
 
 
 class SandboxMissing(ExpectedError):
-    """TILEWATCH_REQUIRE_SANDBOX is set, but the kernel cannot provide the sandbox; the message is a sentence."""
+    """Raised if TILEWATCH_REQUIRE_SANDBOX is set but Linux cannot provide the sandbox. The message is a sentence."""
 
 
 def find_level() -> Level:
-    """Returns what a child without a GPU is kept from here: NONE if TILEWATCH_SANDBOX is `off` and it is not
-    required."""
+    """Returns what a child without a GPU cannot reach here. It is NONE if TILEWATCH_SANDBOX is `off` and the sandbox is
+    not required."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
     if refused or platform.machine() not in call_filter.AUDIT or not _has_seccomp():
         return Level.NONE
@@ -96,13 +96,13 @@ def find_level() -> Level:
 
 
 def find_gpu_level() -> Level:
-    """Returns what a child that measures is kept from here: never FULL."""
+    """Returns what a child that measures cannot reach here. It is never FULL."""
     level = Level.PROCESSES if landlock_version() >= OLDEST_WITHOUT_FILES else Level.NETWORK
     return level if find_level() is not Level.NONE else Level.NONE
 
 
 def require() -> None:
-    """Raises SandboxMissing if TILEWATCH_REQUIRE_SANDBOX is set and the sandbox would be less than full."""
+    """Raises SandboxMissing if TILEWATCH_REQUIRE_SANDBOX is set and the sandbox would be less than full here."""
     level = find_level()
     if is_required() and level is not Level.FULL:
         raise SandboxMissing(
@@ -116,20 +116,20 @@ def is_required() -> bool:
 
 
 def find_apart() -> Apart:
-    """Reads TILEWATCH_REQUIRE_APART: STATED if it is not set, NEVER if it is 0, else ALWAYS."""
+    """Reads TILEWATCH_REQUIRE_APART. Returns STATED if it is not set, NEVER if it is 0, else ALWAYS."""
     asked = os.environ.get(REQUIRE_APART, "")
     return Apart.STATED if not asked else Apart.NEVER if asked == "0" else Apart.ALWAYS
 
 
 def landlock_version() -> int:
-    """Returns the kernel's version of Landlock, 0 if it has none or does not let this process use it."""
+    """Returns Linux's version of Landlock, 0 if it has none or does not let this process use it."""
     return max(0, int(_libc().syscall(CREATE_RULESET, None, 0, 1)))
 
 
 def find_root(library: Path) -> Path:
     """Returns the folder from which a library's files may import: the checkout whose pyproject.toml has a table
-    [tool.tilewatch], else the library's own folder. The search ends at a commit's checkout, a folder named by its sha,
-    because the folders above are not the commit's."""
+    [tool.tilewatch], or the library's own folder if there is none. The search ends at a commit's checkout, which is a
+    folder named by the commit's sha, because the folders above it are not the commit's."""
     library = library.resolve()
     for folder in (library, *library.parents):
         try:
@@ -143,11 +143,11 @@ def find_root(library: Path) -> Path:
 
 
 def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], ends_others: bool = False) -> None:
-    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network.
-    A process of root becomes one of a user of its own, to whom `writable` is given.
+    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network. If
+    it runs as root, it becomes a user of its own, to whom `writable` is given.
 
-    With `ends_others` it stays root and may signal other processes, which a process without a library needs to end its
-    own children; before Linux 6.12 that includes every process of its user.
+    With `ends_others` it stays root and may signal other processes: a process that runs no library needs this to end
+    its own children. Before Linux 6.12 it may then signal every process of its user.
     """
     level = find_level()
     if level is Level.NONE:
@@ -166,10 +166,10 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
 
 
 def confine_with_gpu(*, readable: Iterable[str] = (), writable: Iterable[str] | None) -> None:
-    """Confines this process: no network, no other processes, only the driver's Unix sockets (none before Linux 7.1;
-    CUDA works without its daemons). It reads what a child without a GPU may, `readable` and the driver's files, and
-    writes `writable` and what the driver needs. If `writable` is None, access to files stays, and root keeps its
-    capabilities, which CUPTI may need for counters."""
+    """Confines this process: it has no network, no access to other processes, and only the driver's Unix sockets (none
+    before Linux 7.1; CUDA works without its daemons). It reads what a child without a GPU may, `readable` and the
+    driver's files, and writes `writable` and what the driver needs. If `writable` is None, files are not restricted,
+    and root keeps its capabilities, which CUPTI may need for counters."""
     level = find_level()
     if level is Level.NONE:
         return
@@ -206,7 +206,7 @@ def _list_devices() -> list[str]:
 
 
 def _list_readable(also: Iterable[str]) -> list[str]:
-    """Lists the system's folders, those of this Python and its packages, our own code, and `also`."""
+    """Lists the folders of the system, of this Python and its packages, and of our own code, and those in `also`."""
     python = [sys.prefix, sys.base_prefix, *sys.path, *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))]
     ours = [str(PACKAGE), *(str(each.resolve()) for each in PACKAGE.iterdir())]
     named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
@@ -217,8 +217,8 @@ def _list_readable(also: Iterable[str]) -> list[str]:
 def _enter_landlock(
     readable: Iterable[str] | None, writable: Iterable[str] | None, sockets: Iterable[str] = ()
 ) -> None:
-    """Confines this process to files by Landlock. If `readable` and `writable` are None, access to files stays. Of
-    other processes' Unix sockets it may connect only to those in `sockets`, and to no abstract one (version 6)."""
+    """Restricts this process by Landlock to files in `readable` and `writable`. If both are None, files are not
+    restricted. Of other processes' Unix sockets it may reach only `sockets`, and no abstract one (version 6)."""
     version = landlock_version()
     rights = 0 if writable is None else _find_file_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
@@ -238,12 +238,12 @@ def _enter_landlock(
 
 
 def _find_file_rights(version: int) -> int:
-    """Returns the rights that a ruleset governs, with moving between folders since version 2 and truncating since 3."""
+    """Returns the rights that a ruleset restricts: moving between folders from version 2, truncating from 3."""
     return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Adds a rule for a path. Skips a path that does not exist or that this user may not enter."""
+    """Adds a rule for a path. Ignores a path that does not exist or that this user may not enter."""
     try:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -261,9 +261,9 @@ def _forbid_new_privileges() -> None:
 
 
 def _leave_root(folders: Sequence[str]) -> int:
-    """Makes a process of root one of a user that no other process has, and gives it `folders`. Returns the capability
-    to read checkouts and Python in root's home; Landlock bounds it. Returns 0 where this process is not root, may not
-    change its user, as in a container with users of its own, or has programs that root alone may run."""
+    """Makes a process of root a process of a user that no other process has, and gives that user `folders`. Returns the
+    capability to read checkouts and Python in root's home folder, which Landlock restricts. Returns 0 if this process
+    is not root, may not change its user (as in a container with users of its own), or needs programs of root."""
     if os.geteuid():
         return 0
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -286,8 +286,8 @@ def _leave_root(folders: Sequence[str]) -> int:
 
 
 def _drop_capabilities(kept: int = 0) -> None:
-    """Drops all capabilities but `kept`, which started programs keep too. With CAP_PERFMON root could read other
-    processes' environment in spite of Landlock (Linux 6.18)."""
+    """Drops all capabilities except `kept`, which the programs that it starts keep too. With CAP_PERFMON, root could
+    read other processes' environment in spite of Landlock (Linux 6.18)."""
     sets = struct.pack("=6I", kept, kept, kept, 0, 0, 0)  # effective, permitted, inheritable; the upper halves
     _require(_libc().capset(struct.pack("=Ii", 0x20080522, 0), sets))  # version 3, this process
     if kept:

@@ -1,7 +1,7 @@
 """Starts kernels/child.py in a Python that lacks Tilewatch: `python -I start_child.py ROLE READABLE`.
 
-Only the package `tilewatch` is taken from this file's folders, and none of the packages beside it, because they are of
-another Python or another version.
+From the folders around this file, only the package `tilewatch` can be imported. The packages beside it are for another
+Python or have other versions.
 """
 
 import importlib.util

@@ -1,5 +1,5 @@
-"""Lists the numbers of Linux's system calls by name, on the two architectures with a sandbox. The sandbox's filter
-(call_filter.py) uses these names."""
+"""Maps the names of Linux's system calls to their numbers, on the two architectures that have a sandbox. The sandbox's
+filter (call_filter.py) uses these names."""
 
 _COLUMNS = ("x86_64", "aarch64")
 
@@ -43,4 +43,4 @@ def _read_table() -> dict[str, dict[str, int]]:
 
 
 NUMBERS = _read_table()
-"""The number of each call, by architecture as platform.machine() names it."""
+"""Maps each architecture, as platform.machine() names it, to the numbers of the calls by name."""
