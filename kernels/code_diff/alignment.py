@@ -1,8 +1,8 @@
-"""Pairs the operations of two TileIR texts that do the same, although others were moved, added or removed.
+"""Pairs the operations of two TileIR texts that do the same work, even if others were moved, added or removed.
 
-Four passes pair operations in order, each in the gaps that the passes before left: operations that compute the same
-from the same inputs, then of the same kind and type, then of the same kind, then of the same opcode. Unpaired
-operations that compute the same from the same inputs are then paired wherever they stand: they were only moved."""
+Four passes pair operations in their order, each in the gaps that the passes before left: first operations that compute
+equal values from equal inputs, then those of equal kind and type, then of equal kind, then of equal opcode. Unpaired
+operations that compute equal values from equal inputs are then paired wherever they stand: they were only moved."""
 
 import hashlib
 from collections import defaultdict
@@ -17,9 +17,9 @@ Key = Callable[[TileOperation], Hashable]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Paired operations of two pieces of code. `head_of` maps the index of a base operation to that of its head
-    operation. `base_sums` and `head_sums` are hashes; operations with equal hashes compute the same values from the
-    same arguments."""
+    """Holds the paired operations of two pieces of code. `head_of` maps the index of a base operation to that of its
+    head operation. `base_sums` and `head_sums` are hashes; operations with equal hashes compute equal values from equal
+    arguments."""
 
     base: tuple[TileOperation, ...]
     head: tuple[TileOperation, ...]
@@ -59,7 +59,7 @@ def _match(
     head_key: Key,
     head_of: dict[int, int],
 ) -> list[tuple[int, int, int, int]]:
-    """Pairs operations with equal keys in order, and returns the gaps that are left."""
+    """Pairs operations with equal keys in their order, and returns the gaps that are left."""
     from_base, to_base, from_head, to_head = gap
     matcher = SequenceMatcher(
         None,
@@ -103,8 +103,8 @@ def _get_opcode(operation: TileOperation) -> Hashable:
 
 
 def _sum_up(operations: Sequence[TileOperation]) -> tuple[str, ...]:
-    """Returns for each operation a hash of it and of everything that it computes from. An argument of a body is hashed
-    by its position only, because its value comes from the body itself."""
+    """Returns for each operation a hash of it and of everything from which it is computed. An argument of a body is
+    hashed by its position only, because its value comes from the body itself."""
     loops: dict[int, int] = {}
     sums: list[str] = []
     for each in operations:

@@ -1,5 +1,5 @@
-"""Compares the code of one kernel launch on two sides: which source lines differ, and how the instructions differ; with
-one sentence about it."""
+"""Compares the code of one kernel launch on two sides. Finds which source lines differ and how the instructions differ,
+and writes a sentence about it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ EDITS_NAMED = 2
 
 @dataclass(frozen=True)
 class CodeText:
-    """One kernel launch as text. `tile_ir` is None if the bytecode was not kept."""
+    """Holds the code of one kernel launch as text. `tile_ir` is None if the bytecode was not kept."""
 
     sass: str
     tile_ir: str | None
@@ -25,9 +25,9 @@ class CodeText:
 
 @dataclass(frozen=True)
 class CodeDiff:
-    """Differences between the code of two cubins. `changes` are the source lines whose operations differ, causes first;
-    empty if only the compiler made other code of the same operations. `machine_lines` are the lines with other
-    instructions, those in the deepest loops first. `rows` are the differing instructions."""
+    """Holds the differences between the code of two cubins. `changes` are the source lines whose operations differ,
+    causes first. They are empty if only the compiler made other code from equal operations. `machine_lines` are the
+    lines with other instructions, those in the deepest loops first. `rows` are the instructions that differ."""
 
     changes: tuple[Change, ...]
     machine_lines: tuple[SourceLine, ...]
@@ -38,17 +38,17 @@ class CodeDiff:
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
-        """Returns the lines to blame, most important first: by their operations, else by their instructions."""
+        """Returns the lines that differ in their operations, or else in their instructions, most important first."""
         return tuple(change.line for change in self.changes) or self.machine_lines
 
     @property
     def sentence(self) -> str:
-        """Returns one sentence on the differences; "" if there are none."""
+        """Returns one sentence about the differences, "" if there are none."""
         return write_sentence(self)
 
 
 def diff_code(base: CodeText, head: CodeText) -> CodeDiff:
-    """Compares the code of two cubins. Raises BadTileIR."""
+    """Compares the code of two cubins and returns their differences. Raises BadTileIR."""
     tile_ir = None
     if base.tile_ir is not None and head.tile_ir is not None:
         tile_ir = diff_tile_ir(read_tile_ir(base.tile_ir), read_tile_ir(head.tile_ir))

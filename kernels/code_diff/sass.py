@@ -1,4 +1,4 @@
-"""Reads the listing of `nvdisasm -g -c`: machine instructions with their source lines, classes and loops."""
+"""Reads the output of `nvdisasm -g -c`: machine instructions with their source lines, classes and loops."""
 
 import re
 from collections import defaultdict
@@ -32,17 +32,17 @@ CLASSES = {
     "shuffles": "SHFL REDUX PRMT MOVM",
     "float arithmetic": "FADD FMUL FFMA FADD2 FMUL2 FFMA2 FMNMX FMNMX3 FSEL HADD2 HMUL2 HFMA2 FSETP",
 }
-"""Opcodes by the resource they use: CUDA Binary Utilities, "Instruction Set Reference", Volta to Blackwell."""
+"""Maps a class of instructions to opcodes: CUDA Binary Utilities, "Instruction Set Reference", Volta to Blackwell."""
 
 CLASS_OF = {opcode: name for name, opcodes in CLASSES.items() for opcode in opcodes.split()}
 OTHER = "other instructions"
 LARGEST_WAIT = 8
-"""Most instructions of a loop that only waits for a barrier."""
+"""Most instructions of a loop that counts as only waiting for a barrier."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One machine instruction. `text` has no registers, labels, predicates or reuse flags; `block` is its block."""
+    """One machine instruction. `text` has no registers, labels, predicates or reuse flags; `block` is a basic one."""
 
     opcode: str
     text: str
@@ -52,7 +52,7 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """Returns the instruction's class: a name of CLASSES, or OTHER."""
+        """Returns the instruction's class, which is a name in CLASSES, or OTHER."""
         return CLASS_OF.get(self.opcode.partition(".")[0], OTHER)
 
 
@@ -123,8 +123,8 @@ def _link(blocks: Sequence[_Block], labels: dict[str, int]) -> list[list[int]]:
 
 
 def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
-    """Yields the blocks of each natural loop. A loop has an edge back to a block that dominates the edge's start (Aho,
-    Lam, Sethi and Ullman, "Compilers", 2006, section 9.6). Loops with the same head are merged."""
+    """Yields the basic blocks of each natural loop. A loop has an edge back to a block that dominates the edge's start
+    (Aho, Lam, Sethi and Ullman, "Compilers", 2006, section 9.6). Loops with one head are merged."""
     before: dict[int, list[int]] = defaultdict(list)
     for number, targets in enumerate(follows):
         for target in targets:
@@ -145,7 +145,7 @@ def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
 
 
 def _find_dominators(follows: Sequence[Sequence[int]], before: dict[int, list[int]]) -> list[int]:
-    """Returns the blocks on every path to each block (its dominators) as bits; 0 for unreachable blocks."""
+    """Returns for each basic block the blocks on every path to it (its dominators) as bits, 0 if unreachable."""
     everything = (1 << len(follows)) - 1
     dominators = [1, *[everything] * (len(follows) - 1)]
     reached = _find_reached(follows)

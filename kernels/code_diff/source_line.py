@@ -1,11 +1,11 @@
-"""A line of source, as debug information names it."""
+"""Defines a line of source as debug information names it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, order=True)
 class SourceLine:
-    """A line of a library file. `file` is the path that the compiler was given: watched_library/gemm.py."""
+    """A line of a library file. `file` is the path that the compiler got, such as watched_library/gemm.py."""
 
     file: str
     number: int
