@@ -1,1 +1,1 @@
-"""Compiles configs into cubins with their static facts, in child processes. Needs the tile compiler; no GPU."""
+"""Compiles configs to cubins with their static facts, in child processes. Needs the tile compiler, but no GPU."""

@@ -15,15 +15,15 @@ END = 0x00
 STRINGS = 0x01
 DEBUG = 0x03
 HELPER = re.compile(rb"(\w+@\w+):\d+:\d+(_s\d+)")
-"""Name of an inlined function, as cuda-tile 1.7 makes it: function, file, line, column, number of the inlining."""
+"""Matches the name of an inlined function in cuda-tile 1.7: function, file, line, column, number of the inlining."""
 
 
 class BadBytecode(ValueError):
-    """The bytes are not TileIR bytecode in the layout above; the message says where."""
+    """Raised if bytes are not TileIR bytecode in the layout above. The message says where."""
 
 
 def hash_without_positions(bytecode: bytes) -> str:
-    """Returns the hash of the header and the sections, except debug information and inlined positions."""
+    """Returns a hash of the header and the sections, without debug information and inlined positions."""
     digest = hashlib.sha256(bytecode[:HEADER_BYTES])
     for section, content in read_sections(bytecode):
         if section == DEBUG:
@@ -55,14 +55,14 @@ def read_sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _drop_position(string: bytes) -> bytes:
-    """Returns a string of bytecode after its length. The name of an inlined function loses its source position."""
+    """Returns a string of bytecode after its length. The name of an inlined function loses its position."""
     helper = HELPER.fullmatch(string)
     kept = helper[1] + helper[2] if helper else string
     return len(kept).to_bytes(8, "little") + kept
 
 
 def _read_strings(content: bytes) -> Sequence[bytes]:
-    """Returns the strings of a section; an empty tuple if the layout of the section is unknown."""
+    """Returns the strings of a section. Empty if the layout of the section is unknown."""
     try:
         count, at = _read_number(content, 0)
     except BadBytecode:

@@ -1,6 +1,6 @@
 """Child role `compile`: compiles the launches of a config to a cubin with its static facts, or hashes their code.
 
-It runs no library: a request holds bytecode that trace_child.py made in another process. So no commit's code decides
+It runs no library: a request contains bytecode that trace_child.py made in another process. So no commit's code decides
 which key its cubin gets, what is stored, or what the compiler may use."""
 
 import functools
@@ -33,8 +33,8 @@ _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Compiles or identifies the code of a request. If a config fails, the answer has a status; if the set-up is broken
-    it has "error", and if the store cannot be used "store_error"."""
+    """Compiles or identifies the code of a request. The answer has a status, also if the config fails. If the set-up is
+    broken it has "error" instead, and if the store cannot be used "store_error"."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}
@@ -50,7 +50,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _identify(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the hashes of the code and of how it is launched, without compiling."""
+    """Returns the hashes of the code and of its grids and arguments, without compiling."""
     try:
         keys = [_content_key(each, request) for each in code.launches]
     except BadBytecode as error:
@@ -127,15 +127,15 @@ def _make_failure(status: str, failure: str, compile_s: float, cpu_s: float, key
 
 
 def _content_key(launch: LaunchInput, request: Mapping[str, Any]) -> str:
-    """Returns the key of a launch's compilation: the hash of everything that its outcome depends on. The symbol is part
-    of it, because machine code is launched by it. The limits are, because a compilation that meets a limit is stored
-    too. Raises BadBytecode."""
+    """Returns the key of a launch's compilation: a hash of everything on which its outcome depends. This includes the
+    symbol, by which machine code is launched, and the limits, because a compilation that exceeds a limit is stored too.
+    Raises BadBytecode."""
     limits = [request["limit_s"], request["memory_bytes"]]
     parts = [NAMING, launch.symbol, launch.wanted.identify(), request["arch"], compiler_version(), limits]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _measure_cpu_s() -> float:
-    """Returns the CPU seconds of this process and of the compilers that it ran."""
+    """Returns the CPU seconds used by this process and by the compilers that it ran."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)

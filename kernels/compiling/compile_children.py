@@ -1,5 +1,5 @@
-"""Keeps the child processes of a Compiler: one per library that is traced, and one that compiles. A tracing child runs
-a commit's code and may not write. The compiling child runs no commit's code and writes into the store."""
+"""Keeps the child processes of a Compiler: one for each library that is traced, and one that compiles. A tracing child
+runs a commit's code and may not write. The compiling child runs no commit's code and writes into the store."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,19 +10,19 @@ from tilewatch.kernels.children.child_process import ChildDied, ChildHung, Child
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 
 LIBRARIES = 2
-"""Most tracing children: a comparison has two libraries. Each child holds about 150 MB."""
+"""Most tracing children, one per library. A comparison has two libraries. Each child takes about 150 MB."""
 
 READY_S = 120.0
-"""Seconds that a child may take to start: importing cuda-tile takes 1 s, more from a cold disk."""
+"""Seconds that a child may take to start. Importing cuda-tile takes 1 s, and more from a cold disk."""
 
 
 class BuildError(ExpectedError):
-    """The set-up is broken (library, tools), so no config can be compiled; the message is a sentence."""
+    """Raised if no config can be compiled, because the set-up is broken (library, tools). The message is a sentence."""
 
 
 class CompileChildren:
     def __init__(self, packages: Path | None, cubins: LocalCubins) -> None:
-        """`packages` is the folder of a toolchain; None is the installed one."""
+        """`packages` is the folder of a toolchain, None for the installed one."""
         self._packages, self._cubins = packages, cubins
         self._tracers: dict[tuple[str, Path | None], ChildProcess] = {}
         """Tracing children by the folder of their library and its interpreter, least recently used first."""
@@ -31,8 +31,8 @@ class CompileChildren:
 
     def find_tracer(self, library: str) -> ChildProcess:
         """Returns the child that runs a library. Each library has its own child, because one commit's code could change
-        what is traced of another. Raises BuildError if the child does not start, or if a toolchain would have to be
-        imported by an owner's interpreter, which may be another Python."""
+        what is traced of another. Raises BuildError if the child does not start. Raises it too if an owner's
+        interpreter runs the library, but a toolchain is wanted: it may not fit that Python."""
         place = (library, interpreters.find(library))
         if self._packages is not None and place[1] is not None:
             raise BuildError(
@@ -60,14 +60,14 @@ class CompileChildren:
         return self._compiler
 
     def read_version(self) -> str:
-        """Returns the compiler's version in the child. Raises BuildError if the child does not start."""
+        """Returns the version of the compiler that the child uses. Raises BuildError if the child does not start."""
         if self._version is None:
             self.find_compiler()
         assert self._version is not None
         return self._version
 
     def kill(self) -> None:
-        """Kills all children, from another thread than the one that waits for them. `close` must still be called."""
+        """Kills all children, from another thread than the one that waits for them, which must still call `close`."""
         for child in self._list_all():
             child.kill()
 
@@ -81,7 +81,7 @@ class CompileChildren:
         return (*self._tracers.values(), *([] if self._compiler is None else [self._compiler]))
 
     def _require_ready(self, child: ChildProcess) -> str:
-        """Returns the compiler's version in a new child. Raises BuildError, also for files of other packages."""
+        """Returns a new child's compiler version. Raises BuildError if it does not start or uses other packages."""
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:
@@ -95,8 +95,8 @@ class CompileChildren:
 
 
 def _describe_foreign(files: Mapping[str, str | None], folder: Path) -> str | None:
-    """Names the first of the compiler's files that is missing in a folder; None if all lie in it. cuda-tile uses
-    another tileiras of the machine if the package is missing or its version does not fit."""
+    """Returns a sentence about the first of the compiler's files that is not in a folder, None if all are. cuda-tile
+    uses another tileiras of the machine if the package is missing or its version does not fit."""
     for name, file in files.items():
         if file is None or not Path(file).is_relative_to(folder):
             return f"{name} is missing in it" + (f", and {file} would be used" if file else "")

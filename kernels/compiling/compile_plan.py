@@ -1,4 +1,4 @@
-"""Compiles whole plans on this machine in several processes, without queue or database."""
+"""Compiles whole plans on this machine in several processes, without the queue and the database."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -12,8 +12,8 @@ from tilewatch.kernels.results import Compiled, Plan, PlannedTrial
 
 
 def shuffle_trials(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
-    """Returns the trials in a fixed random order. Neighbours with big tiles are slow; mixed, no process gets all of
-    them, and fast results come from the first second."""
+    """Returns the trials in a random order that is always equal. Configs with big tiles are slow and follow each other;
+    mixed, no process gets all of them, and fast results come from the first second."""
     return random.Random(0).sample(list(trials), len(trials))  # noqa: S311 - an order, not a secret
 
 
@@ -28,7 +28,7 @@ def compile_plan(
 def compile_plans(
     plans: Sequence[tuple[Path, Plan]], store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[int, PlannedTrial, Compiled]]:
-    """Compiles plans in turn, each with its library. Yields plan number, trial and outcome, like `compile_plan`."""
+    """Compiles plans, each with its library, like `compile_plan`. Yields plan number, trial and outcome."""
     trials = [(number, trial) for number, (_, plan) in enumerate(plans) for trial in shuffle_trials(plan.trials)]
     with CompilerPool(store_url, jobs=jobs, limit_s=limit_s) as pool:
         works = [partial(_compile, *plans[number], trial) for number, trial in trials]

@@ -4,7 +4,7 @@ Memory is resident memory. RLIMIT_DATA would count reserved stacks and arenas, w
 GiB were enough for every compilation on 2 cores and for none on 16.
 
 Time is CPU time. On a busy machine 120 of 1,002 compilations took over 15 s of wall time but only 1.2 to 5.4 CPU
-seconds; nine of ten of them compiled when tried again (2026-11)."""
+seconds. Nine of ten of them compiled when tried again (2026-11)."""
 
 import contextlib
 import os
@@ -19,8 +19,8 @@ LOOK_EVERY_S = 0.1
 
 
 class CompilerGuard:
-    """While open, kills each child of the calling thread that exceeds a limit; `exceeded` then names the limit. Memory
-    and time of a child include those of its own children. `cpu_s` is the largest CPU time seen, in seconds."""
+    """Inside the context, kills each child of the calling thread that exceeds a limit; `exceeded` then names the limit.
+    The memory and time of a child include those of its own children. `cpu_s` is the largest CPU time seen."""
 
     def __init__(self, *, memory_bytes: int, cpu_s: float) -> None:
         self.exceeded: Literal["memory", "cpu"] | None = None

@@ -1,4 +1,4 @@
-"""Captures the input that cuTile gives to the tile compiler, and compiles such an input, also on another machine.
+"""Captures the input that cuTile gives to the tile compiler, and compiles such an input, here or on another machine.
 
 Making bytecode needs the kernel's Python and all that its host code imports; compiling bytecode needs only the
 compiler. cuTile's own path is split at its function `compile_cubin` (cuda-tile 1.6 and 1.7), so the machine code is
@@ -22,16 +22,16 @@ from cutile_cache._remarks import cleanup  # the compiler repeats remarks, and c
 from tilewatch.kernels.compiling.bytecode import hash_without_positions
 
 LIBRARY_BYTES = 1 << 28
-"""Largest file that a kernel may be linked with."""
+"""Largest file with which a kernel may be linked, in bytes."""
 
 
 class NeedsLibraries(Exception):
-    """The kernel is linked with libraries of this machine, so no other can compile it; the message names them."""
+    """Raised if a kernel is linked with this machine's libraries: no other can compile it. The message names them."""
 
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """A file of this machine to link with. It is read once, so that the hashed content is the linked content."""
+    """A file of this machine to link with. It is read only once, so that the hashed content is the linked content."""
 
     path: Path
     content: bytes
@@ -48,7 +48,7 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class CompilerInput:
-    """The compiler's input for one kernel."""
+    """Holds the compiler's input for one kernel."""
 
     bytecode: bytes
     opt_level: int
@@ -62,8 +62,8 @@ class CompilerInput:
             raise NeedsLibraries(f"the kernel is linked with {linked} of this machine")
 
     def identify(self) -> dict[str, Any]:
-        """Returns all fields that the machine code depends on. Bytecode is hashed without source positions, libraries
-        by their content. Fields that are added later are included. Raises BadBytecode."""
+        """Returns all fields on which the machine code depends. Bytecode is hashed without source positions, libraries
+        by their content. Fields that are added to this class later are included. Raises BadBytecode."""
         hashed = {
             "bytecode": hash_without_positions(self.bytecode),
             "libraries": [hashlib.sha256(each.content).hexdigest() for each in self.libraries],
@@ -127,7 +127,7 @@ def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[b
 
 
 def find_compiler_files() -> dict[str, str | None]:
-    """Returns the paths of cuda-tile and of tileiras that this process compiles with; None for a missing tileiras."""
+    """Returns the paths of the cuda-tile and tileiras with which this process compiles. A missing one is None."""
     try:
         tileiras = _compile._find_compiler_bin().path
     except FileNotFoundError:

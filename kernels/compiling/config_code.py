@@ -1,5 +1,5 @@
 """Traces the launches of a config by running its library file or its host code, and writes them as JSON. The JSON
-(traced_code.py) holds the launches with their bytecode, or why the config has no code."""
+(traced_code.py) contains the launches with their bytecode, or why the config has no code."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,14 @@ from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.tracer import TracingError
 
 SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
-"""Numbers of multiprocessors for which grids are hashed: those of real GPUs, and more extreme ones."""
+"""Numbers of multiprocessors for which grids are hashed. They are those of real GPUs, a smaller and a larger one."""
 
 Request = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class LaunchCode:
-    """One kernel launch. Launches with the same `launch_key` compile to the same code."""
+    """One kernel launch. Launches with equal `launch_key` compile to equal code."""
 
     launch_key: str
     symbol: str
@@ -38,8 +38,8 @@ class LaunchCode:
 
 @dataclass(frozen=True)
 class ConfigCode:
-    """The launches of a config. `hash_launches` hashes grids and arguments, which are not part of the bytecode.
-    `is_bundle` is False for a kernel of a library file: its only cubin is stored without a bundle."""
+    """The launches of a config. `hash_launches` returns a hash of grids and arguments, which are not part of the
+    bytecode. `is_bundle` is False for a kernel of a library file: its only cubin is stored without a bundle."""
 
     launches: Sequence[LaunchCode]
     hash_launches: Callable[[], str]
@@ -47,7 +47,7 @@ class ConfigCode:
 
 
 def read_code(request: Request) -> ConfigCode:
-    """Runs a library file, or its host code, and returns the code of a config. Raises LibraryError if it cannot be run.
+    """Runs a library file or its host code, and returns the code of a config. Raises LibraryError if it cannot be run.
     Raises BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
     arch = request["arch"]
     loaded = find(Path(request["library"]), request["kernel"], arch)
@@ -108,7 +108,7 @@ def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config,
 
 
 def _list_given(asked: KernelSignature) -> list[Any]:
-    """Lists the arguments that a launch passes to the machine code: all but constants."""
+    """Lists the arguments that a launch passes to the machine code, which are all except constants."""
     return [each for each in asked.parameters if not isinstance(each, ConstantConstraint)]
 
 

@@ -23,15 +23,15 @@ CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
 
 REQNTID = 0x10
 SIZED_VALUE = 4
-"""Numbers of ELF attributes in NVIDIA's files (EIATTR_REQNTID, EIFMT_SVAL)."""
+"""Numbers that NVIDIA's files use for ELF attributes (EIATTR_REQNTID, EIFMT_SVAL)."""
 
 API_VERSION = 0x37
 """Number of the attribute EIATTR_CUDA_API_VERSION: 134 from ptxas 13.4, 135 from 13.5. Code does not depend on it."""
 
 
 def hash_machine_code(cubin: bytes, *, with_version: bool = True) -> str:
-    """Returns the hash of the machine code. Function names are left out: a renamed kernel has the same hash.
-    `with_version=False` leaves out the compiler's version too, to compare cubins of two compilers."""
+    """Returns the hash of the machine code. Function names are left out: a renamed kernel keeps its hash. If
+    `with_version` is False, the compiler's version is left out too, so that cubins of two compilers can be compared."""
     sections = _read_code_sections(cubin)
     if not with_version:
         sections = [(name, _drop_version(data) if name.startswith(".nv.info.") else data) for name, data in sections]
@@ -75,7 +75,7 @@ def read_static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
 
 
 def read_threads_per_block(cubin: bytes) -> int | None:
-    """Returns the threads per block that a launch must have (attribute REQNTID); None if any number is allowed."""
+    """Returns the threads per block that a launch must have (attribute REQNTID), None if any number is allowed."""
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         if section.name.startswith(".nv.info."):
             for attribute, value in _read_attributes(section.data()):
@@ -125,7 +125,7 @@ def _make_remark(passed: bool, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_plain(node: yaml.Node) -> Any:
-    """Returns a YAML node as dictionaries, lists and strings; tags are ignored."""
+    """Returns a YAML node as dictionaries, lists and strings. Tags are ignored."""
     if isinstance(node, yaml.MappingNode):
         return {_make_plain(key): _make_plain(value) for key, value in node.value}
     if isinstance(node, yaml.SequenceNode):

@@ -16,20 +16,20 @@ ZIP = b"PK\x03\x04"
 """First bytes of a bundle."""
 
 LIMIT_S = 60.0
-"""Seconds that a listing may take. It takes 0.2 to 1.4 s of two busy cores, for up to 12,800 lines (2026-11)."""
+"""Seconds that a disassembler may take. It takes 0.2 to 1.4 s of two busy cores, for up to 12,800 lines (2026-11)."""
 
 LISTINGS_KEPT = 16
-"""Listings that are cached: a winner is compared with the previous winner and the next best config, and again on the
-next night. A listing takes at least 0.9 s of a busy core (2026-11-22)."""
+"""Most disassembled texts that are cached. A winner is compared with the previous winner and the next best config, and
+again on the next night. Disassembling takes at least 0.9 s of a busy core (2026-11-22)."""
 
 
 class NotDisassembled(Exception):
-    """A program cannot read this code; the message is its first error."""
+    """Raised if a program cannot read this code. The message is the program's first error."""
 
 
 def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
-    """Returns the listings of a config's launches by their keys; a kernel of a library file has one launch, with the
-    key "". Raises StoreError, ProgramMissing or NotDisassembled."""
+    """Returns the disassembled launches of a config by key. A kernel of a library file has one launch, with the key "".
+    Raises StoreError, ProgramMissing or NotDisassembled."""
     cubins = _open(store.cubin(content_key))
     bytecode = store.bytecode(content_key)
     bytecodes = {} if bytecode is None else _open(bytecode)
@@ -38,18 +38,18 @@ def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
 
 
 def disassemble(cubin: bytes, bytecode: bytes | None) -> CodeText:
-    """Returns the listings of a cubin and of its bytecode. Raises ProgramMissing or NotDisassembled."""
+    """Returns a cubin and its bytecode as text. Raises ProgramMissing or NotDisassembled."""
     listing = _run((find_program("nvdisasm"), "-g", "-c"), cubin, ".cubin")
     return CodeText(listing, None if bytecode is None else disassemble_bytecode(bytecode))
 
 
 def list_encoded_sass(cubin: bytes) -> str:
-    """Returns the listing of a cubin, each instruction with its encoding. Raises ProgramMissing or NotDisassembled."""
+    """Returns a cubin as text in which each instruction has its encoding. Raises ProgramMissing or NotDisassembled."""
     return _run((find_program("nvdisasm"), "--print-instruction-encoding"), cubin, ".cubin")
 
 
 def disassemble_bytecode(bytecode: bytes) -> str:
-    """Returns the listing of bytecode. Raises ProgramMissing or NotDisassembled."""
+    """Returns bytecode as text. Raises ProgramMissing or NotDisassembled."""
     return _run((find_program("tileirdisasm"), "-g"), bytecode, ".tileirbc")
 
 
@@ -72,7 +72,7 @@ def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
 
 
 def _first_error(stderr: bytes) -> str:
-    """Returns the first error line of a program; later lines warn of its consequences. nvdisasm 13.2 to 13.5 knows no
-    NOP of some clusters' code, and then warns of its analysis (2026-11-25)."""
+    """Returns the first error line of a program's output; later lines warn of its consequences. nvdisasm 13.2 to 13.5
+    does not know a NOP in some clusters' code, and then warns about its analysis (2026-11-25)."""
     lines = stderr.decode(errors="replace").strip().splitlines() or ["failed"]
     return next((line for line in lines if " error" in line), lines[-1])

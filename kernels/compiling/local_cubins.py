@@ -1,6 +1,6 @@
 """Gives child processes a folder of this machine in place of an object store.
 
-A child runs other people's code, so it has no credentials for an object store. Its parent fetches the cubins that it
+A child runs other people's code, so it has no credentials for an object store. Its parent downloads the cubins that it
 needs and uploads those that it made. A store that is a folder is used directly."""
 
 import contextlib
@@ -12,11 +12,11 @@ from tilewatch.kernels.compiling.store import CubinStore, find_folder, folder
 
 class LocalCubins:
     def __init__(self, url: str) -> None:
-        """Raises StoreError if the store cannot be used at all."""
+        """Opens the store. Raises StoreError if it cannot be used at all."""
         self.store = CubinStore(url)
         self._url = url
         self.remote = None if self.store.is_folder else self.store
-        """The object store; None if the store is a folder."""
+        """The object store, None if the store is a folder."""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property
@@ -29,14 +29,14 @@ class LocalCubins:
         return folder(Path(self._scratch.name))
 
     def make_folder(self) -> str:
-        """Makes the child's folder and returns its path. The child may write into the folder, but not create it."""
+        """Makes the child's folder and returns its path. The child may write into the folder, but may not create it."""
         path = find_folder(self.url)
         with contextlib.suppress(OSError):  # the child reports why the folder is unusable
             Path(path).mkdir(parents=True, exist_ok=True)
         return path
 
     def fetch(self, content_key: str) -> None:
-        """Downloads a cubin. Raises StoreError if it cannot be read."""
+        """Downloads a cubin into the child's folder. Raises StoreError if it cannot be read."""
         if self.remote is None:
             return
         here = CubinStore(self.url)
@@ -44,7 +44,7 @@ class LocalCubins:
             here.put(content_key, {}, self.remote.cubin(content_key))
 
     def send(self) -> None:
-        """Uploads a child's outcomes and cubins and deletes the local files. Raises StoreError."""
+        """Uploads a child's outcomes and cubins, and deletes the local files. Raises StoreError."""
         if self.remote is None or self._scratch is None:
             return
         here = CubinStore(self.url)

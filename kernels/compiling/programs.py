@@ -1,4 +1,4 @@
-"""Finds NVIDIA's programs that read cubins and bytecode, in the PyPI packages or else in a CUDA toolkit."""
+"""Finds NVIDIA's programs that read cubins and bytecode, in PyPI packages or else in a CUDA toolkit."""
 
 import functools
 import importlib.util
@@ -10,16 +10,16 @@ PACKAGES = {
     "nvdisasm": "nvidia-cuda-nvdisasm",
     "tileirdisasm": "nvidia-cuda-tileiras",
 }
-"""PyPI package of each program."""
+"""Maps each program to its PyPI package."""
 
 
 class ProgramMissing(Exception):
-    """A program is in no PyPI package and no CUDA toolkit of this machine."""
+    """Raised if a program is in no PyPI package and no CUDA toolkit of this machine."""
 
 
 @functools.cache
 def find_program(name: str) -> str:
-    """Returns the path of a program of PACKAGES. Raises ProgramMissing."""
+    """Returns the path of a program in PACKAGES. Raises ProgramMissing."""
     package = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
     for folder in package.submodule_search_locations or () if package else ():
         program = Path(folder) / "bin" / name

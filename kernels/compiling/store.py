@@ -17,22 +17,22 @@ import fsspec
 from tilewatch.errors import ExpectedError
 
 DEFAULT_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tilewatch" / "cubins"
-"""Cubin store of commands that work without a queue."""
+"""Cubin store of commands that work without the queue."""
 
 EXTRAS = {"s3": ("s3fs", "s3")}
-"""Package that reaches a protocol, and the extra that installs it."""
+"""Maps a protocol to the package that reaches it and the extra that installs the package."""
 
 HEALTH_KEY = "health"
-"""Key that `require_access` reads and writes. Keys of cubins are hashes."""
+"""Key that `require_access` reads and writes. It cannot be a cubin's, because those are hashes."""
 
 
 class StoreError(ExpectedError):
-    """The store cannot be read or written; the message names it."""
+    """Raised if the store cannot be read or written. The message names the store."""
 
 
 class CubinStore:
     def __init__(self, url: str) -> None:
-        """`url` is a path or any URL that fsspec can open. Raises StoreError for an unknown protocol."""
+        """Opens a store by a path or by a URL that fsspec can open. Raises StoreError for an unknown protocol."""
         self.url = url
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
@@ -43,13 +43,13 @@ class CubinStore:
         self.is_folder = "file" in _list_protocols(self._files)
 
     def outcome(self, content_key: str) -> dict[str, Any] | None:
-        """Returns the outcome of a compilation; None if `content_key` was never compiled."""
+        """Returns the outcome of a compilation, None if `content_key` was never compiled."""
         return self.outcomes((content_key,)).get(content_key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Returns the outcomes of compilations by key. Keys that were never compiled are left out, and so are keys
-        whose cubin was deleted, so that they are compiled again. All are read in one call, which an object store does
-        in parallel."""
+        """Returns the outcomes of compilations by key. Keys that were never compiled are left out. Keys whose cubin was
+        deleted are too, so that they are compiled again. All are read in one call, which an object store does in
+        parallel."""
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
@@ -61,7 +61,7 @@ class CubinStore:
         return {key: outcome for key, outcome in found.items() if key not in lost}
 
     def _list_lost(self, keys: Collection[str]) -> set[str]:
-        """Lists the keys without a cubin. It reads each cubin's first byte, which an object store does in parallel."""
+        """Lists the keys without a cubin. Reads each cubin's first byte, which an object store does in parallel."""
         paths = [self._path(key, "cubin") for key in keys]
         if not paths:
             return set()
@@ -69,7 +69,7 @@ class CubinStore:
         return {key for key, each in zip(keys, read, strict=True) if isinstance(each, FileNotFoundError)}
 
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None, bytecode: bytes | None = None) -> None:
-        """Writes an outcome after its cubin and its bytecode, so that an outcome always has its cubin."""
+        """Writes an outcome after its cubin and its bytecode, so that the cubin of a stored outcome is always there."""
         with self._raise_store_errors("written"):
             if bytecode is not None:
                 self._write(self._path(key, "tileirbc"), bytecode)
@@ -86,7 +86,7 @@ class CubinStore:
         return content
 
     def bytecode(self, content_key: str) -> bytes | None:
-        """Returns the bytecode that a cubin was made of; None if it was not kept."""
+        """Returns the bytecode from which a cubin was made, None if it was not kept."""
         with self._raise_store_errors("read"):
             try:
                 content: bytes = self._files.cat_file(self._path(content_key, "tileirbc"))
@@ -99,7 +99,7 @@ class CubinStore:
             self._write(self._path(code_key, "recorded"), json.dumps(traced).encode())
 
     def find_traced(self, code_key: str) -> dict[str, Any] | None:
-        """Returns the traced launches of a config; None if no machine traced it."""
+        """Returns the traced launches of a config, None if no machine traced it."""
         with self._raise_store_errors("read"):
             try:
                 found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))
@@ -122,9 +122,9 @@ class CubinStore:
         return f"{self._root}/{key[:2]}/{key}.{kind}"
 
     def _write(self, path: str, data: bytes) -> None:
-        """Writes a file completely or not at all: two workers may write the same key, and one may be killed meanwhile.
-        An object store does so by itself and has no folders: if asked to make one, s3fs would create a missing
-        bucket."""
+        """Writes a file completely or not at all, because two workers may write one key, and one may be killed
+        meanwhile. An object store does so by itself and has no folders: if asked to make one, s3fs would create a
+        missing bucket."""
         if not self.is_folder:
             self._files.pipe_file(path, data)
             return

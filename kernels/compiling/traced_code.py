@@ -1,4 +1,4 @@
-"""Reads and checks the launches of a config that another process or machine traced: bytecode and names.
+"""Reads and checks the launches of a config that another process or machine traced: their bytecode and names.
 
 They are checked like a file from elsewhere, because the process that wrote them (config_code.py) ran a library. That
 process does not import this module: pydantic would be a quarter of its start time."""
@@ -20,7 +20,7 @@ from tilewatch.kernels.watching.tracer import TracingError
 Name = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,100}$")]
-"""Name of a preview feature; it becomes part of an argument of the tile compiler."""
+"""Name of a preview feature. It becomes part of an argument of the tile compiler."""
 
 AbsolutePath = Annotated[str, StringConstraints(max_length=4096, pattern=r"^/[^\x00]*$")]
 
@@ -49,16 +49,16 @@ _CODE: TypeAdapter[_Code] = TypeAdapter(_Code)
 
 
 class OtherCompiler(LibraryError):
-    """Code was traced with another compiler than this machine's; the message names both."""
+    """Raised if code was traced with another compiler than this machine's. The message names both."""
 
 
 class BadTracedCode(LibraryError):
-    """The traced code has a wrong form; the message names the field."""
+    """Raised if traced code does not have the expected form. The message names the field."""
 
 
 @dataclass(frozen=True)
 class LaunchInput:
-    """One kernel launch. Launches with the same `launch_key` compile to the same code."""
+    """One kernel launch. Launches with equal `launch_key` compile to equal code."""
 
     launch_key: str
     symbol: str
@@ -68,9 +68,9 @@ class LaunchInput:
 
 @dataclass(frozen=True)
 class TracedCode:
-    """The launches of a config as another process traced them. `launch_sha256` hashes grids and arguments; None if that
-    was not requested. `is_bundle` is False for a kernel of a library file: its only cubin is stored without a bundle.
-    """
+    """The launches of a config as another process traced them. `launch_sha256` is a hash of grids and arguments, None
+    if it was not requested. `is_bundle` is False for a kernel of a library file: its only cubin is stored without a
+    bundle."""
 
     launches: tuple[LaunchInput, ...]
     launch_sha256: str | None
@@ -78,7 +78,7 @@ class TracedCode:
 
 
 def read_traced(traced: Mapping[str, Any]) -> TracedCode:
-    """Returns checked traced code. Raises BadTracedCode, OtherCompiler, or TracingError with the stored reason."""
+    """Returns traced code, checked. Raises BadTracedCode, OtherCompiler, or TracingError with the stored reason."""
     compiler = traced.get("compiler")
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(
