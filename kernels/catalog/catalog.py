@@ -1,6 +1,6 @@
 """Reads a library folder: its kernels, their problems, and every config that a sweep would try.
 
-The files are other people's code of any commit, so they are loaded in a child process. This side imports neither
+The files are other people's code of any commit, so they are loaded in a child process. This module imports neither
 cuda-tile nor CuPy and works on a laptop."""
 
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMis
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
 DEADLINE_S = 120.0
-"""Seconds that a library may take to load. It takes about one; after 120 it hangs."""
+"""Seconds that a library may take to load. It takes about one; a library that has not loaded after 120 s hangs."""
 
 
 class UnknownKernel(ExpectedError):
-    """The library has no kernel of that name; the message suggests similar names."""
+    """Raised if the library has no kernel of that name. The message suggests similar names."""
 
 
 @dataclass(frozen=True)
 class LibraryPlans:
     """Holds the plans of a library folder. `failures` are sentences that say which file or kernel was left out, and
-    why. `package_missing` is the first failure for lack of a package, which another machine may have."""
+    why. `package_missing` is the first failure that is due to a missing package, which another machine may have."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]
@@ -35,7 +35,7 @@ class LibraryPlans:
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, **asked: Any) -> tuple[Plan, ...]:
-    """Returns the plans of `read_library`, which has the other parameters, without its failures."""
+    """Returns the plans that `read_library` returns, without its failures. See there for the other parameters."""
     return read_library(library, arch=arch, kernel=kernel, **asked).plans
 
 
@@ -47,10 +47,10 @@ def read_library(
     problem: str | None = None,
     shares: Shares = SHORT_LISTS_ALONE,
 ) -> LibraryPlans:
-    """Returns plans for one architecture ("sm_90"): of the nightly suite, of one kernel, or of one problem. They try
-    the short lists, and what `shares` names besides.
+    """Returns plans for one architecture ("sm_90"): of all nightly kernels, of one kernel, or of one problem. They
+    contain the configs of the short lists, and those that `shares` names besides.
 
-    A file or kernel with an error is left out. If it was asked for by name, or nothing is left, the error is raised:
+    A file or kernel with an error is left out. If it was named in the call, or if nothing is left, the error is raised:
     UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError, each with a sentence as message."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem}
     answer = _ask(library, {**request, "shares": write_shares(shares)})
@@ -83,7 +83,7 @@ def read_library(
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
-    """Returns the library file's description of one config. Raises like `read`."""
+    """Returns the library file's description of one config. Raises what `read` raises."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "config": dict(config)}
     return read_description(_ask(library, request)["description"])
 

@@ -1,5 +1,5 @@
-"""Describes one config of one kernel by its library file: source, entry, arrays, constants. `describe` runs in the
-catalog's child, because it loads the file; the parent reads its JSON with `read_description`."""
+"""Describes one config of one kernel as its library file states it: source, entry, arrays, constants. `describe` runs
+in the catalog's child, because it loads the file. The parent reads its JSON with `read_description`."""
 
 import linecache
 import sys
@@ -16,7 +16,7 @@ from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.problems.given_values import encode_given
 
 ROW_ALIGNMENT_BYTES = 16
-"""TMA needs the start of every row to be a multiple of this."""
+"""TMA needs every row to start at a multiple of this."""
 
 MANY = 1 << 20
 """More multiprocessors than any GPU has."""
@@ -28,14 +28,14 @@ class DescribedArray:
     shape: tuple[int, ...]
     dtype: str
     aligned_rows: bool
-    """True if every row starts on a multiple of ROW_ALIGNMENT_BYTES."""
+    """Says whether every row starts at a multiple of ROW_ALIGNMENT_BYTES."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """One config as its library file states it. `source` is the whole file, `entry` the kernel's function in it.
-    `launch` is, as JSON, the grid on a GPU of the architecture and the arguments in the kernel's order. It is empty for
-    a watched operator, whose own host code launches it."""
+    """Describes one config as its library file states it. `source` is the whole file, `entry` the kernel's function in
+    it. `launch` holds, as JSON, the grid on a GPU of the architecture and the arguments in the kernel's order. It is
+    empty for a watched operator, which is launched by its own host code."""
 
     kernel: str
     problem: str
@@ -99,7 +99,7 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str
 
 
 def _find_entry(entry: Any) -> tuple[str, str, str]:
-    """Returns the file, the variable name and the source of a kernel's entry."""
+    """Returns the file, the variable's name and the source of a kernel's entry."""
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{PACKAGE}."):
             for bound, value in vars(module).items():

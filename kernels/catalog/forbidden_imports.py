@@ -1,8 +1,8 @@
-"""Refuses imports that a library file's hash does not cover: of its own repository, and relative ones.
+"""Refuses imports that a library file's hash does not cover: those from its own repository, and relative ones.
 
 The queue identifies a kernel's code by the hash of its library file alone (kernels/catalog/signature.py). If a helper
 in another file changed, the hash would not, and the old cubin would count as current. Installed packages and Python's
-standard library are part of the toolchain.
+standard library are part of the toolchain, so they may be imported.
 """
 
 import ast
@@ -23,7 +23,7 @@ STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib",
 
 
 class ForbiddenImport(Exception):
-    """A library file has an import that is not allowed; the message is a sentence, `line` the line of the import."""
+    """Raised if a library file has a forbidden import. The message is a sentence, `line` the line of the import."""
 
     def __init__(self, sentence: str, line: int) -> None:
         super().__init__(sentence)
@@ -31,8 +31,8 @@ class ForbiddenImport(Exception):
 
 
 def refuse_imports(source: str) -> None:
-    """Raises ForbiddenImport for the first import of a file, also in functions, that is not allowed. Packages that are
-    not installed are allowed: a function may need one only on another machine."""
+    """Raises ForbiddenImport for the first import of a file, even inside a function, that is not allowed. Packages that
+    are not installed are allowed, because a function may need one only on another machine."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
@@ -48,7 +48,7 @@ def refuse_imports(source: str) -> None:
 
 
 def _uninstalled_place(package: str) -> Path | None:
-    """Returns where a package lies that is neither installed nor of the standard library. None for other packages."""
+    """Returns where a package lies that is neither installed nor of the standard library, None for others."""
     if package in OURS:
         return None
     try:

@@ -45,7 +45,7 @@ PACKAGE = "watched_library"
 TOTAL = "total"
 """Kernel name under which weighted totals are stored (docs/reference/judging.md)."""
 OLD_CONTRACT = "kernels.contract"
-"""Name of the contract until 2026-11: library files of old commits say `from kernels.contract import ...`."""
+"""Name of the contract's module until 2026-11. Library files of old commits import from `kernels.contract`."""
 PATH_MISSING = (
     "a watch file may import the repository's own packages from the folders that `path` of [tool.tilewatch] names, and "
     "installed packages"
@@ -54,7 +54,7 @@ PATH_MISSING = (
 
 @dataclass(frozen=True, eq=False)
 class LibraryKernel:
-    """A kernel, the hash and the name of the file that defines it. Reading a file again gives an unequal one."""
+    """Holds a kernel with the hash and the name of its file. Reading a file twice gives two that are not equal."""
 
     kernel: Kernel
     source_sha256: str
@@ -63,7 +63,7 @@ class LibraryKernel:
 
 @dataclass(frozen=True)
 class LibraryOperator:
-    """A watched operator, its checkout, its file's name, and its short list by architecture."""
+    """Holds a watched operator, its checkout, its file's name, and its short list by architecture."""
 
     kernel: WatchedOperator
     project: Project
@@ -72,11 +72,11 @@ class LibraryOperator:
 
     @property
     def source_sha256(self) -> str:
-        """Hashes everything that was imported from the checkout so far; tracing may import more."""
+        """Returns a hash of everything that was imported from the checkout so far. Tracing may import more."""
         return hash_sources(self.project)
 
     def trace(self, problem: Problem) -> TracedOperator:
-        """Returns the traced operator, cached per problem. Raises LibraryError if its host code fails."""
+        """Returns the traced operator, cached for each problem. Raises LibraryError if its host code fails."""
         try:
             return _trace(self.kernel, self.project, problem.name)
         except Exception as error:
@@ -90,7 +90,7 @@ class LibraryOperator:
             raise self.describe_failure(f"with {config} cannot be traced", error) from error
 
     def describe_failure(self, what: str, error: Exception) -> LibraryError:
-        """Returns an error that names the operator's file and line, and the line of the checkout that failed. It is
+        """Returns an error that names the operator's file and line, and the line of the checkout that failed. It is a
         PackageMissing if another machine may have what the host code needs."""
         if isinstance(error, BadWatchFile):
             return LibraryError(f"watch file {error}")
@@ -121,7 +121,7 @@ _libraries: dict[tuple[Path, str | None], _Library] = {}
 
 
 class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the contract by its old name, after other finders: a repository's package `kernels` has priority."""
+    """Finds the contract by its old name, if no other finder does: a repository's `kernels` has priority."""
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if fullname not in (OLD_CONTRACT, OLD_CONTRACT.partition(".")[0]):
@@ -129,7 +129,7 @@ class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(fullname, self, is_package=fullname != OLD_CONTRACT)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Copies the contract's names into the module; the package `kernels` stays empty."""
+        """Copies the contract's names into the module of that old name. The package `kernels` stays empty."""
         if module.__name__ == OLD_CONTRACT:
             vars(module).update({name: value for name, value in vars(contract).items() if not name.startswith("__")})
 
@@ -138,16 +138,16 @@ sys.meta_path.append(_OldContract())
 
 
 def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
-    """Returns all kernels of a folder by name, in the order of files and definitions. A folder is read once per
-    process.
+    """Returns all kernels of a folder by name, in the order of files and definitions. A process reads a folder only
+    once.
 
-    Watch files are loaded again for each architecture, because host code may look at the GPU while it is imported; with
-    None they see the GPU of this machine.
+    Watch files are loaded again for each architecture, because host code may look at the GPU while it is imported. If
+    `arch` is None, they see the GPU of this machine.
 
     A file that does not load is left out (see `list_failures`). Raises LibraryError if no file loads.
 
-    When it compiles, cuTile asks inspect for a kernel's source by file name. Files of all commits have the same names,
-    so inspect is always given the sources of the folder that was loaded last."""
+    When cuTile compiles, it gets a kernel's source from inspect by file name. Files of all commits have equal names, so
+    each call gives inspect the sources of the folder that it loads."""
     loaded = _load_once(library, arch)
     activate(loaded.project)
     if loaded.failures and not loaded.kernels:
@@ -172,7 +172,7 @@ def list_failures(library: Path, arch: str | None = None) -> tuple[LibraryError,
 
 
 def join_failures(failures: Sequence[LibraryError]) -> LibraryError:
-    """Returns several errors as one; it is PackageMissing if one of them is."""
+    """Returns several errors as one. It is a PackageMissing if one of them is."""
     missing = any(isinstance(each, PackageMissing) for each in failures)
     return (PackageMissing if missing else LibraryError)("; ".join(map(str, failures)))
 
@@ -293,8 +293,8 @@ def _choose_error(error: BaseException) -> type[LibraryError]:
 
 
 def _describe_error(error: BaseException, name: str) -> str:
-    """Returns an error as one line. It names the last line in the file `name` and the last line of the checkout's host
-    code in the traceback."""
+    """Returns an error as one line of text. It names the last line of the traceback that is in the file `name`, and the
+    last one that is in the checkout's host code."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     places = [] if line is None else [f"line {line}"]

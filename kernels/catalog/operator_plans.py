@@ -1,4 +1,4 @@
-"""Plans and describes watched operators, as catalog_child.py does for kernels of a library file."""
+"""Plans and describes watched operators. For kernels of library files, catalog_child.py does that."""
 
 import inspect
 from typing import Any
@@ -12,7 +12,7 @@ from tilewatch.kernels.watching.device_array import DeviceArray
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: Shares) -> dict[str, Any]:
-    """Returns the fields of Plan as JSON. Raises LibraryError."""
+    """Returns the fields of an operator's Plan, as JSON. Raises LibraryError."""
     operator, traced = loaded.kernel, loaded.trace(problem)
     launched = [loaded.list_launches(traced, config) for config in traced.configs]
     source_sha256 = loaded.source_sha256  # read after the launches: host code may import more while it runs
@@ -44,7 +44,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: 
 
 
 def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
-    """Returns the fields of Description as JSON. The source is that of the first kernel launched."""
+    """Returns the fields of an operator's Description, as JSON. The source is that of its first kernel."""
     traced = loaded.trace(problem)
     launches = traced.launches(dict(config))
     function = launches[0].kernel._pyfunc

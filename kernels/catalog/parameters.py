@@ -1,7 +1,7 @@
 """Matches a kernel's parameters, in order, with the arrays, scalars and constants of its library file.
 
 `ct.launch` makes a parameter without annotation a run-time value, and a `ct.Constant` part of the machine code. A
-library file must do the same: otherwise code would be measured that nobody ships."""
+library file must do so too: otherwise code would be measured that nobody ships."""
 
 import math
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ INT32_MAX = 2**31 - 1
 
 
 class BadArguments(ValueError):
-    """The values of a library file do not fit the kernel's parameters; the message names a parameter."""
+    """Raised if the values of a library file do not fit the kernel's parameters. The message names a parameter."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that is given to the kernel at each launch. `dtype` is the cuTile type that ct.launch chooses for it."""
+    """Holds a number that the kernel gets at each launch. `dtype` is the cuTile type that ct.launch chooses for it."""
 
     name: str
     value: int | float
@@ -35,8 +35,8 @@ Argument = Array | Scalar | Constant
 
 
 def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argument, ...]:
-    """Returns the value of each parameter, in the kernel's order. Raises BadArguments. A parameter named in `scalars`
-    gets that scalar, a ct.Constant the next of `constants`, any other the next of `arrays`."""
+    """Returns the value of each parameter, in the kernel's order. A parameter named in `scalars` gets that scalar, a
+    ct.Constant the next one of `constants`, any other the next one of `arrays`. Raises BadArguments."""
     arrays, constants = list(kernel.arrays(problem)), list(kernel.constants(problem, config))
     scalars = dict(kernel.scalars(problem, config)) if kernel.scalars else {}
     given: list[Argument] = []

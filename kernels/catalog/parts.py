@@ -1,4 +1,4 @@
-"""Lists for each watched problem the weighted totals that it is part of, one per model that uses it."""
+"""Lists, for each watched problem, the language models that use it, with its weight in each one's total time."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.library_errors import LibraryError
 
 Parts = Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]
-"""Maps a kernel and a problem to the models that use it: for each model its `weight`, and `parts`, the number of
-problems in the model's total. A total that lacks some of them can then be recognised."""
+"""Maps a kernel and a problem to the language models that use it. For each model, `weight` is how often a step runs the
+problem, and `parts` the number of problems in its total, by which an incomplete total is recognised."""
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:
-    """Returns the parts of all problems. Returns nothing if a file or a weight is wrong, because the totals would lack
-    problems; a wrong weight is added to `failures`."""
+    """Returns for all problems the models that use them. Returns an empty mapping if a file or a weight is wrong,
+    because the totals would lack problems. Adds wrong weights to `failures`."""
     weights: dict[tuple[str, str], Mapping[str, float]] = {}
     for name, entry in loaded.items():
         try:
@@ -32,7 +32,7 @@ def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Par
 
 
 def _read_weights(entry: Entry) -> dict[str, Mapping[str, float]]:
-    """Returns the weights by model of each problem, by the problem's name."""
+    """Returns the weights of each problem by model, by the problem's name."""
     if isinstance(entry, LibraryOperator):
         return {each.problem.name: each.weights for each in entry.kernel.problems}
     problems = [each for each in entry.kernel.problems if isinstance(each, Problem)]

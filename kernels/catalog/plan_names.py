@@ -12,7 +12,7 @@ SHOWN = 60
 
 
 def find_bad_name(plan: Mapping[str, Any]) -> str | None:
-    """Returns a sentence on the first bad name; None if all names can be shown."""
+    """Returns a sentence about the first name that cannot be shown, None if all can."""
     for kind, name in _list_names(plan):
         if not is_name(name):
             rule = f"expected 1 to {LONGEST_NAME} letters, and no control characters"

@@ -1,6 +1,6 @@
 """Reads the short lists of a library folder: the configs of a kernel or a watched operator that every night times.
 
-They lie in the file short_lists.json beside the library files, because they were measured: each entry names the
+They are in the file short_lists.json beside the library files, because they were measured: each entry names the
 compiler, the GPUs, the commit and the day of its times.
 """
 
@@ -18,7 +18,7 @@ MOST_BYTES = 16 << 20
 
 
 def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
-    """Returns the short lists by kernel and architecture; nothing without the file. Raises LibraryError."""
+    """Returns the short lists by kernel and architecture; empty without the file. Raises LibraryError."""
     try:
         stored = json.loads(read_given_text(library / FILE, MOST_BYTES))
         found: dict[str, dict[str, ShortList]] = {}

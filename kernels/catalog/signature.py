@@ -11,16 +11,16 @@ from tilewatch.kernels.catalog.parameters import BadArguments, Constant, Scalar,
 from tilewatch.kernels.contract import HINTS, Array, Config, Kernel, Problem
 
 DIVISOR = 16
-"""Sizes divisible by this are declared so to the compiler, as cuTile's own launcher does (it allows TMA)."""
+"""A size that is a multiple of this is declared so to the compiler, as cuTile's own launcher does (it allows TMA)."""
 
 
 class BadConfig(ValueError):
-    """A config that no compiler can compile; the message says why."""
+    """Raised for a config that no compiler can compile. The message says why."""
 
 
 @dataclass(frozen=True)
 class ArraySignature:
-    """Facts that the compiler may assume about an array. Problems with the same facts share their cubins."""
+    """What the compiler may assume about an array. Problems whose arrays have equal signatures share their cubins."""
 
     dtype: str
     ndim: int
@@ -31,8 +31,8 @@ class ArraySignature:
 
 @dataclass(frozen=True)
 class Signature:
-    """Parameters and hints that a kernel is compiled for. `parameters` are in the kernel's order. The compiler knows
-    the type of a scalar and the value of a constant."""
+    """The parameters and hints for which a kernel is compiled. `parameters` are in the kernel's order. The compiler
+    knows the type of a scalar and the value of a constant."""
 
     symbol: str
     parameters: tuple[ArraySignature | Scalar | Constant, ...]
@@ -59,7 +59,7 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
 
 
 def input_dtypes(kernel: Kernel, problem: Problem) -> list[str]:
-    """Returns the types of a problem's inputs, sorted."""
+    """Returns the types of a problem's inputs, sorted and each once."""
     return sorted({array.dtype for array in kernel.arrays(problem) if not array.output})
 
 
@@ -75,7 +75,7 @@ def dtype_bytes(dtype: str) -> int:
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
-    """Returns the hash of everything that a compilation depends on, except the compiler and scalars."""
+    """Returns a hash of everything on which a compilation depends, except the compiler and the values of scalars."""
     parameters = [(each.name, each.dtype) if isinstance(each, Scalar) else vars(each) for each in signature.parameters]
     asked = [NAMING, source_sha256, arch, signature.symbol, parameters, signature.hints]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -112,7 +112,7 @@ def _make_constraint(parameter: ArraySignature | Scalar | Constant) -> Any:
 
 
 def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns row-major strides, in elements."""
+    """Returns the strides of a row-major array, in elements."""
     elements = [1]
     for size in reversed(shape[1:]):
         elements.append(elements[-1] * size)
