@@ -1,5 +1,5 @@
-"""Checks one config against the optimisation guide: each rule gets yes, no or unknown, with the evidence. Evidence is
-the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
+"""Checks one config against the optimisation guide. Each rule gets the answer yes, no or unknown, with its evidence,
+which is the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from tilewatch.mechanisms.rules import CONFLICTS_SHARE
 Answer = Literal["yes", "no", "unknown", "does not apply"]
 
 BUSY_WARPS = 0.5
-"""The guide asks for more than this share of a multiprocessor's warps."""
+"""The guide asks that more than this share of a multiprocessor's warps be active."""
 
 L2_HITS_PCT = 80.0
-"""The guide asks for more than this share of hits in L2."""
+"""The guide asks that more than this percentage of accesses hit L2."""
 
 MEMORY_PCT = 60.0
-"""The guide asks for more than this share of the memory's peak throughput, unless the Tensor Cores are busier."""
+"""The guide asks for more than this percentage of the memory's peak throughput, unless the Tensor Cores are busier."""
 
 K_ALIGNMENT = {1: 32, 2: 16, 4: 8, 8: 4}
-"""Elements of K in one Tensor Core step of 32 bytes, by bytes per element."""
+"""Maps the bytes per element to the elements of K in one Tensor Core step, which has 32 bytes."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def checklist(
     threads_per_block: int | None,
     counters: Mapping[str, float] | None = None,
 ) -> tuple[Line, ...]:
-    """Returns the checklist of a config. `counters` of a run answer the rules that only a GPU can answer."""
+    """Returns the checklist of a config. `counters` of a run answer the rules that need a GPU."""
     counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants)
     facts = compiled.facts
@@ -188,7 +188,7 @@ def _check_spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
 
 
 def _list_counted(counters: Mapping[str, float], source: SourceFacts) -> Iterator[Line]:
-    """Yields the lines that need a run's counters; none without counters."""
+    """Yields the lines that need a run's counters. Yields none if there are no counters."""
     hits, conflicts, instructions = (counters.get(each) for each in ("l2_hit_pct", "bank_conflicts", "instructions"))
     if hits is not None:
         item = f"more than {L2_HITS_PCT:g}% L2 hits"

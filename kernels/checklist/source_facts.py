@@ -1,7 +1,7 @@
-"""Reads facts about a kernel from its syntax tree, without running it.
+"""Finds out from a kernel's syntax tree what the optimisation guide asks about its source. Does not run the kernel.
 
-Reading starts at the entry with its compile-time constants and follows calls to functions of the same file, so that
-shapes and flags passed to them are seen too."""
+Reading starts at the entry with its compile-time constants and follows calls to functions in that file, so that shapes
+and flags passed to them are seen too."""
 
 import ast
 import operator
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 UNKNOWN = object()
-"""Value of an expression that the source alone does not determine."""
+"""Stands for the value of an expression that the source alone does not determine."""
 
 COMPUTE = frozenset(
     ("add", "sub", "mul", "truediv", "exp2", "sum", "prod", "max", "min", "maximum", "minimum", "sqrt", "rsqrt")
@@ -51,7 +51,7 @@ class SourceFacts:
 
 def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
     """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of its
-    parameters annotated as constants, or else of its last parameters, in order."""
+    parameters that are annotated as constants, or else of its last parameters, in order."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     parameters = functions[entry].args.args
     names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]
@@ -64,7 +64,7 @@ def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> S
 
 
 class _Reader:
-    """Reads functions one after another. `open_calls` are the functions being read, so that recursion ends."""
+    """Reads functions one after another. `open_calls` are the functions that are being read, so that recursion ends."""
 
     def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
         self.functions, self.facts, self.open_calls = functions, facts, open_calls
@@ -76,8 +76,8 @@ class _Reader:
         types: Mapping[str, str],
         groups: Mapping[str, int] | None = None,
     ) -> None:
-        """Adds a function's facts. `values` and `types` are the values and element types of its parameters, if the
-        caller's source shows them. `groups` maps a parameter that counts the tiles of a group to the number of tile
+        """Adds the facts of one function. `values` and `types` are the values and element types of its parameters, if
+        the caller's source shows them. `groups` maps a parameter that counts the tiles of a group to the number of tile
         rows in that group."""
         assigned, groups = _find_first_values(function), groups or {}
         local = {
@@ -166,7 +166,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Returns the first value assigned to each local name: the one that a loop's accumulator is created with."""
+    """Returns the first value assigned to each local name, with which a loop's accumulator is created."""
     found: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -175,7 +175,7 @@ def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
 
 
 def _find_reassigned(function: ast.FunctionDef) -> set[str]:
-    """Returns the names that are assigned more than once: the first value is not their later one."""
+    """Returns the names that are assigned more than once, whose first value is not valid later."""
     bound = Counter(
         node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
@@ -183,8 +183,8 @@ def _find_reassigned(function: ast.FunctionDef) -> set[str]:
 
 
 def _find_operation(call: ast.Call) -> str | None:
-    """Returns the name of a call to `ct.<name>`, "tiled_view", or "load" for a load of such a view; None for other
-    calls."""
+    """Returns the name of a call to `ct.<name>`, "tiled_view", or "load" for a load of such a view. Returns None for
+    other calls."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return None
@@ -193,7 +193,7 @@ def _find_operation(call: ast.Call) -> str | None:
 
 
 def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]:
-    """Yields all nodes except in branches that constants rule out."""
+    """Yields all nodes except those in branches that constants rule out."""
     yield node
     children: Sequence[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.If) and (chosen := evaluate(node.test, values)) is not UNKNOWN:
@@ -203,7 +203,7 @@ def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]
 
 
 def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
-    """Returns True for a loop over range(..., ..., blocks): each block of the grid takes every blocks-th tile."""
+    """Returns True for a loop over range(..., ..., blocks), in which each thread block takes every blocks-th tile."""
     if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
         return False
     step = iterated.args[2]
@@ -222,9 +222,9 @@ def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Map
 
 
 def _find_type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
-    """Returns the element type that an expression was created with; "" if the source does not show it. A name has the
-    type of its first value: an accumulator keeps its type through its loop. An operation has the wider float type of
-    its two sides."""
+    """Returns the element type with which an expression was created, "" if the source does not show it. A name has the
+    type of its first value, because an accumulator keeps its type through its loop. An operation has the wider float
+    type of its two sides."""
     match node:
         case ast.Name(id=name) if name in assigned:
             # Without this name, so that a name assigned from itself ends the recursion.
