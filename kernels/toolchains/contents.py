@@ -1,16 +1,16 @@
-"""Compares the files of a package in two environments by the hashes that its wheels list."""
+"""Compares the files of one package in two environments, by the hashes that its wheels list."""
 
 import importlib.metadata
 import sys
 from pathlib import Path
 
 IMPORTED = ("cuda", "cutile_cache", "nvidia")
-"""Folders that the packages of a toolchain fill. Other files that pip writes vary between environments."""
+"""Folders that the packages of a toolchain fill. Other files that pip writes differ between environments."""
 
 
 def find_other_file(package: str, version: str, here: Path | None, there: Path | None) -> str | None:
-    """Returns a file of a package that differs in two environments, None if all are equal or `there` lacks this
-    version. A folder that is None is Tilewatch's own environment."""
+    """Returns a file of a package that differs between two environments. Returns None if all are equal, or if `there`
+    lacks this version. A folder that is None stands for Tilewatch's own environment."""
     other = _list_files(package, version, there)
     if other is None:
         return None
@@ -19,7 +19,7 @@ def find_other_file(package: str, version: str, here: Path | None, there: Path |
 
 
 def _list_files(package: str, version: str, folder: Path | None) -> dict[str, str] | None:
-    """Returns the hash of each file, None if this version of the package is not there."""
+    """Returns the hash of each file of a package, None if the folder lacks this version of it."""
     for found in importlib.metadata.distributions(name=package, path=sys.path if folder is None else [str(folder)]):
         if found.version == version:
             files = [file for file in found.files or () if file.parts[0] in IMPORTED and file.hash is not None]

@@ -1,4 +1,4 @@
-"""Decides which packages a toolchain has, from what a person names and what is installed. Runs no pip."""
+"""Decides which packages a toolchain has, from those that a person names and those that are installed. Runs no pip."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,22 +8,22 @@ from tilewatch.errors import ExpectedError
 COMPILER = "nvidia-cuda-tileiras"
 
 OF_ONE_RELEASE = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
-"""Packages whose versions must agree in their first two numbers: cuda-tile else uses another tileiras (1.7.0)."""
+"""Packages whose versions must agree in their first two numbers. If not, cuda-tile uses another tileiras (1.7.0)."""
 
 NEEDED = ("cuda-tile", *OF_ONE_RELEASE, "nvidia-nvjitlink")
 """Packages that compiling needs. They depend on nvidia-cuda-crt and nvidia-cuda-runtime, nvcc's headers, but tileiras
-compiles without them (13.5.37, 2026-11)."""
+compiles without these (13.5.37, 2026-11)."""
 
 WANTED = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.+!_-]*)")
 
 
 class BadPackages(ExpectedError):
-    """These packages do not form a toolchain; the message is a sentence."""
+    """Raised if packages do not form a toolchain. The message is a sentence."""
 
 
 def read_wanted(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the versions by package name of PACKAGE==VERSION arguments. Raises BadPackages, also for a package that
-    is not part of a toolchain."""
+    """Returns the versions by package name in PACKAGE==VERSION arguments. Raises BadPackages, also for a package that
+    no toolchain has."""
     wanted = read_versions(texts)
     for name in wanted:
         if name not in NEEDED:
@@ -32,7 +32,7 @@ def read_wanted(texts: Sequence[str]) -> dict[str, str]:
 
 
 def read_versions(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the versions by package name of PACKAGE==VERSION arguments. Raises BadPackages."""
+    """Returns the versions by package name in PACKAGE==VERSION arguments. Raises BadPackages."""
     wanted: dict[str, str] = {}
     for text in texts:
         found = WANTED.fullmatch(text)
@@ -45,7 +45,7 @@ def read_versions(texts: Sequence[str]) -> dict[str, str]:
 
 
 def complete(wanted: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
-    """Returns the version of every package of the toolchain by name.
+    """Returns the version of every package of the toolchain, by name.
 
     If tileiras is named, NVIDIA's other packages get its version unless they are named too. The rest gets the installed
     version. Raises BadPackages for versions that do not work together.

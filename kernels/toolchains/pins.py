@@ -1,4 +1,4 @@
-"""Decides from lines of its files which toolchain a commit pins, and whether the pin changed. Uses no Git and no pip.
+"""Reads from lines of a commit's files which toolchain it pins, and whether the pin changed. Uses no Git and no pip.
 
 A pin is PACKAGE==VERSION of cuda-tile or nvidia-cuda-tileiras in a pyproject.toml or a requirements file.
 """
@@ -20,7 +20,7 @@ FILES = (
     ":(top,glob)**/requirements/*.in",
     ":(top,glob)**/*constraints*.txt",
 )
-"""Files that may contain a pin, as Git pathspecs."""
+"""Git pathspecs of the files that may contain a pin."""
 
 PIN = re.compile(
     r"(?<![\w.-])(?P<package>cuda[-_.]tile|nvidia[-_.]cuda[-_.]tileiras)\s*(\[[^\]]*\])?\s*={2,3}\s*"
@@ -31,8 +31,8 @@ PIN = re.compile(
 
 @dataclass(frozen=True)
 class PinnedToolchain:
-    """A toolchain that a commit pins. `name` is the toolchain here that has the pinned versions. If there is none, it
-    is the name for a new one, which the command `add` adds; otherwise `add` is None."""
+    """Holds the toolchain that a commit pins. `name` is the installed toolchain with the pinned versions, and `add` is
+    None. If there is none, `name` is a name for a new one, and `add` the command that adds it."""
 
     name: str
     pins: Mapping[str, str]
@@ -40,7 +40,7 @@ class PinnedToolchain:
 
 
 def read_pins(lines: Iterable[str]) -> dict[str, str]:
-    """Returns the pinned version of each package. A package that the lines pin to several versions is left out."""
+    """Returns the pinned version of each package. Leaves out a package that is pinned to several versions."""
     found: dict[str, set[str]] = {}
     for line in lines:
         for pin in PIN.finditer(line.partition("#")[0]):
@@ -50,14 +50,14 @@ def read_pins(lines: Iterable[str]) -> dict[str, str]:
 
 
 def find_change(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the packages that both commits pin, to different versions. A package that only one pins is left out."""
+    """Returns the packages that both commits pin, but to different versions."""
     return tuple(name for name in NAMED if name in base and name in head and base[name] != head[name])
 
 
 def find_toolchain(
     pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
 ) -> PinnedToolchain:
-    """Finds the toolchain with the pinned versions, and the installed versions of the other packages. Raises
+    """Returns the toolchain with the pinned versions of packages, and with the installed versions of the others. Raises
     BadPackages if the pins do not compile together or give no valid name."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}

@@ -1,8 +1,8 @@
-"""Finds toolchains: versions of the tile compiler's packages, each under a name, beside those of Tilewatch's own
-environment.
+"""Finds toolchains, which are versions of the tile compiler's packages, each under a name, besides those in Tilewatch's
+own environment.
 
-The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` lists packages with versions and hashes;
-its folder `site` holds them for Python to import.
+The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` lists packages with versions and hashes,
+and Python imports them from its folder `site`.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tilewatch.errors import ExpectedError
 
 INSTALLED = "installed"
-"""Name reserved for the toolchain in Tilewatch's own environment."""
+"""Name that is reserved for the toolchain in Tilewatch's own environment."""
 
 PART = ".part"
 """Suffix of a folder that is being made or removed. No toolchain's name ends with it."""
@@ -29,7 +29,7 @@ REQUIREMENT = re.compile(
 
 
 class UnknownToolchain(ExpectedError):
-    """No toolchain has this name here; the message lists those that exist."""
+    """Raised if no toolchain has this name here. The message lists those that exist."""
 
 
 class Package(NamedTuple):
@@ -42,7 +42,7 @@ class Package(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The packages that compile, in one version each, under a name. Python imports them from `folder`, which is None
+    """The packages that compile, each in one version, under a name. Python imports them from `folder`, which is None
     for Tilewatch's own environment."""
 
     name: str
@@ -51,18 +51,18 @@ class Toolchain:
 
 
 def is_name(text: str) -> bool:
-    """Returns whether a toolchain below a root can have this name."""
+    """Returns whether a toolchain below a root may have this name."""
     return NAME.fullmatch(text) is not None and text != INSTALLED and not text.endswith(PART)
 
 
 def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
-    """Returns the toolchains below a root, ordered by name, without the installed and incomplete ones."""
+    """Returns the toolchains below a root, sorted by name, without the installed one and incomplete ones."""
     lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
     return tuple(_read(each.parent) for each in lists if is_name(each.parent.name))
 
 
 def find_toolchain(root: Path, name: str) -> Toolchain:
-    """Returns the toolchain of a name. Raises UnknownToolchain."""
+    """Returns the toolchain with a name. Raises UnknownToolchain."""
     if name == INSTALLED:
         return Toolchain(INSTALLED, None)
     here = list_toolchains(root)
@@ -78,16 +78,16 @@ def _read(folder: Path) -> Toolchain:
 
 
 def read_list(text: str) -> tuple[Package, ...]:
-    """Returns the packages in a list. Skips lines of another form."""
+    """Returns the packages in a list. Ignores lines that have another form."""
     return tuple(Package(each["package"], each["version"], each["sha256"]) for each in REQUIREMENT.finditer(text))
 
 
 def hash_list(toolchain: Toolchain) -> str:
-    """Returns the hash of a toolchain's package list, which is independent of its name."""
+    """Returns a hash of a toolchain's packages, which does not depend on the toolchain's name."""
     return hashlib.sha256(repr(sorted(tuple(each) for each in toolchain.packages)).encode()).hexdigest()
 
 
 def measure_disk_bytes(toolchain: Toolchain) -> int:
-    """Returns the bytes of the toolchain's folder on disk, 0 for the installed one, which has no folder."""
+    """Returns the bytes that a toolchain takes on disk, 0 for the installed one, which has no folder."""
     files = toolchain.folder.parent.rglob("*") if toolchain.folder is not None else ()
     return sum(each.lstat().st_blocks * 512 for each in files)

@@ -1,4 +1,4 @@
-"""Reads the versions of all packages that affect code or times, without importing the heavy ones."""
+"""Reads the versions of all packages that affect code or times, without importing the large ones."""
 
 import functools
 import importlib.metadata
@@ -27,8 +27,8 @@ _lent: dict[str, str] = {}
 
 @functools.cache
 def use_lent_compiler(folder: str) -> None:
-    """Makes this process take tileiras and its packages from a folder of another environment's packages. Reads their
-    versions at the first call, after which the sandbox may hide them."""
+    """Makes this process take tileiras and its packages from a folder with another environment's packages. Call it
+    before the sandbox hides that folder, because it reads their versions."""
     from cuda.tile import _compile
 
     for name in COMPILING[1:]:
@@ -60,7 +60,7 @@ def read_compilers(lines: Collection[str]) -> dict[str, str]:
 
 
 def measuring_versions(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:
-    """Returns all versions that may change a measured time while the commit stays the same."""
+    """Returns all versions that may change a measured time although the commit does not change."""
     return {
         **versions(COMPILING),
         **versions(MEASURING),
