@@ -1,4 +1,4 @@
-"""Finds axes whose value follows from a Definition's constraints: "T_padded == T + K - 1" gives T_padded."""
+"""Finds axes whose value follows from a Definition's constraints, such as T_padded from "T_padded == T + K - 1"."""
 
 import ast
 import operator
@@ -40,7 +40,7 @@ def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str
 
 
 def derive(expression: str, values: Mapping[str, float]) -> float:
-    """Returns the value of an expression that `list_derived` returned. Raises BadProblem if there is none."""
+    """Returns the value of an expression that `list_derived` returned. Raises BadProblem if it has none."""
     try:
         return _compute(ast.parse(expression, mode="eval").body, values)
     except (ArithmeticError, TypeError) as error:
@@ -60,7 +60,7 @@ def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
 
 
 def _find_names(expression: str) -> set[str] | None:
-    """Returns the names in an expression; None if it is more than arithmetic of names and numbers."""
+    """Returns the names in an expression, None if it is more than arithmetic of names and numbers."""
     nodes = list(ast.walk(ast.parse(expression, mode="eval").body))
     allowed = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *OPERATORS)
     if not all(isinstance(node, allowed) for node in nodes):
@@ -69,7 +69,7 @@ def _find_names(expression: str) -> set[str] | None:
 
 
 def _find_all_needed(names: set[str], derived: Mapping[str, str]) -> set[str]:
-    """Returns the given names and all names that they are derived from."""
+    """Returns the given names and all names from which they are derived."""
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()

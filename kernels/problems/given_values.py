@@ -1,7 +1,7 @@
 """Encodes the values that a library file gives for its inputs as text for JSON, and decodes them.
 
 The values pass through several processes. As lists of numbers, 2 million took each process 1.0 s to write and 0.4 s to
-read (2026-11-25); text is decoded only by the process that makes the arrays."""
+read (2026-11-25). Text is decoded only by the process that makes the arrays."""
 
 import base64
 import math
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 GivenType = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
 ]
-"""NumPy types that values may have."""
+"""NumPy types that given values may have."""
 
 MOST_BYTES = 32 << 20
-"""Most bytes of all values of a problem together. As text they take 43 of the 64 MiB that an answer may have
-(kernels/children/child_process.py), launches included."""
+"""Most bytes of all values of a problem together. As text they take 43 of the 64 MiB that an answer may have, with its
+launches (kernels/children/child_process.py)."""
 
 
 class BadValues(LibraryError):
-    """Values of a wrong type, or that do not fit their array; the message is a sentence."""
+    """Raised if values have a wrong type or do not fit their array. The message is a sentence."""
 
 
 def encode_given(kernel: Kernel, problem: Problem) -> dict[str, dict[str, Any]]:
@@ -54,7 +54,7 @@ def _encode(values: "np.ndarray") -> dict[str, Any]:
 
 
 def decode_values(name: str, encoded: Mapping[str, Any]) -> "np.ndarray":
-    """Returns the values of array `name`, read-only. Raises BadValues if the text does not hold them."""
+    """Returns the values of array `name`, read-only. Raises BadValues if the text does not encode them."""
     import numpy as np  # here, because it takes 0.1 s and most processes only pass the text on
 
     dtype, shape = np.dtype(encoded["dtype"]).newbyteorder("<"), tuple(encoded["shape"])

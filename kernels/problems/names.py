@@ -1,4 +1,4 @@
-"""Names the sizes and choices of a problem, and makes a Problem of their values.
+"""Names the sizes and choices of a problem, and makes a Problem from their values.
 
 `names` is what a person writes once for an operator: "rows x cols", or with types "rows x cols : dtype". A problem is
 then typed and stored as "4096x1024:bf16". Without `names`, values come with their names, and a problem is typed and
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from tilewatch.kernels.contract import BadProblem, Problem
 
 CHOICE = re.compile(r"[A-Za-z0-9_.+-]+")
-"""Letters that a choice may have, since it is part of a stored name and is typed in a shell."""
+"""Matches a choice. It may have only these letters, since it is part of a stored name and is typed in a shell."""
 
 LARGEST_SIZE = 2**63 - 1  # the tables and the arguments of kernels have whole numbers of 64 bits
 
 DEFAULT_CHOICE = "dtype"
-"""Name of a pattern's part after the first colon, if `names` has no name for it."""
+"""Name of the part of a pattern after the first colon, if `names` has no name for it."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Names:
 
     @property
     def form(self) -> str:
-        """Returns how a problem is written, for messages: "ROWSxCOLS:DTYPE"."""
+        """Returns how a problem is written, such as "ROWSxCOLS:DTYPE", for messages."""
         sizes = "x".join(name.upper() for name in self.sizes)
         return ":".join((sizes, *(name.upper() for name in self.choices)))
 
 
 def read_names(names: str) -> Names:
-    """Reads "rows x cols : dtype". Raises BadProblem unless every value has its own name."""
+    """Reads a text such as "rows x cols : dtype". Raises BadProblem unless every value has a name of its own."""
     sizes, *choices = (part.strip() for part in names.split(":"))
     read = Names(tuple(re.split(r"\s+x\s+", sizes)), tuple(choices))
     for name in (*read.sizes, *read.choices):
@@ -46,13 +46,13 @@ def read_names(names: str) -> Names:
 
 
 def make_problem(names: Names, sizes: Sequence[int], choices: Sequence[str]) -> Problem:
-    """Returns the problem "4096x1024:bf16" of values in the order of `names`."""
+    """Returns the problem with these values, in the order of `names`, such as "4096x1024:bf16"."""
     name = ":".join(("x".join(map(str, sizes)), *choices))
     return Problem(name, dict(zip(names.sizes, sizes, strict=True)), dict(zip(names.choices, choices, strict=True)))
 
 
 def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Problem:
-    """Returns the problem of values by name: whole numbers are sizes, texts are choices. Raises BadProblem."""
+    """Returns the problem with these values by name: whole numbers are sizes, texts are choices. Raises BadProblem."""
     sizes = {name: _check_size(name, value) for name, value in values.items() if not isinstance(value, str)}
     choices = {name: _check_choice(name, value) for name, value in values.items() if isinstance(value, str)}
     if names is None:

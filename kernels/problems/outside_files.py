@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SUBMODULE = "160000"
-"""Git's mode of a submodule entry."""
+"""Git's mode for an entry that is a submodule."""
 
 POINTER = "version https://git-lfs.github.com/spec/"
-"""The beginning of a Git LFS pointer file."""
+"""First words of a Git LFS pointer file."""
 
 POINTER_ADVICE = "it is a pointer of Git LFS and not the file: commit the file itself, since no node fetches LFS files"
 
 
 def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
-    """Lists the paths of a commit's submodules, or of the staged ones. Empty if there is no repository."""
+    """Lists the paths of a commit's submodules; without `revision`, of the staged ones. Empty without repository."""
     staged = ("ls-files", "--stage", "--full-name", "-z", ":/")
     listing = staged if revision is None else ("ls-tree", "-r", "-z", "--full-tree", revision)
     entries = _git(folder, *listing).split("\0")
@@ -42,7 +42,7 @@ def describe_submodule(package: str, submodule: str) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Returns what git prints, or an empty text if it fails."""
+    """Returns what git prints, "" if it fails."""
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments],
         env={**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"},
