@@ -1,4 +1,4 @@
-"""Reads from Git the commit of a library folder. Uses no network and no database."""
+"""Reads from Git which commit a library folder is at. Uses no network and no database."""
 
 import datetime as dt
 import os
@@ -12,20 +12,20 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
-"""Environment in which Git reads commits as stored: `git replace` and grafts change them on one machine only."""
+"""Environment in which Git reads commits as stored. `git replace` and grafts change them on one machine only."""
 
 LOG = ("log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8")
-"""Options that undo a person's settings: `git log` could otherwise print gpg's output, or Latin-1."""
+"""Options of `git log` that undo a person's settings, by which it could print gpg's output, or Latin-1."""
 
 
 class NoHistory(ExpectedError):
-    """The folder has no usable Git history; the message is a sentence."""
+    """Raised if a folder has no usable Git history. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class GitCommit:
-    """One commit. `position` counts first parents from the root; `committed_at` is ISO 8601 in UTC, and nothing relies
-    on it, because a committer may write any date."""
+    """Holds one commit. `position` counts first parents from the root. `committed_at` is ISO 8601 in UTC; it decides
+    nothing, because a committer may write any date."""
 
     repository: str
     sha: str
@@ -36,8 +36,8 @@ class GitCommit:
 
 
 def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
-    """Returns the commit that a folder is at. Raises NoHistory if Git is missing, or if the folder is in no repository
-    or lacks the revision."""
+    """Returns the commit at `revision` in a folder's repository. Raises NoHistory if Git is missing, or if the folder
+    is in no repository or lacks the revision."""
     if not folder.is_dir():
         raise NoHistory(f"there is no folder {folder}")
     try:
@@ -60,14 +60,14 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
 
 
 def read_moment(seconds: str, now: dt.datetime) -> dt.datetime:
-    """Returns the moment of Git's seconds since 1970, limited to between 1970 and now. An unreadable date becomes
-    1970."""
+    """Returns the moment that Git gives in seconds since 1970, at least 1970 and at most now. An unreadable date
+    becomes 1970."""
     since_1970 = int(seconds) if re.fullmatch(r"-?[0-9]{1,30}", seconds) else 0
     return dt.datetime.fromtimestamp(min(max(since_1970, 0), int(now.timestamp())), dt.UTC)
 
 
 def repository_name(folder: Path) -> str:
-    """Returns the remote's address without credentials, or the folder's name if there is no remote, of a bare
+    """Returns the remote's address without credentials. If there is no remote, returns the folder's name, for a bare
     repository without `.git`."""
     try:
         url = _git(folder, "config", "--get", "remote.origin.url")

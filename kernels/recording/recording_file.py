@@ -29,7 +29,7 @@ MOST_ROWS = 200_000
 """Most rows of a file. The largest recording has 27,000, of 800 bytes each (2026-11-28)."""
 
 MEMORY_BYTES = 768 << 20
-"""Most memory that the rows may take once read: Python turns the 3 bytes "{}," into 72."""
+"""Most memory that the rows may take when they are read. Python makes 72 bytes of the 3 bytes "{},"."""
 
 LOOK_EVERY_BYTES = 1 << 20
 """Bytes of lines between two looks at the memory. Rows of 4 MiB took 5.7 GB before the first look after 1,000 rows."""
@@ -44,16 +44,16 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "measurement": ("run", "implementation"),
     "replay": ("key",),
 }
-"""The fields that identify a row of each kind in a file."""
+"""Maps each kind of row to the fields that identify a row of that kind in a file."""
 
 
 class BadRecording(ExpectedError):
-    """The file cannot be imported; the message is a sentence naming file and line."""
+    """Raised if a file cannot be imported. The message is a sentence that names file and line."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """Where and when the runs were recorded. `tool` is the program's version."""
+    """Says where and when the runs were recorded. `tool` is the program's version."""
 
     machine: str
     recorded_at: str
@@ -68,7 +68,7 @@ class RecordingContents:
 
 
 def rename_repository(contents: RecordingContents, repository: str) -> RecordingContents:
-    """Returns the same runs under another repository's name."""
+    """Returns the recording with another name for its repository."""
     return replace(contents, rows=tuple(_rename_in_row(row, repository) for row in contents.rows))
 
 
@@ -91,7 +91,7 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Adds rows to a file, which is created if it does not exist. Returns the number of rows added.
+    """Adds rows to a file, and makes the file if it does not exist. Returns the number of rows that were added.
 
     New sweeps continue the file's numbering, and compilations that the file already has are left out. Raises
     BadRecording if the file is of another machine or repository, because one recording is of one GPU.
@@ -109,8 +109,8 @@ def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int
 
 
 def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns rows of another sweep as they are appended to a file's rows: with sweeps numbered on, and without
-    compilations that are already there."""
+    """Returns rows of another sweep as they are appended to a file's rows: with sweeps numbered further, and without
+    compilations that the file already has."""
     last = max((row["id"] for row in there if row["row"] == "sweep"), default=0)
     known = {(row["code_key"], row["compiler"]) for row in there if row["row"] == "compilation"}
     return [
@@ -121,7 +121,7 @@ def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any
 
 
 def read(path: Path) -> RecordingContents:
-    """Reads and validates the whole file. Raises BadRecording."""
+    """Returns the whole file, validated. Raises BadRecording."""
     for number, _ in enumerate(_read_lines(path)):
         if number > MOST_ROWS + 1:  # the first and the last line are not rows
             raise BadRecording(f"{path} has {TOO_MANY}")
@@ -175,7 +175,7 @@ def now() -> str:
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines. Reads one at a time, because 10 MiB of compressed zeros are 10 GiB."""
+    """Yields the lines of a file. Reads one at a time, because 10 MiB of compressed zeros become 10 GiB."""
     read_bytes = 0
     try:
         with open_given(path) as raw, gzip.open(raw) as file:
@@ -198,7 +198,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 def _measure_memory() -> int:
-    """Returns this process's memory. Workers that `tilewatch up` starts meanwhile do not count."""
+    """Returns the resident bytes of this process, without workers that `tilewatch up` starts."""
     return processes.measure_resident(os.getpid())
 
 
@@ -232,7 +232,7 @@ def _make_line(row: Mapping[str, Any]) -> bytes:
 
 
 def _rename_in_row(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
-    """Returns a row as one of another repository. A sweep has one commit, a replay one per side, other rows none."""
+    """Returns a row with another repository's name. A sweep has one commit, a replay one per side, others none."""
     changed = dict(row)
     if "commit" in row:
         changed["commit"] = {**row["commit"], "repository": repository}
