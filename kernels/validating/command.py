@@ -11,7 +11,7 @@ from tilewatch.text import count_text, without_controls
 
 
 class SeveralFolders(ExpectedError):
-    """The files to validate lie in several folders."""
+    """Raised if the files to validate are in several folders."""
 
 
 def validate(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong and what was expected, as a sentence. `line` is None if no line is to blame."""
+    """Says in a sentence what is wrong and what was expected. `line` is None if it is in no one line."""
 
     file: str
     line: int | None

@@ -1,4 +1,4 @@
-"""Validates a library folder before a GPU is used: loads its files, traces launches and compiles one config."""
+"""Validates a library folder before a GPU is used: loads its files, traces launches and compiles configs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from tilewatch.kernels.validating.missing_files import find_outside_files
 from tilewatch.kernels.validating.mistake import Mistake
 
 READ_CPU_S = 120.0
-"""CPU seconds that a folder may take for an architecture. Limits are CPU time: a busy machine is no mistake."""
+"""CPU seconds that a folder may take for an architecture. Limits are CPU time, because a busy machine is no mistake."""
 
 LONGEST_WALL = 20
-"""Wall seconds for each CPU second, after which what waits for something else is ended."""
+"""Wall seconds for each CPU second, after which a process is ended, because it then waits for something else."""
 
 
 @dataclass(frozen=True)
 class Validated:
-    """Mistakes of a library folder, and the number of operators that compiled."""
+    """Holds the mistakes of a library folder, and the number of operators that compiled."""
 
     findings: tuple[Mistake, ...]
     operators: int
@@ -35,7 +35,7 @@ def validate_library(
     limit_s: float = LIMIT_S,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Validated:
-    """Returns the mistakes of the named files of a folder, or of all its files. Calls `on_step` with what is done next.
+    """Returns the mistakes in the named files of a folder, or in all its files. Calls `on_step` with what is done next.
     A compilation may take `limit_s` CPU seconds. Raises LibraryError if the folder has no files."""
     names = sorted(files or (each.name for each in library.glob("*.py") if not each.name.startswith("_")))
     findings: list[Mistake] = []
