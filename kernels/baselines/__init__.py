@@ -1,1 +1,1 @@
-"""Names the libraries that kernels are compared with, and launches them on the same bytes in the same run."""
+"""Names the libraries with which kernels are compared, and launches them on the kernel's own arrays in the same run."""

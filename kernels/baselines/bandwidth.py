@@ -1,4 +1,4 @@
-"""Copies as many bytes as the problem moves and computes nothing: the baseline of kernels that only move data."""
+"""Copies as many bytes as the problem moves and computes nothing. It is the baseline of kernels that only move data."""
 
 import cupy
 
@@ -20,7 +20,7 @@ BLOCKS_PER_MULTIPROCESSOR = 4
 
 
 def copy(call: Call) -> BaselineLaunch:
-    """Reads half of the problem's bytes and writes the other half."""
+    """Returns a launch that reads half of the problem's bytes and writes the other half."""
     count = max(1, call.bytes // 2 // 16)
     source, target = cupy.ones(4 * count, dtype=cupy.uint32), cupy.empty(4 * count, dtype=cupy.uint32)
     kernel = cupy.RawKernel(SOURCE, "copy_16_bytes")

@@ -1,4 +1,4 @@
-"""Defines what every baseline takes and returns: the kernel's call and a launch."""
+"""Defines what every baseline takes and returns: the call of our kernel, and a launch."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class BaselineMissing(Exception):
-    """The baseline cannot run on this machine or this problem; the message says why."""
+    """Raised if a baseline cannot run on this machine or for this problem. The message says why."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """The kernel's own call, which a baseline repeats on the same bytes.
+    """Holds the call of our kernel, which a baseline repeats on the same arrays.
 
     `inputs` and `outputs` are our kernel's raw CuPy arrays by name; an array that is changed in place is an output
     only. `dtypes` maps arrays to cuTile type names. `sizes` are the problem's numbers, such as {"m": 320}. `bytes` is
@@ -29,11 +29,11 @@ class Call:
 
 @dataclass(frozen=True)
 class BaselineLaunch:
-    """Launches a baseline. `detail` says how it was called.
+    """Holds a function that launches a baseline. `detail` says how the library is called.
 
     `settle` copies the result into the call's output if the baseline chooses where to write; only the check uses it.
     `solves` is False for a baseline that computes something else (a copy), whose result is not checked. `kernels` is
-    the number of kernels that its launch must run, if `detail` depends on it.
+    the number of kernels that its launch must run for `detail` to be true, None if it does not matter.
     """
 
     launch: Callable[[], None]
@@ -44,7 +44,7 @@ class BaselineLaunch:
 
 
 def torch_module() -> Any:
-    """Imports and returns torch. Raises BaselineMissing with the way to install it."""
+    """Imports torch and returns it. Raises BaselineMissing, which says how to install it."""
     try:
         import torch
     except ImportError as error:

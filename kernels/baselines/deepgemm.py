@@ -1,10 +1,8 @@
-"""Calls DeepGEMM, the main baseline: FP8 with its own block scales, bfloat16, groups of rows and of K, and heads.
-
-Its FP8 kernels take one scale per row of A and 128 of K, and one per 128x128 block of B. Hopper's kernels read them as
-float32. Kernels of B200 and B300 read powers of two, four exponents in an int32, with one scale per row of B too; if
-they get float32, extra kernels lay the scales out in every call. DeepGEMM gets the scales of our kernel if it has any,
-else scales of one.
-"""
+"""Calls DeepGEMM, the main baseline: products in FP8 with their block scales or in bfloat16, for groups of rows or of
+K, and for heads. Its FP8 kernels take one scale per row of A and 128 of K, and one per 128x128 block of B. Hopper's
+kernels read them as float32. Kernels of B200 and B300 read powers of two, four exponents in an int32, with one scale
+per row of B too. If they get float32, extra kernels lay the scales out in every call. DeepGEMM gets the scales of our
+kernel if it has any, else scales of one."""
 
 import os
 from dataclasses import dataclass
@@ -24,12 +22,12 @@ from tilewatch.kernels.baselines.baseline import (
 from tilewatch.kernels.baselines.groups import BLOCK, find_group_of_row
 
 BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
-"""DeepGEMM's recipes: how many rows of A, rows of B and elements of K share a scale."""
+"""DeepGEMM's recipes. A recipe says how many rows of A, rows of B and elements of K share a scale."""
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Scales of A (.., M, K / 128) and of B by the recipe. `held` says in words what they hold."""
+    """The scales of A (.., M, K / 128), and those of B by the recipe. `held` says in words which scales they are."""
 
     a: Any
     b: Any
@@ -38,7 +36,7 @@ class Scales:
 
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
-    """Lays the scales out beforehand as DeepGEMM's kernel reads them, so that only the product is timed."""
+    """Returns a launch whose scales are laid out beforehand for DeepGEMM's kernel, so only the product is timed."""
     if "logits" in call.outputs:
         return _make_mqa_logits(call)
     if "w" in call.inputs:
@@ -52,13 +50,13 @@ def with_scales_laid_out(call: Call) -> BaselineLaunch:
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
-    """Passes row-major scales, as most callers have them. DeepGEMM lays them out in every call, which is timed too."""
+    """Returns a launch with row-major scales, as most callers have. DeepGEMM lays them out in each, which is timed."""
     scales = _find_scales(call)
     return _make_fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 
 
 def by_ends(call: Call) -> BaselineLaunch:
-    """Passes DeepGEMM the ends of groups (its psum layout), not each row's group. Scales are laid out beforehand."""
+    """Returns a launch that passes the ends of groups (psum layout), not each row's group, and laid-out scales."""
     deep_gemm, scales = _import_deepgemm(), _find_scales(call)
     a, b, ends = (tensor(call, name) for name in ("a", "b", "end_of_group"))
     d = _reshape_d(call)
@@ -72,8 +70,9 @@ def by_ends(call: Call) -> BaselineLaunch:
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Copies the tokens' rows and scales, multiplies all experts in one launch, and activates in two kernels of torch.
-    DeepGEMM knows the padding as our kernel does: its warps for 64 rows of padding multiply nothing."""
+    """Returns a launch that copies the tokens' rows and scales, multiplies all experts in one DeepGEMM kernel, and
+    activates in two kernels of torch. DeepGEMM knows the padding as our kernel does: its warps multiply nothing for 64
+    rows of it."""
     deep_gemm, torch = _import_deepgemm(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
@@ -134,8 +133,8 @@ def _make_bf16(call: Call) -> BaselineLaunch:
 
 
 def _make_fp8_along_k(call: Call) -> BaselineLaunch:
-    """Adds the product of each group to an output of its own, as DeepGEMM only adds. Each group's part of K lies apart,
-    beforehand. Raises BaselineMissing on B200, where every call packs the scales in two more kernels."""
+    """Returns a launch that adds the product of each group to the group's own output, as DeepGEMM can only add. Each
+    group's part of K is copied before. Raises BaselineMissing on B200, where two more kernels pack the scales."""
     multiply = _find_function("k_grouped_fp8_gemm_nt_contiguous", "0.2.5")
     if find_major() != HOPPER:
         raise BaselineMissing("DeepGEMM packs the scales of groups along K in every call on B200 and B300")
@@ -187,7 +186,7 @@ def _reshape_d(call: Call) -> Any:
 
 
 def _find_scales(call: Call) -> Scales:
-    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if Hopper has no kernel for them."""
+    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if it has no Hopper kernel for them."""
     if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one scale per row of B too
         if find_major() == HOPPER:
             raise BaselineMissing("DeepGEMM takes a scale for each row of B on B200 and B300, and none on Hopper")
@@ -208,7 +207,7 @@ def _find_scales(call: Call) -> Scales:
 
 
 def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
-    """Returns the scales of A and B as this GPU's kernels read them, so that a call runs the product alone."""
+    """Returns the scales of A and B as this GPU's kernels read them, so that a call runs only the product."""
     if find_major() == HOPPER:
         return _import_deepgemm().get_mn_major_tma_aligned_tensor(scales.a), scales.b
     return (
@@ -218,7 +217,7 @@ def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
 
 
 def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bool) -> Any:
-    """Returns the scales of a matrix (.., rows, K) as B200 reads them: as exponents, which keep powers of two exact."""
+    """Returns the scales of a matrix (.., rows, K) as B200 reads them: as exponents, exact for powers of two."""
     groups = matrix.shape[0] if matrix.dim() == 3 else None
     rows, k = matrix.shape[-2:]
     return _import_deepgemm().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
@@ -233,7 +232,7 @@ def _find_function(name: str, has_it: str) -> Any:
 
 
 def _import_deepgemm() -> Any:
-    """Imports DeepGEMM. Raises BaselineMissing if it is not installed, or has no kernels for this GPU."""
+    """Returns DeepGEMM. Raises BaselineMissing if it is not installed, or has no kernels for this GPU."""
     torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(

@@ -1,4 +1,4 @@
-"""Finds each row's group for libraries that need it. Our kernels may be given the ends of groups instead."""
+"""Finds the group of each row, for libraries that need it. Our kernels may get the ends of groups instead."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,11 +8,11 @@ import numpy as np
 from tilewatch.kernels.baselines.baseline import Call, tensor, torch_module
 
 BLOCK = 128
-"""Groups start on multiples of this many rows."""
+"""Groups start at multiples of this many rows."""
 
 
 def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
-    """Returns each row's group, -1 for padding. Groups start on multiples of BLOCK and end before the rows `ends`."""
+    """Returns each row's group, -1 for padding. Groups start at multiples of BLOCK and end before the rows `ends`."""
     groups = np.full(rows, -1, dtype=np.int32)
     start = 0
     for group, end in enumerate(ends):
@@ -22,7 +22,7 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def find_group_of_row(call: Call) -> Any:
-    """Returns each row's group as a tensor: the call's own, or computed from the ends of its groups."""
+    """Returns each row's group as a tensor: that of the call, or one computed from the ends of its groups."""
     if "group_of_row" in call.inputs:
         return tensor(call, "group_of_row")
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]

@@ -9,18 +9,18 @@ from tilewatch.text import has_version, name_version
 DEEPGEMM, COPY = "deepgemm", "copy"
 
 SHIPPED = "shipped"
-"""The config that the watched library ships, timed beside the winner. It is the kernel itself, not another library."""
+"""Name of the config that the watched library ships, timed beside the winner. It is the kernel, not another library."""
 
 OURS = (tile_table.BASELINE, SHIPPED)
-"""Names under which the kernel itself runs with another config. No ratio compares with them."""
+"""Names under which the kernel itself is timed with another config. No ratio compares with these."""
 
 NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the baseline of all ratios of a run: DeepGEMM, else the first other one. None without any. A copy
-    computes nothing, so it counts only if nothing else was measured. A baseline of another version never counts,
-    because it comes and goes with its environment."""
+    """Returns the baseline with which all ratios of a run compare: DeepGEMM, else the first other one, None if there is
+    none. A copy computes nothing, so it counts only if nothing else was measured. A baseline of another version never
+    counts, because it comes and goes with its environment."""
     baselines = [name for name in measured if name not in OURS and not has_version(name)]
     return min(baselines, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 
@@ -36,6 +36,6 @@ def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | Non
 
 
 def find_library(baseline: str) -> str:
-    """Returns the package whose kernels run when a baseline calls another package; empty if there is none."""
+    """Returns the package of the kernels that a baseline's package calls, as nvidia-cublas; "" if it calls its own."""
     known = BY_NAME.get(baseline)
     return "" if known is None or known.library in (None, known.package) else str(known.library)

@@ -1,4 +1,4 @@
-"""Captures what native code prints on standard output (DeepGEMM prints the settings it chose)."""
+"""Captures what native code prints on standard output. DeepGEMM prints the settings that it chose."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ ADDRESS = re.compile(r"\bpointer: \d")
 
 
 class StdoutCapture:
-    """Captures printed lines. At exit `lines` holds them, without empty lines and lines with an address."""
+    """Captures printed lines. At exit `lines` has them, without empty lines and lines with an address."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Calls torch for the same problem: cuBLAS and cuBLASLt for products, its attentions, its norms."""
+"""Calls torch for the kernel's problem: cuBLAS and cuBLASLt for products, its attentions, its norms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,20 +16,20 @@ from tilewatch.kernels.baselines.baseline import (
 from tilewatch.kernels.baselines.groups import find_group_of_row
 
 GROUP_ROWS = 128
-"""Rows on multiples of which groups start."""
+"""Groups start at multiples of this many rows."""
 
 NORM_EPSILON = 1e-6
-"""Must equal the epsilon of library/norm.py."""
+"""Epsilon of the norms. It must equal that of library/norm.py."""
 
 ROUTED_SCALING = 2.5
-"""Scaling factor of routed experts; must equal the one in library/moe_routing.py."""
+"""Scaling factor of routed experts. It must equal that of library/moe_routing.py."""
 
 NOPE = 128
-"""qk_nope_head_dim of DeepSeek-V3: mla_decode scales scores by the head size before projections are absorbed."""
+"""qk_nope_head_dim of DeepSeek-V3. mla_decode scales scores by the head size before projections are absorbed."""
 
 
 def cublaslt(call: Call) -> BaselineLaunch:
-    """Launches D = A @ B^T in FP8, with one scale per tensor."""
+    """Returns a launch of D = A @ B^T in FP8, with one scale per tensor."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
     one = torch.ones((), device="cuda")
@@ -41,7 +41,7 @@ def cublaslt(call: Call) -> BaselineLaunch:
 
 
 def cublas(call: Call) -> BaselineLaunch:
-    """Launches D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), each operand as it lies in memory."""
+    """Returns a launch of D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), operands as they lie."""
     if call.dtypes["a"].startswith("float8"):
         raise BaselineMissing("torch.matmul takes no FP8; cublaslt does, where K is innermost in both operands")
     torch = torch_module()
@@ -53,7 +53,7 @@ def cublas(call: Call) -> BaselineLaunch:
 
 
 def cublas_per_group(call: Call) -> BaselineLaunch:
-    """Runs one cuBLAS product per group, one after the other, as code without a grouped kernel does."""
+    """Returns a launch of one cuBLAS product per group, one after the other, as in code without a grouped kernel."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
     weights = b.transpose(-1, -2) if call.sizes.get("b_transposed", 1) else b
@@ -82,7 +82,7 @@ def cublas_per_group(call: Call) -> BaselineLaunch:
 
 
 def grouped_mm(call: Call) -> BaselineLaunch:
-    """Multiplies all groups in one product, on rows that were copied without the padding between groups."""
+    """Returns a launch that multiplies all groups in one product, on rows copied without padding between groups."""
     torch = torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(
@@ -109,7 +109,7 @@ def grouped_mm(call: Call) -> BaselineLaunch:
 
 
 def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
-    """Launches D = A @ B^T in NVFP4 or MXFP8, with scales per 16 or 32 of K laid out beforehand for cuBLASLt."""
+    """Returns a launch of D = A @ B^T in NVFP4 or MXFP8. Scales per 16 or 32 of K are laid out before."""
     torch = torch_module()
     if (major := find_major()) < BLACKWELL:
         raise BaselineMissing(
@@ -139,7 +139,7 @@ def _tile_scales(scales: Any) -> Any:
 
 
 def cublaslt_per_group(call: Call) -> BaselineLaunch:
-    """Runs one FP8 product per group along K, one after the other, with scales per row and 128 of K."""
+    """Returns a launch of one FP8 product per group along K, one after the other, with scales per row and 128 of K."""
     torch = torch_module()
     if (major := find_major()) != HOPPER:
         raise BaselineMissing(f"cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has {major}.x")
@@ -159,7 +159,7 @@ def cublaslt_per_group(call: Call) -> BaselineLaunch:
 
 
 def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
-    """Returns a maker of launches of torch's scaled_dot_product_attention by one backend, e.g. "CUDNN_ATTENTION"."""
+    """Returns a maker of launches of torch's scaled_dot_product_attention by a backend, e.g. "CUDNN_ATTENTION"."""
 
     def build(call: Call) -> BaselineLaunch:
         torch = torch_module()
@@ -180,7 +180,7 @@ def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
 
 
 def attention_flash_backward(call: Call) -> BaselineLaunch:
-    """Launches the gradient of FlashAttention in PyTorch, from the call's log sums."""
+    """Returns a launch of PyTorch's gradient of FlashAttention, from the call's log sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
     unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # the random state of dropout
@@ -188,7 +188,7 @@ def attention_flash_backward(call: Call) -> BaselineLaunch:
 
 
 def attention_cudnn_backward(call: Call) -> BaselineLaunch:
-    """Launches the gradient of cuDNN's attention in PyTorch, from the call's log sums."""
+    """Returns a launch of PyTorch's gradient of cuDNN's attention, from the call's log sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
     unused = torch.zeros((), dtype=torch.int64, device="cuda")  # the random state of dropout
@@ -198,9 +198,9 @@ def attention_cudnn_backward(call: Call) -> BaselineLaunch:
 
 
 def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
-    """Makes a baseline of a function that computes dq, dk and dv. It gets (dout, Q, K, V, result), the log sums, and
-    (both lengths, no dropout, whether it is causal). Baselines compute delta, each row's sum of dout * result,
-    themselves; `result` yields the call's delta."""
+    """Returns the launch of a function that computes dq, dk and dv. It gets (dout, Q, K, V, result), the log sums, and
+    (both lengths, no dropout, whether it is causal). Baselines compute delta, which is each row's sum of dout * result,
+    themselves. `result` is made so that it gives the call's delta."""
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()
     result = (slope * (delta / slope.square().sum(-1))[..., None]).bfloat16()
@@ -240,7 +240,7 @@ def residual_add(call: Call) -> BaselineLaunch:
 
 
 def silu_and_multiply(call: Call) -> BaselineLaunch:
-    """Runs two kernels, because torch has none that does both."""
+    """Returns a launch of two kernels, because torch has none that does both."""
     torch = torch_module()
     x, y = tensor(call, "x"), tensor(call, "y")
     gate, up = x.chunk(2, -1)
@@ -254,7 +254,7 @@ def softmax(call: Call) -> BaselineLaunch:
 
 
 def moe_route(call: Call) -> BaselineLaunch:
-    """Chooses each token's experts as models in PyTorch do: by softmax or, with a bias, by groups."""
+    """Returns a launch that chooses each token's experts as PyTorch models do: by softmax or, with a bias, groups."""
     torch = torch_module()
     logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
     computed: list[Any] = []
@@ -283,8 +283,8 @@ def moe_route(call: Call) -> BaselineLaunch:
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Copies the tokens' rows, multiplies all experts in one launch, and activates in two kernels; nothing is fused.
-    Halves of blocks that are all padding are left out, as in our kernel."""
+    """Returns a launch that copies the tokens' rows, multiplies all experts in one kernel, and activates in two.
+    Nothing is fused. Halves of blocks that contain only padding are left out, as in our kernel."""
     torch = torch_module()
     x, gate_up, experts = (tensor(call, name) for name in ("x", "gate_up", "expert_of_half"))
     real = (experts >= 0).repeat_interleave(GROUP_ROWS // 2)
@@ -304,7 +304,8 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
-    """Runs two products per sequence with a softmax between them. No installed fused kernel takes heads of 576."""
+    """Returns a launch of two products per sequence, a softmax between. No installed fused kernel takes heads of
+    576."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
     latent = out.shape[2]
@@ -321,7 +322,7 @@ def mla_decode(call: Call) -> BaselineLaunch:
 
 
 def _make_allocating(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> BaselineLaunch:
-    """Makes a baseline that allocates its output. torch's allocator keeps the memory, so a launch stays one kernel."""
+    """Returns a launch that allocates its output. torch's allocator keeps the memory, so it stays one kernel."""
     torch = torch_module()
     computed: list[Any] = []
 
