@@ -214,7 +214,7 @@ def _read_plan(library: Path, arch: str, kernel: str, problem: str | None, wide:
 def _with_progress(
     outcomes: Iterator[tuple[PlannedTrial, Compiled]], plan: Plan
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Yields the same outcomes, and prints progress on standard error at most every 5 s."""
+    """Yields the given outcomes, and prints progress on standard error at most every 5 s."""
     started = printed = time.monotonic()
     for count, outcome in enumerate(outcomes, start=1):
         yield outcome

@@ -1,8 +1,8 @@
 """Runs a child process of kernels/children/child_process.py.
 
 `python -m tilewatch.kernels.child ROLE` answers JSON lines until its input ends. Answers go to a private copy of
-standard output. Standard output itself goes to standard error, so that a library that prints (DeepGEMM and the
-compilers do) cannot corrupt an answer.
+standard output. What is printed on standard output goes to standard error, so that a library that prints (DeepGEMM and
+the compilers do) cannot corrupt an answer.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 FILE_BYTES = 256 << 20
-"""Largest file that a child may write. Cubins have kilobytes; one file keeps what a library prints."""
+"""Largest file that a child may write. Cubins have kilobytes. One file receives everything that a library prints."""
 
 
 def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
 
 
 def _end_with_group(*_: object) -> None:
-    """Ends this process's group, which it leads, with everything that it started."""
+    """Kills all processes of the group that this process leads: itself and everything that it started."""
     os.killpg(0, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Parses options that people type, and refuses bad ones before any work is done."""
+"""Parses command-line options, and refuses bad ones before any work is done."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
 
 
 def parse_share(text: str) -> float:
-    """Reads `--fail-over`: 2% is 0.02. Raises BadParameter without a percent sign, as the API's 0.02 is 2 %."""
+    """Returns the share in `--fail-over`: 2% is 0.02. Raises BadParameter without %: the API's 0.02 is 2 %."""
     number, sign, rest = text.partition("%")
     try:
         share = float(number) / 100 if sign and not rest.strip() else -1.0
@@ -34,7 +34,7 @@ def require_place(file: Path | None) -> Path | None:
 
 
 def require_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of toolchains to compare. Raises BadParameter unless they are two or more different ones."""
+    """Returns the names of toolchains to compare. Raises BadParameter unless there are at least two, all different."""
     if len({Path(name).name for name in names}) < max(2, len(names)):
         raise typer.BadParameter("name two or more different toolchains, the one in use first")
     return tuple(names)
@@ -58,7 +58,7 @@ def require_arch(arch: str) -> str:
 
 
 def split_archs(archs: str) -> str:
-    """Returns architectures that are separated by commas. Raises BadParameter if one is not valid."""
+    """Returns a text of architectures, separated by commas. Raises BadParameter if one of them is not valid."""
     for each in archs.split(","):
         require_arch(each)
     return archs

@@ -1,7 +1,7 @@
 """Defines what a library file must provide, and the values that pass between the harness and a library file.
 
-A library file knows its kernel, the arrays and constants of its launches, its search space, its grid and its reference.
-It knows no queues, databases, timers or cubins. All values here are plain and frozen.
+A library file defines its kernel, the arrays and constants of its launches, its search space, its grid and its
+reference. It uses no queues, databases, timers or cubins. All values here are plain and frozen.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,10 +11,10 @@ from typing import Any, Literal
 from tilewatch.errors import ExpectedError
 
 Config = Mapping[str, int]
-"""One point of a search space: parameter names to values, e.g. {"tile_m": 64, ..., "num_ctas": 1}."""
+"""One point of a search space: maps parameter names to values, e.g. {"tile_m": 64, ..., "num_ctas": 1}."""
 
 HINTS = ("num_ctas", "occupancy", "num_worker_warps")
-"""Parameters that cuTile takes as compiler hints. Every other parameter of a config is the library file's own."""
+"""Parameters that cuTile takes as compiler hints. The library file itself uses all other parameters of a config."""
 
 MOST_CONFIGS = 20_000
 """Most configs of one search space, before `only` filters it. Our largest has 18,432. Submitting a space of 400,000 had
@@ -22,13 +22,13 @@ not ended after 5 minutes (2026-11-21)."""
 
 
 class BadProblem(ExpectedError, ValueError):
-    """The text does not name a problem of this kernel; the message is a sentence for a person."""
+    """Raised if a text does not name a problem of this kernel. The message is a sentence for a person."""
 
 
 @dataclass(frozen=True)
 class Problem:
     """One input size. `name` is how people type it and how it is stored; it determines everything else. `sizes` are its
-    numbers, e.g. {"m": 320, ...}. `choices` are what is not a number, such as {"dtype": "bf16"}."""
+    numbers, e.g. {"m": 320, ...}. `choices` are its values that are no numbers, e.g. {"dtype": "bf16"}."""
 
     name: str
     sizes: Mapping[str, int]
@@ -36,9 +36,9 @@ class Problem:
 
 
 Fill = Literal["normal", "scale", "given"]
-"""What an input holds. normal: standard normal values without zeros (uint8: any byte but 0). scale: positive values
+"""How an input is filled. normal: standard normal values without zeros (uint8: any byte but 0). scale: positive values
 near 1, like block scales. given: the values that the kernel's `given` returns, because they are part of the problem
-(such as which group a row belongs to)."""
+(such as the group to which a row belongs)."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Array:
     """One array parameter of a kernel, row-major. `dtype` is a cuTile type name such as "float8_e4m3fn".
 
     `aligned` tells the compiler which sizes are multiples of 16, as TMA needs to know. Without it problems share cubins
-    whatever the sizes of this array, which suits small arrays that are not loaded by TMA.
+    whatever the sizes of this array. That suits small arrays that are not loaded by TMA.
 
     An `output` is only written. An `inout` array is changed in place: it is filled like an input, restored before each
     checked launch, and checked like an output.
@@ -68,8 +68,8 @@ class Array:
 @dataclass(frozen=True)
 class Space:
     """A search space: its axes in order, and a filter `only` of their combinations. `size` counts all combinations.
-    `only` refuses what cannot work on the hardware, or is the same launch as another config. What was slow once belongs
-    to a ShortList, because another compiler may make it fast."""
+    `only` removes what cannot work on the hardware, or is the same launch as another config. A config that was slow
+    once must not be removed, because another compiler may make it fast; a ShortList leaves it out."""
 
     axes: tuple[tuple[str, tuple[int, ...]], ...]
     only: Callable[[Config], bool] | None = None
@@ -91,8 +91,8 @@ class Space:
 
 @dataclass(frozen=True)
 class ShortList:
-    """The configs that every night times: `has` chooses them from a space, by times that were measured before. These
-    were measured with a compiler ("tileiras 13.4.92"), on GPUs, of the library at a commit `source`, until a `date`."""
+    """The configs that every night times. `has` selects them from a space, by times that were measured before: with a
+    compiler ("tileiras 13.4.92"), on GPUs, of the library at a commit `source`, until a `date`."""
 
     has: Callable[[Config], bool]
     compiler: str
@@ -153,6 +153,6 @@ class Kernel:
     short_lists: Mapping[str, ShortList] = field(default_factory=dict)
 
     def list_nightly(self, arch: str) -> tuple[dict[str, int], ...]:
-        """Lists the configs that are timed on each night: the short list, or the whole space if there is no list."""
+        """Lists the configs that every night times: the short list, or the whole space if there is none."""
         listed, configs = self.short_lists.get(arch), self.space(arch).configs()
         return configs if listed is None else tuple(filter(listed.has, configs))

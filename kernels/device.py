@@ -1,5 +1,5 @@
 """Lists the GPU models that Tilewatch knows and the GPUs of this machine, and computes a problem's least time on one.
-Calls nvidia-smi, which every driver includes, and imports nothing of CUDA, so it also works on a laptop."""
+Calls nvidia-smi, which every driver includes, and imports no CUDA package, so it also works on a laptop."""
 
 import csv
 import difflib
@@ -16,14 +16,14 @@ OLDEST_DRIVER = 580
 """First driver of CUDA 13. It loads cubins of tileiras 13.4 (H200, driver 580.159, 2026-11)."""
 
 CLOCK_MARGIN = 1.15
-"""Factor on datasheet rates, which are for the boost clock: an H200 runs at 1980 MHz, not at 1830 (2026-11)."""
+"""Factor on datasheet rates. GPUs may exceed the boost clock of these: an H200 runs at 1980 MHz, not 1830 (2026-11)."""
 
 HALF_SUMS = 2.0
-"""Factor on a GeForce's rates, which are for sums in float32. Sums in float16 are twice as fast (Ada whitepaper, RTX
-4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
+"""Factor on a GeForce's rates, which are for sums in float32. With sums in float16 they are twice as high (Ada
+whitepaper, RTX 4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
 
 LARGEST_L2_BYTES = 128 << 20
-"""Bytes that may still be in L2 when a kernel ends, and so never reached memory. The RTX PRO 6000 has 128 MiB."""
+"""Most bytes that may still be in L2 when a kernel ends, and so never reached memory. The RTX PRO 6000 has 128 MiB."""
 
 FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
 """Operations per microsecond in 1 TFLOP/s, and bytes per microsecond in 1 GB/s."""
@@ -44,13 +44,13 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns the fields that a database keeps of a model. The rate that limits a sweep is kept with the sweep."""
+        """Returns the fields of a model that a database stores. The rate that limits a sweep is stored with that."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
 
 SIMULATED = GpuSpec("sim", "Simulated GPU", "sm_90")
-"""A model without a GPU: worker/gpu/simulated.py makes its times up. It is only swept if it is named."""
+"""A GPU model without a GPU; worker/gpu/simulated.py makes its times up. It is swept only if it is named."""
 
 # NVIDIA's datasheets and architecture whitepapers; most print rates with sparsity, which are halved here. Checked in
 # public texts, 2026-11: H100 (SXM, PCIe), H20, L40S, B200, and
@@ -91,22 +91,22 @@ MULTIPROCESSORS = {"a100": 108, "h200": 132, "b200": 148, "b300": 160, "rtx5090"
 """Multiprocessors of the GPU model that stands for an architecture if no GPU is present (NVIDIA's datasheets)."""
 
 OLDEST_ARCH = 80
-"""Oldest compute capability that cuTile compiles for (cuda-tile 1.7)."""
+"""Oldest compute capability for which cuTile compiles (cuda-tile 1.7)."""
 
 LONGEST_NAME = 33
-"""Most letters of an unknown model's name in its slug, which may have 40 (kernels/recording/rows.py)."""
+"""Most letters of an unknown GPU model's name in its slug, which may have 40 (kernels/recording/rows.py)."""
 
 UNKNOWN_SLUG = re.compile(r"([a-z0-9-]+)-(sm_\d+)")
-"""Matches the slug of a model that is not in GPU_MODELS. It ends with the architecture to compile for."""
+"""Matches the slug of a GPU model that is not in GPU_MODELS. It ends with the architecture for which to compile."""
 
 
 class UnknownGpu(ExpectedError):
-    """There is no GPU model of this name; the message lists the nearest ones."""
+    """Raised if there is no GPU model of this name. The message lists the nearest ones."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine. `model` is None if cuTile does not support it, or if the driver does not name it."""
+    """A GPU of this machine. `model` is None if cuTile does not support it, or if the driver gives it no name."""
 
     index: int
     uuid: str
@@ -116,7 +116,7 @@ class Gpu:
 
 
 def gpu_model(slug: str) -> GpuSpec:
-    """Returns the GPU model of a slug, also of one that `name_unknown` made. Raises UnknownGpu."""
+    """Returns the GPU model with a slug, which may be one that `name_unknown` made. Raises UnknownGpu."""
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model
@@ -133,15 +133,15 @@ def model_of(arch: str) -> GpuSpec | None:
 
 
 def model_named(name: str) -> GpuSpec | None:
-    """Returns the model of a driver's name, or None. The longest match wins: a GB200 is not a B200."""
+    """Returns the GPU model of a name that the driver gives, or None. The longest match wins: a GB200 is no B200."""
     words = name.upper().replace("-", " ").split()
     matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
     return max(matches, key=lambda model: len(model.name), default=None)
 
 
 def name_unknown(name: str, capability: str) -> GpuSpec | None:
-    """Returns a model for a name that `model_named` does not know. It can be used, but has no roofline. `capability` is
-    as nvidia-smi prints it ("8.9"). None below OLDEST_ARCH, or if it is not a number."""
+    """Returns a GPU model for a name that `model_named` does not know. It can be used, but has no roofline.
+    `capability` is as nvidia-smi prints it ("8.9"). None if it is below OLDEST_ARCH or not a number."""
     digits = capability.replace(".", "")
     if not digits.isdigit() or int(digits) < OLDEST_ARCH:
         return None
@@ -160,7 +160,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def processes_on(uuid: str, own: Collection[int] = ()) -> tuple[str, ...]:
-    """Returns the compute processes on a GPU as "pid name", without those in `own`."""
+    """Returns the compute processes on a GPU as "pid name", except those whose pid is in `own`."""
     rows = _query("--query-compute-apps=gpu_uuid,pid,process_name")
     ours = set(map(str, own))
     return tuple(f"{row[1]} {row[2]}" for row in rows if len(row) == 3 and row[0] == uuid and row[1] not in ours)
@@ -178,15 +178,15 @@ def _query(question: str) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate of Tensor Cores that limits a sweep. `type` is "float8", "float16" (also for bfloat16) or "tf32"."""
+    """The rate of the Tensor Cores that limits a sweep. `type` is "float8", "float16" (also for bfloat16) or "tf32"."""
 
     type: str
     tflops: float
 
 
 def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
-    """Returns the rate for the narrowest of the inputs' types that Tensor Cores multiply. None if they multiply none,
-    or if no source states the rate. The scales of float8_e8m0 are not operands."""
+    """Returns the rate for the narrowest one of the inputs' types that Tensor Cores multiply. None if they multiply
+    none, or if no source states the rate. Types float8_e8m0 do not count, because they are scales, not operands."""
     named = set(dtypes)
     for type_name, tflops, names in (
         ("float8", gpu.fp8_tflops, ("float8_e4m3", "float8_e5m2")),
@@ -199,7 +199,7 @@ def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
 
 
 def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes: float) -> float:
-    """Returns the time that no kernel can beat, whatever its clock, L2 and type of sums. 0 if no rate is known."""
+    """Returns the microseconds that no kernel can beat, at any clock, L2 and type of sums. 0 if no rate is known."""
     rate = find_rate(gpu, dtypes)
     most_tflops = 0.0 if rate is None else rate.tflops * CLOCK_MARGIN * (HALF_SUMS if "GeForce" in gpu.name else 1.0)
     compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0

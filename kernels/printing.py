@@ -22,13 +22,13 @@ def print_suite(plans: Sequence[Plan]) -> None:
 
 
 def format_suite(plans: Sequence[Plan]) -> str:
-    """Returns the suite as a Markdown table."""
+    """Returns the nightly kernels as a Markdown table."""
     lines = [SUITE_HEAD, ("---",) * len(SUITE_HEAD), *list_suite_rows(plans)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def list_suite_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:
-    """Returns a row for each kernel of the suite, in the library's order. Configs are counted per architecture."""
+    """Returns a row for each nightly kernel, in the library's order. Configs are counted for each architecture."""
     by_kernel: dict[str, list[Plan]] = {}
     for plan in plans:
         by_kernel.setdefault(plan.kernel, []).append(plan)

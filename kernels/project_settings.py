@@ -11,15 +11,14 @@ FILE = "pyproject.toml"
 
 
 class BadProject(ExpectedError, ValueError):
-    """The settings of a repository cannot be used; the message is a sentence."""
+    """Raised if the settings of a repository cannot be used. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class ProjectSettings:
     """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files, `branch` the
-    branch that is followed, `tuned` the file with the tuned tables that the repository ships; None if the table does
-    not say. `path` are the folders from which the repository's packages are imported. All folders and files are
-    relative to the repository."""
+    branch that is followed, `tuned` the file with the tuned tables that the repository ships; each is None if absent.
+    `path` lists the folders from which its packages are imported. All paths are relative to the repository."""
 
     watch: str | None = None
     path: tuple[str, ...] = ()
@@ -40,8 +39,8 @@ def read(folder: Path) -> ProjectSettings | None:
 
 
 def parse(text: str, where: str) -> ProjectSettings | None:
-    """Returns the settings in a pyproject.toml's text, None without the table. Messages call it `where`. Raises
-    BadProject."""
+    """Returns the settings in the text of a pyproject.toml, None if it has no such table. Messages call the text
+    `where`. Raises BadProject."""
     try:
         tool = parse_toml(text).get("tool")
     except BadFile as error:

@@ -14,7 +14,7 @@ Params = Mapping[str, int]
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One config of a sweep, and the key of everything that compiling it depends on."""
+    """One config of a sweep, and a hash of everything on which compiling it depends."""
 
     config: Params
     code_key: str
@@ -24,10 +24,11 @@ class PlannedTrial:
 class Plan:
     """The trials of a sweep of one kernel on one problem for one architecture.
 
-    `parts_of` maps a model to the problem's part of its total: {"weight": 28.0, "parts": 12}. `dtypes` are the inputs'
-    types, such as "bfloat16". `ships` is the config that the watched library's host code launches; None if unknown, for
-    example if host code searches at run time. `work` is the problem's size in the owner's unit: a unit and an amount.
-    The space has `rest` configs outside the kernel's short list; the last `drawn` of the trials are of them.
+    `parts_of` maps a language model to the problem's weight in its total time and the number of problems in that:
+    {"weight": 28.0, "parts": 12}. `dtypes` are the inputs' types, such as "bfloat16". `ships` is the config that the
+    library's host code launches; None if unknown, for example if it searches at run time. `work` is the problem's size:
+    the owner's unit and an amount. `rest` counts the space's configs outside the short list; the last `drawn` trials
+    are of these.
     """
 
     kernel: str
@@ -90,13 +91,13 @@ class Compiled:
     facts: StaticFacts | None = None
 
     def find_cubin(self, config: Params) -> "Cubin | None":
-        """Returns the stored machine code of this config; None if it did not compile."""
+        """Returns the cubin of this config, None if it did not compile."""
         if self.status != "ok" or self.content_key is None or self.symbol is None:
             return None
         return Cubin(config, self.content_key, self.symbol)
 
     def make_row(self, code_key: str, host: str) -> dict[str, Any]:
-        """Returns the row of this outcome in the table `compilations` and in recordings."""
+        """Returns this outcome as a row of the table `compilations`, which is also a row of recordings."""
         facts = asdict(self.facts) if self.facts else dict.fromkeys(each.name for each in fields(StaticFacts))
         own = {name: value for name, value in vars(self).items() if name not in ("reused", "facts")}
         return {**own, **facts, "remarks": list(facts["remarks"] or ()), "code_key": code_key, "host": host}
@@ -113,7 +114,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The outcome of one config on the GPU: samples, or a failure with the first line of its message."""
+    """The outcome of one config on the GPU: its samples, or a failure with the first line of its message."""
 
     config: Params
     status: Literal["timed", "wrong", "launch_error", "crashed", "hung"]
@@ -137,7 +138,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One session on one GPU: the sweep's winner, and the careful timing of it and its baselines."""
+    """One session on one GPU: the sweep's winner, and the careful timing of the winner and its baselines."""
 
     host: str
     gpu_model: str
@@ -160,7 +161,7 @@ class RunResult:
         return f"{self.host}:{self.gpu_uuid}:{self.started_at.isoformat()}"
 
     def note(self, **facts: Any) -> "RunResult":
-        """Returns the run with these facts in the kernel's detail."""
+        """Returns the run with these facts added to the details of the kernel's measurement."""
         noted = (
             replace(each, detail={**each.detail, **facts}) if each.role == "kernel" else each
             for each in self.measurements

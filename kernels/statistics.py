@@ -1,4 +1,4 @@
-"""Computes medians, their intervals and paired ratios from samples; no other module does. Floats in, floats out."""
+"""Computes medians, their confidence intervals and paired ratios from samples. No other module computes them."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """A median, and an interval that contains the true median at the requested confidence."""
+    """A median, and an interval that contains the true median with the requested confidence."""
 
     median: float
     low: float
@@ -19,14 +19,14 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Returns half the interval's width relative to the median: 0.005 is half a per cent."""
+        """Returns half of the interval's width as a share of the median: 0.005 is half a per cent."""
         return max(self.high - self.median, self.median - self.low) / self.median
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Returns the median with its distribution-free interval from order statistics (Conover, "Practical Nonparametric
-    Statistics", 1999, section 3.2). Fewer than 6 samples allow no interval of 95 %, so it is then the extremes. Raises
-    ValueError without samples."""
+    Statistics", 1999, section 3.2). Fewer than 6 samples allow no interval of 95 %; it then goes from the least to the
+    largest sample. Raises ValueError for no samples."""
     if not samples:
         raise ValueError("no samples: a median needs at least one")
     ordered = sorted(samples)
@@ -37,8 +37,8 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 def ratio_interval(
     ours_us: Sequence[float], theirs_us: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """Returns the median of the rounds' ratios theirs / ours; over 1 means that ours is faster. None if one of them has
-    no samples. Element i of both is from the same round, so what slows a whole round (clocks, heat) cancels out."""
+    """Returns the median of the rounds' ratios theirs / ours; over 1 means that ours is faster. Returns None if either
+    has no samples. Element i of both is from one round, so what slows a whole round (clocks, heat) cancels out."""
     if not ours_us or not theirs_us:
         return None
     if len(ours_us) != len(theirs_us):
@@ -48,8 +48,8 @@ def ratio_interval(
 
 @functools.lru_cache(maxsize=1024)
 def _count_outside(n: int, confidence: float) -> int:
-    """Returns how many ordered samples lie outside the interval on each side: the largest k with P(Binomial(n, 1/2) <=
-    k) <= (1 - confidence) / 2, else 0."""
+    """Returns how many of n ordered samples lie outside the interval on each side: the largest k with P(Binomial(n,
+    1/2) <= k) <= (1 - confidence) / 2, else 0."""
     tail, cumulative, skip = (1 - confidence) / 2, 0.0, 0
     for k in range(n // 2):
         cumulative += math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))

@@ -1,7 +1,7 @@
 """Holds the tile table: the config that an engineer would choose by hand, by kernel, GPU, type and size.
 
-Numbers in, a config out; knows no kernel, no GPU and no database. Every sweep times the table's config beside its
-winner as the baseline `tile_table`, so its regret is a series. A kernel is also compiled with this config by default.
+It maps numbers to a config and uses no kernel, GPU or database. Every sweep times the table's config beside its winner
+as the baseline `tile_table`, so its regret is a series. A kernel is also compiled with this config by default.
 """
 
 import math
@@ -14,7 +14,7 @@ from tilewatch.kernels.device import find_rate, gpu_model
 from tilewatch.kernels.results import Params, Plan
 
 BASELINE = "tile_table"
-"""Name of the baseline that runs the table's config."""
+"""Name of the baseline that runs the kernel with the table's config."""
 
 
 Kind = Literal["product", "attention", "rows", "elements"]
@@ -23,9 +23,9 @@ Kind = Literal["product", "attention", "rows", "elements"]
 
 @dataclass(frozen=True)
 class Row:
-    """The preferred values on some GPU models for operands of one size. A space uses those of its own axes. `source` is
-    a document, or a sweep of ours with its regret. The row is for problems from `at_least` to `below` (find_size), and
-    for spaces with the axis `needs`."""
+    """The preferred values on some GPU models for operands of one size. A space uses the values for its own axes.
+    `source` is a document, or a sweep of ours with its regret. The row is for problems from `at_least` to `below` (see
+    find_size), and for spaces with the axis `needs`."""
 
     gpus: tuple[str, ...]
     element_bytes: int
@@ -46,7 +46,7 @@ PLAIN: Mapping[str, int] = {
     "allow_tma": 1,
     "fast_acc": 1,
 }
-"""Preferences of rows that do not name other values: no hints, the swizzle of the tutorials, fast FP8 sums."""
+"""Values for axes that a row does not name: no hints, the swizzle of the tutorials, fast FP8 sums."""
 
 HOPPER = ("h200", "h100")
 DATACENTER = ("b200", "gb200", "b300")
@@ -54,7 +54,7 @@ CONSUMER = ("rtx5080", "rtx5090")
 AMPERE = ("a100",)
 
 FEW_TILES = 1 << 22
-"""Elements of D that are 128 tiles of 128x256, fewer than a multiprocessor each of a Hopper."""
+"""Elements of D that make 128 tiles of 128x256, which is less than one tile for each multiprocessor of a Hopper."""
 
 OTHERS = (*DATACENTER, *CONSUMER, *AMPERE)
 NORMS = "norms and softmax on an H200 and an H100, 2026-11"
@@ -178,7 +178,7 @@ TABLE = (
 )
 
 TYPICAL = {"sm_80": "a100", "sm_90": "h200", "sm_100": "b200", "sm_103": "b300", "sm_120": "rtx5090"}
-"""The model whose rows stand for an architecture if no model is named."""
+"""Maps an architecture to the GPU model whose rows stand for it if no model is named."""
 
 
 def find_kind(axes: Collection[str]) -> Kind | None:
@@ -193,7 +193,7 @@ def find_kind(axes: Collection[str]) -> Kind | None:
 
 
 def find_size(kind: Kind | None, sizes: Params) -> int | None:
-    """Returns the size by which rows of the table differ, elements of D or a row's columns; None if unnamed."""
+    """Returns the size by which the table's rows differ: elements of D, or a row's columns. None if unnamed."""
     if kind == "product":
         return sizes["m"] * sizes["n"] if {"m", "n"} <= sizes.keys() else None
     return sizes.get("columns")
@@ -201,7 +201,7 @@ def find_size(kind: Kind | None, sizes: Params) -> int | None:
 
 def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params) -> Row | None:
     """Returns the table's row for a space with these axes and a problem of these sizes on a GPU model or an
-    architecture, None if it has none. Without a size, a row for all sizes counts."""
+    architecture, None if it has none. If the size is unknown, only a row for all sizes counts."""
     model, kind = TYPICAL.get(gpu, gpu), find_kind(axes)
     size = find_size(kind, sizes)
     for row in TABLE:
