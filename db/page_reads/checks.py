@@ -15,7 +15,7 @@ from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 class CheckRow:
     """One row of the list of checks. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the
     check has ended. `operators` counts its operators, `answered` those with an outcome; both are 0 until it is
-    prepared. `changed` counts the operators that must be timed; None until then. `failure` says why there are none."""
+    prepared. `changed` counts the operators to be timed; None until then. `failure` says why it has no operators."""
 
     id: int
     repository: str
@@ -47,7 +47,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class CheckOperatorRow:
-    """The outcome of a check for one operator, in columns that db/models.py describes. `kind` is None before it."""
+    """An operator of a check and its outcome, as columns of db/models.py. `kind` is None if there is no outcome yet."""
 
     kernel: str
     problem: str

@@ -1,4 +1,4 @@
-"""Reads everything about one run, and finds the run that the pages compare it with.
+"""Reads one run with its times, cubins, commits and code differences, and finds the run that it is compared with.
 
 That run is the previous point on the page Series: the one of the same series at the nearest earlier commit. The judge
 compares with a longer history, of one machine and toolchain, which need not contain that run.

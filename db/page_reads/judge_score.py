@@ -84,7 +84,7 @@ class Score:
 
 
 def read_score(session: Session, since: dt.datetime | None = None) -> Score:
-    """Reads the score of the judge since a time; None means from the start."""
+    """Returns the judge's score for all that happened since a time; None stands for the beginning."""
     opened = (*_after(Regression.opened_at, since), is_counted())
     by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)
     directions = {row[0]: row[1] for row in session.execute(by_direction)}

@@ -43,7 +43,7 @@ class MessageRow:
 
 @dataclass(frozen=True)
 class RegressionStory:
-    """Everything about one regression: its series, the worst first, and its events, the oldest first."""
+    """One regression with its series (the worst first), its events (the oldest first), its marks and its messages."""
 
     regression: RegressionRow
     series: tuple[RegressionSeriesRow, ...]
@@ -53,7 +53,7 @@ class RegressionStory:
 
 
 def find_story(session: Session, regression_id: int) -> RegressionStory | None:
-    """Returns everything about a regression; None if there is no such regression."""
+    """Returns a regression with its series, events, marks and messages; None if there is no such regression."""
     row = find_regression(session, regression_id)
     if row is None:
         return None

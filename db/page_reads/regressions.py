@@ -87,7 +87,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class LevelRow:
-    """A confirmed change of one series. It came after the commit at `good_position`, at latest at `bad_position`."""
+    """A confirmed change of one series, after the commit at `good_position` and by the one at `bad_position`."""
 
     regression_id: int
     direction: str

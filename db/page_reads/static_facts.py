@@ -70,7 +70,7 @@ class CubinChangeRow:
 
 @dataclass(frozen=True)
 class SpillsRow:
-    """The spills in a kernel's newest compiled sweep on a problem. `most_stack_bytes` is per thread, at worst."""
+    """Spills in a kernel's newest compiled sweep on a problem. `most_stack_bytes` is the worst config's, per thread."""
 
     kernel: str
     problem: str

@@ -221,7 +221,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
 
 
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
-    """Lists the times of a kernel and its baselines on each problem at a commit, sorted by operations."""
+    """Lists the times of a kernel and its baselines on each problem at a commit, the fewest operations first."""
     newest = (
         select(Run.id.label("run_id"))
         .join(Sweep, Sweep.id == Run.sweep_id)

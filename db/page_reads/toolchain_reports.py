@@ -44,7 +44,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class TimeChange:
-    """The relative change of an operator's time (0.02 is 2 % slower), with its 95 % interval; None is infinite."""
+    """The relative change of an operator's time (0.02 is 2 % slower) with a 95 % interval; an infinite end is None."""
 
     kind: str
     change: float
@@ -79,7 +79,7 @@ class OperatorRow:
 @dataclass(frozen=True)
 class LadderRow:
     """The loss of an operator with a head, in percent of the base's time. `shares` maps each dependency to its part of
-    the loss with a 95 % interval; the parts add up to it. `blamed` are the dependencies that surely caused some."""
+    the loss with a 95 % interval; the parts add up to it. `blamed` lists those that surely caused a part of it."""
 
     kernel: str
     problem: str
