@@ -37,7 +37,7 @@ class NoSuchWork(ExpectedError):
 
 @dataclass(frozen=True)
 class JobSelection:
-    """The jobs that a person chose: one job, or all jobs of one submission."""
+    """The jobs that a person selected: either one job, or all jobs of one submission."""
 
     job_id: int | None
     submission_id: int | None

@@ -169,7 +169,7 @@ def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
-    """Changes those of the given jobs that are waiting to queued, and returns these."""
+    """Changes the state of these jobs to "queued" if it is "waiting". Returns the jobs that were changed."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
