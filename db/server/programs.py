@@ -1,4 +1,4 @@
-"""Finds the programs of the embedded servers in two Python packages, and copies them if the user cannot run them."""
+"""Finds the embedded servers' programs in two Python packages, and copies them if the servers' user cannot run them."""
 
 import shutil
 from collections.abc import Callable
