@@ -53,7 +53,7 @@ def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any])
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:
-    """Returns a sentence per reason why baselines could not run: the reason's first one, as PyTorch's fill a page."""
+    """Returns why baselines could not run, one sentence per reason: its first one, as PyTorch's reasons fill a page."""
     names: dict[str, list[str]] = {}
     for name, why in (detail.get("missing") or {}).items():
         names.setdefault(str(why).split(". ")[0].rstrip("."), []).append(name)

@@ -122,7 +122,7 @@ def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Ca
 
 
 def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
-    """Returns a function that runs a query and caches a frame of its rows. Its arguments are those of `_read`."""
+    """Returns a function like that of `_read`, but with a data frame of the query's rows as its result."""
     (row,) = get_args(get_type_hints(query)["return"])
 
     @functools.wraps(query)
