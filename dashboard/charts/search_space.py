@@ -17,7 +17,7 @@ from tilewatch.text import change_text, count_text, plain_html, shorten
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
-"""The largest relative change that does not count as one. A sweep times a config only a few times."""
+"""The largest relative change of a time that does not count as a change. A sweep times a config only a few times."""
 LONGEST_NAME = 60
 """The most characters of a winner's name in the legend."""
 

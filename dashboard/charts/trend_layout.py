@@ -128,7 +128,7 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
-    """Returns a value range with room around the points; None without points. Plotly gives a single point two units."""
+    """Returns a value range with room around the points; None without points. Plotly's range for one point spans 2."""
     if points.empty:
         return None
     low, high = points["low"].fillna(points["value"]).min(), points["high"].fillna(points["value"]).max()
