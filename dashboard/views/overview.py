@@ -17,7 +17,7 @@ from tilewatch.text import change_text, short_sha
 
 SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
-"""The days from each choice's noon to today's noon, which is after the night. A commit can be chosen too."""
+"""The days that each choice goes back from today's noon, which is after the night. A commit can be chosen too."""
 A_COMMIT = "a commit"
 AN_HOUR = dt.timedelta(hours=1)
 
