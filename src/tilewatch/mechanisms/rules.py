@@ -195,7 +195,7 @@ def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
 
 
 def _guess_threads(version: WinnerFacts) -> int:
-    """Returns the likely threads of a thread block. TMA loads and products add worker warps (116 cubins for sm_90)."""
+    """Returns a guess of a thread block's threads. TMA loads and products add worker warps (116 cubins for sm_90)."""
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
     return OWN_THREADS + WARP_THREADS * version.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)
