@@ -45,7 +45,7 @@ def latest_columns(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
 
 
 def place_of(commit: Commits = Commit) -> Tuple:
-    """Returns a tuple of columns that compares with another commit's: the earlier place in a repository is smaller."""
+    """Returns columns by which commits of one repository compare: the smaller tuple belongs to the earlier place."""
     columns = _columns(commit)
     return tuple_(columns.position, columns.id)
 

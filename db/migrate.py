@@ -125,7 +125,7 @@ def require_head(url: str) -> None:
 
 
 def config(connection: Connection | None = None) -> "Config":
-    """Returns Alembic's settings, with the connection for migrations/env.py; it opens its own if that is None."""
+    """Returns Alembic's settings, with the connection that migrations/env.py uses; if None, env.py opens one."""
     from alembic.config import Config
 
     settings = Config(str(Path(__file__).with_name("alembic.ini")))
@@ -168,7 +168,7 @@ def _list_table_users(connection: Connection) -> str:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Returns a database's revision; None if it has none. Alembic would log a line each time, before each job."""
+    """Returns a database's revision; None if it has none. Alembic's own function would log a line before each job."""
     if connection.scalar(text("select to_regclass('alembic_version')")) is None:
         return None
     revision: str | None = connection.scalar(text("select version_num from alembic_version"))
