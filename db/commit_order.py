@@ -64,7 +64,7 @@ def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[A
 
 
 def nearness_of(commit: Commits, run_id: Any) -> Tuple:
-    """Returns a tuple of columns by which runs compare as `newest_first` sorts commits: the newest is the largest."""
+    """Returns columns by which runs compare: the larger tuple is that of the run whose commit is nearer to the tip."""
     columns = _columns(commit)
     return tuple_(columns.left_branch_at.is_(None), columns.position, columns.id, run_id)
 

@@ -38,7 +38,7 @@ class NoSuchRegression(ExpectedError, LookupError):
 
 
 class NotPossible(ExpectedError, ValueError):
-    """Raised if a regression's state forbids a change, or a value cannot be stored. The message says what can be."""
+    """Raised if a regression's state forbids a change or a value cannot be stored. The message says what is allowed."""
 
 
 def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
