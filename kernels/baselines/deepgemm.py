@@ -50,7 +50,7 @@ def with_scales_laid_out(call: Call) -> BaselineLaunch:
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
-    """Returns a launch with row-major scales, as most callers have. DeepGEMM lays them out in each, which is timed."""
+    """Returns a launch with row-major scales, as most callers have. DeepGEMM's layout of them is timed in each call."""
     scales = _find_scales(call)
     return _make_fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 

@@ -166,7 +166,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Returns the first value assigned to each local name, with which a loop's accumulator is created."""
+    """Returns the first value assigned to each local name, which is the initial value of a loop's accumulator."""
     found: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

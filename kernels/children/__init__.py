@@ -1,1 +1,1 @@
-"""Runs other people's code in child processes: starts them, confines them, and keeps what they compile."""
+"""Runs other people's code in child processes: starts and confines them, and caches the code that they compile."""

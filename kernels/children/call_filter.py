@@ -47,7 +47,7 @@ TARGETS = {
 """Maps each call that takes a process to the position of that argument."""
 
 PRIORITIES = {"setpriority": 0, "ioprio_set": 1}
-"""Maps each call whose first argument says what its second one means, to the value with which that is a process."""
+"""Maps each call whose first argument says what its second one names, to that argument's value for a process."""
 
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 

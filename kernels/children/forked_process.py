@@ -114,7 +114,7 @@ class _Server:
             unless_started.pop_all()
 
     def close(self) -> None:
-        """Closes the socket, upon which the server ends all children and itself. One that does not is killed."""
+        """Closes the socket, upon which the server ends all children and itself. Kills a server that does not end."""
         self.control.close()
         try:
             self._process.wait(END_LIMIT_S)

@@ -42,7 +42,7 @@ LARGEST_WAIT = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """One machine instruction. `text` has no registers, labels, predicates or reuse flags; `block` is a basic one."""
+    """One machine instruction. `text` lacks registers, labels, predicates, reuse flags; `block`: its basic block."""
 
     opcode: str
     text: str

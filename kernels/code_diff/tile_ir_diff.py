@@ -21,7 +21,7 @@ WORD = re.compile(r"[\w.+-]+|\S")
 
 @dataclass(frozen=True)
 class Change:
-    """The difference at one line. `is_cause` is False if it follows from another. An edit: "constant 8 -> 16"."""
+    """The difference at one line. `is_cause` is False if it follows from another. `edits`: "constant 8 -> 16", etc."""
 
     line: SourceLine
     is_cause: bool

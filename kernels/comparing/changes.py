@@ -121,7 +121,7 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Sets the outcome of a target that failed to load, that a side lacks, or of equal source. Returns if it did."""
+    """Sets the outcome of a target that does not load, lacks a side or has equal source. Returns whether it did."""
     if target.failure is not None:
         comparison.end(target, "failed", target.failure)
         return True

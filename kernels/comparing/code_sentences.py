@@ -32,7 +32,7 @@ def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: in
 
 
 def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
-    """Compares all launches of two cubins. Raises StoreError."""
+    """Returns the differences between all launches of two cubins. Raises StoreError."""
     try:
         # A disassembler, which runs on one core, takes nearly all the time.
         with ThreadPoolExecutor(2) as pool:

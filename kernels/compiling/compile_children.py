@@ -25,7 +25,7 @@ class CompileChildren:
         """`packages` is the folder of a toolchain, None for the installed one."""
         self._packages, self._cubins = packages, cubins
         self._tracers: dict[tuple[str, Path | None], ChildProcess] = {}
-        """Tracing children by the folder of their library and its interpreter, least recently used first."""
+        """Tracing children by the folder of their library and its interpreter, the least recently used one first."""
         self._compiler: ChildProcess | None = None
         self._version: str | None = None
 

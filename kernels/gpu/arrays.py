@@ -36,7 +36,7 @@ other, but none is so large that the products that it scales hide errors in the 
 
 
 class UnknownType(Exception):
-    """A library file asks for an array type that this module cannot make."""
+    """Raised if a library file asks for an array type that this module cannot make."""
 
 
 def raw_dtype(array: Array) -> Any:

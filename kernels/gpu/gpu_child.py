@@ -41,7 +41,7 @@ state 0.04 at most (2026-11); with 1 an output of zeros would pass."""
 
 
 BASELINE_SLACK = 2.0
-"""Factor on the tolerance when a baseline is checked, because a baseline chooses its own rounding."""
+"""Factor on the tolerance when a baseline is checked, because its library rounds in its own way."""
 
 UUID_BYTES = 16
 Prepared: TypeAlias = "PreparedProblem | PreparedLaunches | PreparedOperator"
@@ -257,7 +257,7 @@ def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) ->
 
 
 def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs paired rounds of configs and baselines."""
+    """Runs paired rounds of configs and baselines. Returns their samples, and readings of the GPU before and after."""
     entries = [prepared.entry(identity) for identity in request["ids"]]
     for name in request["names"]:
         baseline, kernels = prepared.baselines[name]

@@ -145,7 +145,7 @@ class PreparedProblem:
         return launch if isinstance(launch, str) else None
 
     def load(self, request: Mapping[str, Any]) -> LoadedConfig:
-        """Loads the cubin of a config."""
+        """Loads the cubin of a config, so that it can be launched."""
         # One path per cubin: CuPy's RawModule remembers modules by path.
         path = Path(self.modules.name) / f"{request['content_key']}.cubin"
         if not path.exists():

@@ -53,7 +53,7 @@ def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> i
 
 
 def count_at_once(round_us: float) -> int:
-    """Returns how many rounds of this length make a burst."""
+    """Returns how many rounds of this length make up a burst."""
     return max(1, int(BURST_US / round_us))
 
 

@@ -33,7 +33,7 @@ class Timer(Protocol):
     ) -> list[float]:
         """Calls each of `launches` once, and returns the microseconds of each. `names[i]` are the kernels of launch i.
         `before` is called before each launch and its flush of L2. Other kernels may run in between, but since the last
-        call of `time` no kernel with one of these names may have run elsewhere."""
+        call of `time` no kernel with one of these names may have run untimed."""
 
 
 def timer(wanted: str | None = None) -> Timer:

@@ -38,7 +38,7 @@ class SeriesToPrepare:
 
     @property
     def compiling(self) -> list[str]:
-        """Returns its baselines that compile kernels."""
+        """Returns those of its baselines that compile kernels."""
         return [name for name in self.baselines if name in COMPILING]
 
 

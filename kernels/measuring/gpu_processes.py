@@ -3,7 +3,7 @@ which runs no library.
 
 The library process (kernels/gpu/library_child.py) describes the problem, computes the references, and ends before
 anything is timed. In a replay a further process describes the other side; only this one runs that side's library. The
-exception: if a watched operator's launches alone do not do what its host code does, one process does everything.
+exception: if a watched operator's launches alone do not do what its host code does, one process does both.
 """
 
 import time
@@ -76,13 +76,13 @@ class GpuProcesses:
         self._next = 0
         self._ready: dict[int, Mapping[str, Any] | Exception] = {}
         self._stated = ""
-        """Why the watch file says that the operator's own process may have to measure it; empty if it does not."""
+        """Why the operator's own process may have to measure it, in the watch file's words, if it gives any."""
         self._unconfirmed: Preparation | None = None
-        """The preparation of a watched operator until one of its launches gives a right result, then None."""
+        """The preparation of a watched operator, until one of its launches gives a right result; then None."""
         self._confirmations = 0
         self._gpu = UndisturbedGpu()
         self._has_answered = True
-        """False where an exception may have left an answer unread."""
+        """False if an exception may have left an answer unread."""
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
         """Announces the problems that will be prepared, in this order. A single library process then describes as many

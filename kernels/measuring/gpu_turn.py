@@ -32,7 +32,7 @@ class GpuTurn:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._wanted = file.with_suffix(".wanted")
-        """Locked while a process waits: by any number that would measure, or by one that would prepare."""
+        """A file locked while processes wait: together by those that would measure, or by one that would prepare."""
         self._depth = 0
         self._descriptor = -1
         self._lock = threading.Lock()

@@ -44,7 +44,7 @@ class Journal:
         return self
 
     def add(self, trial: TrialResult) -> None:
-        """Writes a trial to the journal, unless its config is already there."""
+        """Writes a trial to the journal, unless the journal has its config already."""
         key = config_key(trial.config)
         if key in self.trials:
             return

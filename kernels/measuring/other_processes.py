@@ -27,8 +27,8 @@ class UndisturbedGpu:
 
     def __init__(self) -> None:
         self._running: set[int] | None = None
-        """Processes that ran at the last look, None before the first one. One that ended just now still disturbed the
-        launches that began before."""
+        """Processes that ran when they were last listed, None before that. One that has ended since then disturbed the
+        launches that began before its end."""
         self._met: set[str] = set()
 
     def ask(self, process: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:

@@ -55,7 +55,7 @@ FATES = {"wrong": "gives wrong results", "launch_error": "cannot be launched", "
 """Words for a side that cannot be timed, by the status of its trial."""
 
 WITH_HEAD = "with the head it "
-"""Begins the sentence about a launch that failed because of the head."""
+"""First words of the sentence about a launch that failed because of the head."""
 
 NO_CUPTI = (
     "CUPTI does not record kernel times here, and CUDA events add 2 to 3 us to each: install the packages of the extra "

@@ -1,5 +1,5 @@
 """Replays two stored cubins of one kernel on one GPU, launch after launch in new processes (pair_bench.py). This module
-does not judge the difference; if there is one, both sides are profiled once after the last timing."""
+does not judge the difference. If the sides differ, both are profiled once after the last timing."""
 
 import datetime as dt
 import socket

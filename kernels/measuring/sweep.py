@@ -86,7 +86,7 @@ class GpuChild:
         self._cubins = LocalCubins(setup.store_url)
         self.gpu_s = 0.0
         self.spent_s: defaultdict[str, float] = defaultdict(float)
-        """Seconds per kind of request."""
+        """Seconds spent on requests, by the kind of request."""
         self.introduction: dict[str, Any] = {}
         self._start()
 

@@ -42,7 +42,7 @@ def _class_with_values() -> type:
         __torch_function__ = torch._C._disabled_torch_function_impl
 
         def give_to_kernel(self) -> Any:
-            """Returns the same tensor without values for a launch, and takes note that a kernel may write to it."""
+            """Returns a tensor without values to launch with in its place. Notes that a kernel may write to it."""
             with torch._C.DisableTorchFunction():
                 if not hasattr(self, "_without_values"):
                     self._without_values = _to_meta(self)

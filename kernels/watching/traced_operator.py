@@ -186,7 +186,7 @@ def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
 
 
 def to_launch(traced: TracedLaunch) -> CompilableLaunch:
-    """Returns what `ct.launch` would compile for the arguments of a launch. Stops `ct.launch` there."""
+    """Returns what `ct.launch` would compile for the arguments of a launch. Stops `ct.launch` when it asks for code."""
     signature = find_signature(traced)
     named = signature.with_symbol(traced.kernel._pyfunc.__name__)
     key = hash_launch(traced.kernel, named)

@@ -97,7 +97,7 @@ def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
 
 
 def is_precise(verdict: Verdict) -> bool:
-    """Returns whether a rung needs no further launch."""
+    """Returns whether a rung is known to PRECISION, so that it needs no further launch."""
     return verdict.high - verdict.low <= 2 * PRECISION
 
 

@@ -28,7 +28,7 @@ DEPBAR = 1 << 47
 
 @dataclass(frozen=True)
 class MmaWaits:
-    """Counts warp-group MMAs, and the groups after which a kernel waits: after each MMA if both are equal."""
+    """Counts a kernel's warp-group MMAs, and the groups of these for which it waits. Equal: it waits for each MMA."""
 
     groups: int
     mmas: int

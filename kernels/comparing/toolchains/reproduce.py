@@ -176,7 +176,7 @@ def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any
 
 
 def _list_numbers(case: ReproducedCase) -> dict[str, Any]:
-    """Returns everything that the report has about this operator."""
+    """Returns all results about this operator that the report contains."""
     pair = case.pair
 
     def list_own(known: Mapping[GpuKey, Any]) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ class CopiedMemory:
 
     @property
     def contents(self) -> dict[int, Any]:
-        """Returns the contents of the first set of inputs, as arrays of bytes by number."""
+        """Returns the contents of the first set of inputs: their bytes by number."""
         return dict(enumerate(self._given[0]))
 
     def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:

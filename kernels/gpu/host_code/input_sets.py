@@ -1,4 +1,4 @@
-"""Counts the sets of inputs that rounds rotate over, for an operator on PyTorch tensors."""
+"""Counts the sets of inputs over which rounds rotate, for a watched operator."""
 
 import cupy
 

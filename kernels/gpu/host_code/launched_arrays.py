@@ -11,7 +11,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES, Numbe
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.int32, 8: np.int64}
 NUMBERS = {"bool": np.uint8, "int8": np.int8, "int16": np.int16, "int64": np.int64, "float64": np.float64}
-"""Raw types that CuPy computes with, besides those in arrays.RAW."""
+"""Maps types to raw types with which CuPy computes, besides those in arrays.RAW."""
 
 
 def view(memory: Any, described: View) -> Any:

@@ -125,7 +125,7 @@ def is_in_use(package: str) -> bool:
 
 
 def constant(value: Any) -> Callable[..., Any]:
-    """Returns a function that returns the same value for every call."""
+    """Returns a function that returns `value` whatever its arguments are."""
     return lambda *_, **__: value
 
 

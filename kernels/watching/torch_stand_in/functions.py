@@ -1,5 +1,5 @@
-"""Computes the shape, strides and type that PyTorch's operators return. Their names are PyTorch's; they take the tensor
-first."""
+"""Computes the shape, strides and type that PyTorch's operators return. Each function has the name of its operator in
+PyTorch, and takes the tensor first."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def promote(*operands: Any, least: int = 0) -> DType:
-    """Returns the type of a result: the widest one of the operands' highest category. Numbers count only for that."""
+    """Returns the type of a result: the widest type of the highest category. Numbers count only for the category."""
     types = [each.dtype for each in operands if isinstance(each, Tensor) and each.shape]
     types = types or [each.dtype for each in operands if isinstance(each, Tensor)]
     plain = [_category(each) for each in operands if isinstance(each, Tensor | int | float)]
