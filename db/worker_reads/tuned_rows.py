@@ -1,5 +1,6 @@
 """Reads the contents of a table of tuned configs: the newest winner of each series, and the times of other configs."""
 
+import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,8 @@ from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, sel
 @dataclass(frozen=True)
 class NewestWinner:
     """The winner of the newest run of a series. `tie` lists the ids of the configs that are as fast, its own included.
-    `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list."""
+    `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list. `ratio` is the
+    time of the baseline over this time. `error` is None for an output that was compared with no reference."""
 
     repository: str
     kernel: str
@@ -34,6 +36,10 @@ class NewestWinner:
     time_us: float
     tie: Sequence[int]
     certificate: Mapping[str, Any] | None
+    finished_at: dt.datetime
+    baseline: str | None
+    ratio: float | None
+    error: float | None
 
 
 def list_newest_winners(
@@ -49,6 +55,7 @@ def list_newest_winners(
                 Run.tie,
                 Run.toolchain,
                 Run.gpu_name,
+                Run.finished_at,
                 Sweep.id.label("sweep_id"),
                 Sweep.arch,
                 Sweep.source_sha256,
@@ -58,6 +65,8 @@ def list_newest_winners(
                 Commit.left_branch_at,
                 Measurement.config_id,
                 Measurement.median_us,
+                Measurement.baseline,
+                Measurement.ratio,
                 Measurement.detail["certificate"].label("certificate"),
             )
         )
@@ -68,10 +77,11 @@ def list_newest_winners(
     )
     wanted = {"repository": repository, "kernel": kernel, "gpu_model": gpu_model}
     query = (
-        select_row(NewestWinner, [keys, newest], config=Config.params, time_us=newest.c.median_us)
+        select_row(NewestWinner, [keys, newest], config=Config.params, time_us=newest.c.median_us, error=Trial.error)
         .select_from(keys)
         .join(newest, true())
         .join(Config, Config.id == newest.c.config_id)
+        .outerjoin(Trial, and_(Trial.sweep_id == newest.c.sweep_id, Trial.config_id == newest.c.config_id))
         .where(*(keys.c[name] == value for name, value in wanted.items() if value is not None))
         .order_by(
             keys.c.repository,

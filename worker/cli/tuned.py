@@ -1,7 +1,8 @@
 """The commands `tilewatch tuned`: tables of winning configs for host code, and pull requests that mend them."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,13 +20,30 @@ tuned = typer.Typer(
 )
 
 
+class Format(StrEnum):
+    """Formats of `tilewatch tuned export`."""
+
+    TILEWATCH = "tilewatch"
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    FLASHINFER = "flashinfer"
+    PYTORCH = "pytorch"
+
+
 @tuned.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(callback=require_place, help="The file to write, such as tuned.json.")],
+    file: Annotated[Path, typer.Argument(help="The file to write, such as tuned.json; a folder for vllm and sglang.")],
     kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
     repository: Annotated[
         str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
+    ] = None,
+    written_as: Annotated[Format, typer.Option("--format", help="Whose format to write.")] = Format.TILEWATCH,
+    names: Annotated[
+        str | None, typer.Option(metavar='"m x n x k"', help="Names of the sizes, for vllm and sglang.")
+    ] = None,
+    definitions: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Definitions of the kernels, for flashinfer.")
     ] = None,
 ) -> None:
     """Write the newest winner of each kernel, GPU model and problem as JSON.
@@ -35,10 +53,14 @@ def export(
     from tilewatch.worker.notify.wording import evidence_link
     from tilewatch.worker.transfer.tuned_tables import write_tables
 
+    if written_as is not Format.TILEWATCH:
+        wanted = {"repository": repository, "kernel": kernel, "gpu_model": gpu}
+        _export_for_others(file, written_as, wanted, names, definitions)
+        return
     dashboard_url = options.settings().dashboard_url
     tables = write_tables(
         options.ready_database(),
-        file,
+        require_place(file) or file,
         lambda run_id: evidence_link(dashboard_url, run_id),
         repository=repository,
         kernel=kernel,
@@ -47,6 +69,37 @@ def export(
     rows = sum(len(table["rows"]) for table in tables)
     pairs = "1 kernel and GPU model" if len(tables) == 1 else f"{len(tables)} pairs of kernel and GPU model"
     print(f"wrote {rows} configs to {file}: one for each problem of {pairs}")
+
+
+def _export_for_others(
+    file: Path, written_as: Format, wanted: Mapping[str, str | None], names: str | None, definitions: Path | None
+) -> None:
+    """Writes the winners in another project's format. Prints each winner that it leaves out, with the reason."""
+    from tilewatch.kernels.problems.definitions import read_definitions
+    from tilewatch.worker.transfer import tuned_formats
+    from tilewatch.worker.transfer.tuned_tables import list_winners
+
+    is_folder = written_as in (Format.VLLM, Format.SGLANG)
+    folder = file if is_folder else (require_place(file) or file).parent
+    if written_as is Format.FLASHINFER and definitions is None:
+        raise typer.BadParameter("--format flashinfer needs --definitions, a folder of Definition files")
+    winners = list_winners(options.ready_database(), **wanted)
+    if definitions is not None and written_as is Format.FLASHINFER:
+        found = {each.name: each for each in read_definitions("**/*.json", definitions)}
+        written = tuned_formats.write_traces(winners, found, file.name)
+    elif written_as is Format.PYTORCH:
+        written = tuned_formats.write_records(winners, file.name)
+    else:
+        separator = "," if written_as is Format.VLLM else ", "
+        written = tuned_formats.write_serving_tables(winners, names, separator)
+    for name, text in written.texts.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    for sentence in written.left_out:
+        print(without_controls(f"left out {sentence}"))
+    rows = len(winners) - len(written.left_out)
+    print(f"wrote {count_text(rows, 'winner')} to {file}: {count_text(len(written.texts), 'file')}")
 
 
 @tuned.command("pr")

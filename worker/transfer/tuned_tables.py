@@ -1,7 +1,7 @@
 """Makes tuned tables from the newest winners of a database: the JSON in which tilewatch.tuned looks up configs."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,27 +51,39 @@ def make_tables(
     """Returns one table for each kernel and GPU model. Its first winner in `winners` is that of the newest commit.
     Problems that were last measured before the kernel's source changed are left out. At one commit the source may
     differ between problems, because it is what tracing the problem imported."""
+    return [
+        {
+            "kernel": newest.kernel,
+            "gpu": newest.gpu_name,
+            "gpu_model": newest.gpu_model,
+            "arch": newest.arch,
+            "repository": newest.repository,
+            "commit": newest.sha,
+            "source_sha256": newest.source_sha256,
+            "toolchain": newest.toolchain,
+            "rows": [make_row(winner, rows, times, configs, link, newest.toolchain) for winner in rows],
+        }
+        for newest, rows in _group_by_table(winners)
+    ]
+
+
+def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
+    """Lists the winners that the tables of one repository have. `wanted` are the filters of list_newest_winners. Raises
+    NothingTuned."""
+    with session(database_url) as opened:
+        found = tuned_rows.list_newest_winners(opened, **wanted)
+    winners = _of_one_repository(found, wanted["repository"])
+    return [winner for _, rows in _group_by_table(winners) for winner in rows]
+
+
+def _group_by_table(winners: Iterable[NewestWinner]) -> Iterator[tuple[NewestWinner, list[NewestWinner]]]:
+    """Yields the newest winner and the rows of each table."""
     groups: dict[tuple[str, str, str], list[NewestWinner]] = {}
     for winner in winners:
         groups.setdefault((winner.repository, winner.kernel, winner.gpu_model), []).append(winner)
-    tables: list[Mapping[str, Any]] = []
-    for (_, kernel, gpu_model), group in groups.items():
-        newest, by_problem = group[0], sorted(group, key=lambda winner: winner.problem)
-        rows = [each for each in by_problem if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
-        tables.append(
-            {
-                "kernel": kernel,
-                "gpu": newest.gpu_name,
-                "gpu_model": gpu_model,
-                "arch": newest.arch,
-                "repository": newest.repository,
-                "commit": newest.sha,
-                "source_sha256": newest.source_sha256,
-                "toolchain": newest.toolchain,
-                "rows": [make_row(winner, rows, times, configs, link, newest.toolchain) for winner in rows],
-            }
-        )
-    return tables
+    for newest, *others in groups.values():
+        rows = [each for each in others if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
+        yield newest, sorted((newest, *rows), key=lambda winner: winner.problem)
 
 
 def make_row(

@@ -142,6 +142,43 @@ def test_one_repository_is_exported_and_no_branch_unless_it_is_named(
         assert "no GPU has measured" in tilewatch("tuned", "export", *arguments, fails=True)
 
 
+def test_winners_are_written_in_the_formats_of_other_projects(url: str, tmp_path: Path, tilewatch: Tilewatch) -> None:
+    measure(url, WIDE, key="wide")
+    measure(url, NARROW, key="narrow", winner=1)
+    measure(url, "alone", key="alone", sha="ee" * 20)
+    tables, records = tmp_path / "new" / "tables", tmp_path / "records.json"
+    printed = tilewatch("tuned", "export", str(tables), "--format", "sglang", "--names", "m x n x k")
+    assert "left out gemm_fp8 alone on b200: " in printed
+    assert printed.endswith(f"wrote 2 winners to {tables}: 2 files\n")
+    file = tables / "gemm_fp8" / "N=16384,K=7168,device_name=NVIDIA_B200.json"
+    assert json.loads(file.read_text()) == {"320": one_commit.CONFIGS[1]}
+    assert (
+        tilewatch("tuned", "export", str(records), "--format", "pytorch") == f"wrote 3 winners to {records}: 1 file\n"
+    )
+    assert {each["model"]["name"] for each in json.loads(records.read_text())} == {
+        "gemm_fp8 alone",
+        f"gemm_fp8 {WIDE}",
+        f"gemm_fp8 {NARROW}",
+    }
+
+
+def test_traces_are_written_for_kernels_with_definitions(url: str, tmp_path: Path, tilewatch: Tilewatch) -> None:
+    traces = tmp_path / "traces.jsonl"
+    arguments = ("tuned", "export", str(traces), "--format", "flashinfer")
+    assert "needs --definitions" in tilewatch(*arguments, fails=True)
+    definition = {"name": "gemm_fp8", "axes": {"M": {"type": "var"}}, "inputs": {}, "outputs": {}}
+    tmp_path.joinpath("gemm.json").write_text(json.dumps({**definition, "reference": "def run():\n    pass\n"}))
+    measure(url, "M=64", key="64", winner=1)
+    measure(url, WIDE, key="wide")
+    printed = tilewatch(*arguments, "--definitions", str(tmp_path))
+    assert f"left out gemm_fp8 {WIDE} on b200: " in printed
+    assert f"wrote 1 winner to {traces}: 1 file" in printed
+    (trace,) = [json.loads(line) for line in traces.read_text().splitlines()]
+    assert trace["workload"]["axes"] == {"M": 64}
+    assert trace["evaluation"]["correctness"]["max_relative_error"] == 0.01
+    assert trace["evaluation"]["performance"] == {"latency_ms": 0.00905}
+
+
 def test_a_dry_run_shows_title_text_and_diff_and_does_nothing(
     settings: Settings, tmp_path: Path, tilewatch: Tilewatch
 ) -> None:

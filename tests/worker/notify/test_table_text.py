@@ -1,5 +1,6 @@
 """The text of a pull request for a tuned table: names of the repository are shown and do nothing."""
 
+import datetime as dt
 import json
 import re
 from dataclasses import replace
@@ -30,6 +31,10 @@ WINNER = NewestWinner(
     time_us=9.0,
     tie=(1, 4),
     certificate=None,
+    finished_at=dt.datetime(2026, 11, 28, tzinfo=dt.UTC),
+    baseline=None,
+    ratio=None,
+    error=None,
 )
 REPLAY = ConfigReplay(7, {"tile": 1}, {"tile": 2}, (10.0,), (9.0,), "ab" * 20, "cuda-tile 1.7.0")
 STATE = TableState(

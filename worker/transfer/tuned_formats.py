@@ -1,0 +1,159 @@
+"""Writes winners in the formats of vLLM, sglang, flashinfer-bench and PyTorch's benchmark database.
+
+The formats were read in 2026-11: vLLM's and sglang's folders of configs for quantized layers, the Trace of
+flashinfer-bench 0.1.2, and schema v3 of pytorch/test-infra."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewatch.db.worker_reads.tuned_rows import NewestWinner
+from tilewatch.kernels.contract import BadProblem, Problem
+from tilewatch.kernels.problems.definitions import FIXED, Definition
+from tilewatch.kernels.problems.patterns import parse_problem
+from tilewatch.text import short_sha
+
+BUCKET = "m"
+"""Size by which vLLM and sglang choose a config in a file; the other sizes are in the file's name."""
+
+BLOCK = ("block_n", "block_k")
+"""Sizes that make the `block_shape` of a file's name."""
+
+FILE_SIZES = ("e", "n", "k")
+"""Sizes that come first in a file's name, in this order."""
+
+REFERENCE = "torch"
+"""Baseline that is the reference of a Definition."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """Texts by file name, and a sentence for each winner that is in none of them."""
+
+    texts: Mapping[str, str]
+    left_out: Sequence[str]
+
+
+def write_serving_tables(winners: Iterable[NewestWinner], names: str | None, separator: str) -> Written:
+    """Writes a file for each kernel, GPU model and all sizes but m, in a folder for each kernel. `names` are those of
+    the sizes, where problems do not name them. `separator` stands in the block shape of the file's name."""
+    tables: dict[str, dict[int, Any]] = {}
+    left_out: list[str] = []
+    for winner in winners:
+        try:
+            name, bucket = _place_winner(winner, names, separator)
+        except BadProblem as error:
+            left_out.append(_explain(winner, error))
+            continue
+        tables.setdefault(name, {})[bucket] = winner.config
+    texts = {name: json.dumps(dict(sorted(table.items())), indent=4) + "\n" for name, table in tables.items()}
+    return Written(texts, left_out)
+
+
+def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tuple[str, int]:
+    """Returns the file of a winner's config and its key there."""
+    problem = parse_problem(winner.problem, names)
+    sizes = {name.lower(): size for name, size in problem.sizes.items()}
+    if BUCKET not in sizes:
+        raise BadProblem(f"it has no size {BUCKET}, by which configs are chosen")
+    first = sorted(sizes.keys() - {BUCKET, *BLOCK}, key=_rank_size)
+    parts = [f"{name.upper()}={sizes[name]}" for name in first]
+    parts.append(f"device_name={_make_name(winner.gpu_name)}")
+    parts += [f"{name}={value}" for name, value in problem.choices.items()]
+    if sizes.keys() >= set(BLOCK):
+        parts.append(f"block_shape=[{separator.join(str(sizes[name]) for name in BLOCK)}]")
+    return f"{_make_name(winner.kernel)}/{','.join(parts)}.json", sizes[BUCKET]
+
+
+def _make_name(text: str) -> str:
+    """Returns a text without spaces, as vLLM and sglang write it, and without anything that leads to another folder."""
+    return re.sub(r"[^\w()+-]", "_", text)
+
+
+def _rank_size(name: str) -> tuple[int, str]:
+    return (*FILE_SIZES, name).index(name), name
+
+
+def write_traces(winners: Iterable[NewestWinner], definitions: Mapping[str, Definition], file: str) -> Written:
+    """Writes a Trace of each winner of a kernel that has a Definition and whose output was compared with its reference.
+
+    Solutions have no name in the database: the Trace names the repository, kernel and commit."""
+    lines: list[str] = []
+    left_out: list[str] = []
+    for winner in winners:
+        try:
+            lines.append(json.dumps(_make_trace(winner, definitions)) + "\n")
+        except BadProblem as error:
+            left_out.append(_explain(winner, error))
+    return Written({file: "".join(lines)}, left_out)
+
+
+def _make_trace(winner: NewestWinner, definitions: Mapping[str, Definition]) -> dict[str, Any]:
+    if winner.kernel not in definitions:
+        raise BadProblem("there is no Definition of this name")
+    if winner.error is None:
+        raise BadProblem("its output was compared with no reference")
+    performance = {"latency_ms": winner.time_us / 1000}
+    if winner.baseline == REFERENCE and winner.ratio is not None:
+        performance |= {"reference_latency_ms": winner.time_us * winner.ratio / 1000, "speedup_factor": winner.ratio}
+    return {
+        "definition": winner.kernel,
+        "workload": _make_workload(winner, definitions[winner.kernel]),
+        "solution": f"{winner.repository}_{winner.kernel}_{short_sha(winner.sha)}",
+        "evaluation": {
+            "status": "PASSED",
+            "environment": {"hardware": winner.gpu_name, "libs": dict(winner.toolchain)},
+            "timestamp": winner.finished_at.isoformat(),
+            "correctness": {
+                "max_relative_error": winner.error,
+                "max_absolute_error": "NaN",  # how flashinfer-bench writes a number that is not known
+                "extra": {"max_relative_error": "largest error as a share of the reference's largest magnitude"},
+            },
+            "performance": performance,
+        },
+    }
+
+
+def _make_workload(winner: NewestWinner, definition: Definition) -> dict[str, Any]:
+    problem = Problem(FIXED, {}) if winner.problem == FIXED else parse_problem(winner.problem, None)
+    try:
+        given = {**problem.sizes, **{name: float(text) for name, text in problem.choices.items()}}
+    except ValueError:
+        raise BadProblem("it has a choice that is no number") from None
+    definition.make_problem(given)
+    values = definition.values(given)
+    inputs: dict[str, Any] = {each.name: {"type": "random"} for each in definition.inputs if each.shape is not None}
+    for each in definition.inputs:
+        number = values.get(each.name, each.default)
+        if each.shape is None and number is not None:
+            inputs[each.name] = {"type": "scalar", "value": number}
+    name = f"{winner.repository}/{winner.kernel}/{winner.problem}"
+    return {
+        "axes": {axis: given[axis] for axis in definition.free},
+        "inputs": inputs,
+        "uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
+    }
+
+
+def write_records(winners: Sequence[NewestWinner], file: str) -> Written:
+    """Writes a record of the metric `latency` for each winner."""
+    return Written({file: json.dumps(list(map(_make_record, winners)), indent=1) + "\n"}, ())
+
+
+def _make_record(winner: NewestWinner) -> dict[str, Any]:
+    facts = {"problem": winner.problem, "commit": winner.sha, "config": json.dumps(winner.config), "arch": winner.arch}
+    return {
+        "timestamp": int(winner.finished_at.timestamp()),
+        "benchmark": {"name": "tilewatch", "extra_info": {"device": "cuda", **facts}},
+        "model": {"name": f"{winner.kernel} {winner.problem}", "type": winner.kernel, "backend": "cutile"},
+        "metric": {"name": "latency_us", "benchmark_values": [winner.time_us]},
+        "runners": [{"name": winner.gpu_name, "type": winner.gpu_model}],
+        "dependencies": {name: {"version": version} for name, version in winner.toolchain.items()},
+    }
+
+
+def _explain(winner: NewestWinner, error: BadProblem) -> str:
+    return f"{winner.kernel} {winner.problem} on {winner.gpu_model}: {error}"
