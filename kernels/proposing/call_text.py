@@ -1,6 +1,5 @@
 """Writes values as the Python source that makes them again in a watch file."""
 
-import enum
 import inspect
 import math
 from collections.abc import Mapping
@@ -16,7 +15,6 @@ MOST_LISTED = 32
 """Most whole numbers that are written one by one, such as lengths and offsets."""
 
 PLAIN = (bool, int, float, str, type(None))
-NUMPY_TYPES = {"bfloat16": "uint16"}
 
 
 class NotWritable(Exception):
@@ -57,30 +55,21 @@ class CallText:
     def _write_object(self, value: Any, name: str) -> str:
         kind = type(value)
         kind_name = kind.__name__.lower() if "torch" in kind.__module__ else ""
-        if kind_name in ("dtype", "device"):
-            self.imports.add("torch")
-            return str(value) if kind_name == "dtype" else 'torch.device("cuda")'
         if kind_name == "size":
             return self.write(tuple(value), name)
-        if isinstance(value, Idle):
-            return self._write_stream(value)
-        if isinstance(value, type) and issubclass(value, np.generic):
-            self.imports.add("numpy")
-            return f"numpy.{value.__name__}"
-        if isinstance(value, enum.Enum) and "." not in kind.__qualname__ and kind.__module__ != "__main__":
-            self.imports.add(kind.__module__)
-            return f"{kind.__module__}.{kind.__name__}.{value.name}"
-        raise NotWritable(f"its argument {name} is of the type {kind.__name__}")
-
-    def _write_stream(self, stream: Any) -> str:
-        library = "torch" if hasattr(stream, "cuda_stream") else "cupy"
+        if kind_name == "dtype":
+            self.imports.add("torch")
+            return str(value)
+        if not isinstance(value, Idle):
+            raise NotWritable(f"its argument {name} is of the type {kind.__name__}")
+        library = "torch" if hasattr(value, "cuda_stream") else "cupy"
         self.imports.add(library)
         return "torch.cuda.current_stream()" if library == "torch" else "cupy.cuda.get_current_stream()"
 
     def _write_array(self, value: Any, name: str) -> str:
         if id(value) in self.names:
             return self.names[id(value)]
-        written = self._make_torch(value) if hasattr(value, "element_size") else self._make_other(value)
+        written = self._make_torch(value) if hasattr(value, "element_size") else self._make_cupy(value)
         name = name if name.isidentifier() and name not in ("p", "case", "watch") else f"array_{len(self.names)}"
         while name in self.names.values():
             name += "_"
@@ -117,22 +106,15 @@ class CallText:
             return filled
         return f"{filled}.permute({', '.join(str(order.index(each)) for each in range(len(shape)))})"
 
-    def _make_other(self, value: Any) -> str:
-        library = "numpy" if isinstance(value, np.ndarray) else "cupy"
-        if library == "cupy" and type(value).__name__ != "ndarray":
-            raise NotWritable(f"it takes arrays of its own class {type(value).__name__}")
-        self.imports.add(library)
+    def _make_cupy(self, value: Any) -> str:
+        if type(value).__name__ != "ndarray" or isinstance(value, np.ndarray):
+            raise NotWritable(f"it takes arrays of the class {type(value).__name__}")
+        self.imports.add("cupy")
         shape = "".join(f"{self.write_size(each)}, " for each in value.shape)
         dtype = np.dtype(value.dtype)
-        if dtype.kind not in "fiub":
-            raise NotWritable(f"it takes an array of the type {dtype}")
-        kind = f"{library}.{NUMPY_TYPES.get(dtype.name, dtype.name)}" if dtype.kind != "b" else "bool"
         if dtype.kind == "f":
-            return f"{library}.random.standard_normal(({shape})).astype({kind})"
-        if library == "numpy" and value.size:
-            low, high = int(value.min()), int(value.max())
-            return f"numpy.random.randint({low}, {high + 1}, ({shape})).astype({kind})"
-        return f"{library}.zeros(({shape}), {kind})"
+            return f"cupy.random.standard_normal(({shape})).astype(cupy.{dtype.name})"
+        return f"cupy.zeros(({shape}), {dtype.name!r})"
 
 
 def _list_values(tensor: Any) -> Any:
@@ -149,8 +131,6 @@ def _fill(sizes: list[str], dtype: str, values: Any) -> str:
     shape = ", ".join(sizes)
     if dtype.startswith(("float", "bfloat", "complex")) and "e8m0" not in dtype and "float4" not in dtype:
         return f"p.randn({shape}, dtype=torch.{dtype})"
-    if "float8_e8m0" in dtype:
-        return f"p.ones({shape}, dtype=torch.{dtype})"
     if values is not None and values.size:
         return f"p.randint({int(values.min())}, {int(values.max()) + 1}, ({shape},), dtype=torch.{dtype})"
     return f"p.zeros({shape}, dtype=torch.{dtype})"

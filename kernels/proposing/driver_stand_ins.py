@@ -6,6 +6,7 @@ import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
@@ -18,19 +19,10 @@ from tilewatch.kernels.watching.cuda_stand_ins import cuda_python
 from tilewatch.kernels.watching.cuda_stand_ins.array import ndarray
 from tilewatch.kernels.watching.cuda_stand_ins.modules import PACKAGES, constant, is_in_use
 
-VALUES = [
-    "item",
-    "__bool__",
-    "__float__",
-    "__int__",
-    "__index__",
-    "__format__",
-    "tolist",
-    "cpu",
-    "numpy",
-    "allclose",
-    "equal",
-]
+VALUES = (
+    *("item", "__bool__", "__float__", "__int__", "__index__", "__format__", "tolist", "numpy", "cpu", "to"),
+    *("allclose", "equal", "nonzero"),
+)
 """Functions of PyTorch that need the values of a tensor."""
 
 COPIES = "MemcpyDtoH MemcpyDtoHAsync Memcpy2D Memcpy2DAsync"
@@ -45,21 +37,19 @@ class Skipped(Exception):
 
 def make_pytest() -> ModuleType:
     """Returns a module for `pytest`, whose marks are kept and whose other functions do nothing."""
+    functions = {
+        "mark": _Marks(),
+        "fixture": _decorate_fixture,
+        "param": lambda *values, **_: values if len(values) > 1 else values[0],
+        **dict.fromkeys(("skip", "fail", "exit"), _skip),
+        "main": constant(0),
+        "importorskip": lambda name, **_: importlib.import_module(name),
+        "raises": lambda *_, **__: contextlib.suppress(Exception),
+        "approx": lambda value, **_: value,
+        **dict.fromkeys(("Item", "Config"), object),
+    }
     module = ModuleType("pytest")
-    vars(module).update(
-        mark=_Marks(),
-        fixture=_decorate_fixture,
-        param=lambda *values, **_: values if len(values) > 1 else values[0],
-        skip=_skip,
-        fail=_skip,
-        exit=_skip,
-        main=lambda *_, **__: 0,
-        importorskip=lambda name, **_: importlib.import_module(name),
-        raises=lambda *_, **__: contextlib.suppress(Exception),
-        approx=lambda value, **_: value,
-        Item=object,
-        Config=object,
-    )
+    vars(module).update(functions)
     return module
 
 
@@ -145,20 +135,28 @@ def values_made_up() -> Iterator[None]:
 def _make_up_torch(stack: contextlib.ExitStack) -> None:
     import torch
 
-    class MadeUp(torch.overrides.TorchFunctionMode):  # type: ignore[misc]  # PyTorch is no dependency
-        def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = getattr(function, "__name__", "")
-            to_cpu = name == "to" and any(str(each) == "cpu" for each in (*args[1:], *(kwargs or {}).values()))
-            without = [each for each in args if isinstance(each, torch.Tensor) and each.is_meta]
-            if without and (name in VALUES or to_cpu):
-                return _make_up("cpu" if to_cpu else name, without[0], *args[1:])
-            return function(*args, **(kwargs or {}))
-
     answers = {"max_memory_allocated": 1, "mem_get_info": (1 << 36, 1 << 37)}
     for name in ("reset_peak_memory_stats", "empty_cache", "manual_seed", "manual_seed_all", *answers):
         stack.enter_context(mock.patch.object(torch.cuda, name, constant(answers.get(name))))
     stack.enter_context(mock.patch.object(torch.testing, "assert_close", constant(None)))
-    stack.enter_context(MadeUp())
+    for owner, name in itertools.product((torch, torch.Tensor), VALUES):
+        if callable(function := getattr(owner, name, None)):
+            stack.enter_context(mock.patch.object(owner, name, _read_or_make_up(name, function)))
+
+
+def _read_or_make_up(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that asks a tensor for its values, and makes up those of a tensor that has none."""
+    import torch
+
+    def answer(tensor: Any, *given: Any, **named: Any) -> Any:
+        is_read = name != "to" or any(str(each) == "cpu" for each in (*given, *named.values()))
+        without = [each for each in (tensor, *given) if isinstance(each, torch.Tensor) and each.is_meta]
+        if not without or not is_read:
+            return function(tensor, *given, **named)
+        with torch._C.DisableTorchFunction():
+            return _make_up(name, without[0], *given)
+
+    return answer
 
 
 def _make_up(name: str, tensor: Any, *given: Any) -> Any:
@@ -168,11 +166,12 @@ def _make_up(name: str, tensor: Any, *given: Any) -> Any:
         return format(1.0, *given)
     if name in ("__bool__", "allclose", "equal"):
         return True
-    with torch._C.DisableTorchFunction():
-        if name in ("item", "__float__", "__int__", "__index__"):
-            return 1.0 if name != "__index__" and tensor.is_floating_point() else 1
-        values = torch.ones(tensor.shape, dtype=tensor.dtype)
-        return {"tolist": torch.Tensor.tolist, "numpy": torch.Tensor.numpy}.get(name, lambda each: each)(values)
+    if name == "nonzero":
+        return torch.zeros((0, tensor.ndim), dtype=torch.int64)
+    if name in ("item", "__float__", "__int__", "__index__"):
+        return 1.0 if name != "__index__" and tensor.is_floating_point() else 1
+    values = torch.ones(tensor.shape, dtype=tensor.dtype)
+    return getattr(values, name)() if name in ("tolist", "numpy") else values
 
 
 def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[dict[str, Any]]:
@@ -196,6 +195,19 @@ def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[di
 
 
 def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[[str], Any]) -> dict[str, Any]:
+    """Returns a value for each other parameter: its fixture, or for a test without one a stand-in for pytest's own."""
     code = function.__code__
-    wanted = code.co_varnames[: code.co_argcount]
-    return {each: find_fixture(each) for each in wanted if each not in given and find_fixture(each) is not None}
+    wanted = [each for each in code.co_varnames[: code.co_argcount] if each not in (*given, "self")]
+    found = {each: find_fixture(each) for each in wanted}
+    is_test = code.co_name.startswith(("test", "bench"))
+    defaults = len(function.__defaults__ or ())
+    needed = code.co_varnames[: code.co_argcount - defaults] if is_test else ()
+    unknown = {
+        each: mock.MagicMock(side_effect=_call_first) for each in wanted if found[each] is None and each in needed
+    }
+    return {each: value for each, value in found.items() if value is not None} | unknown
+
+
+def _call_first(called: Callable[..., Any] | None = None, *given: Any, **named: Any) -> Any:
+    """Stands in for a fixture such as `benchmark`, which calls the function that it is given."""
+    return called(*given, **named) if callable(called) else None

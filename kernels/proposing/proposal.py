@@ -45,16 +45,30 @@ class Proposal:
 
 @dataclass
 class _Recorded:
-    """Calls by kernel, in the order in which they are tried, and why a kernel has none."""
+    """Calls by kernel, those of host code first, and why a kernel has none."""
 
     calls: dict[KernelName, list[RecordedCall]] = field(default_factory=dict)
     reasons: dict[KernelName, str] = field(default_factory=dict)
     looked: Counter[KernelName] = field(default_factory=Counter)
 
     def wants_more(self, kernel: KernelName) -> bool:
-        """Returns whether another driver may bring a call of host code, for a kernel that is only launched so far."""
+        """Returns whether another driver may bring a call of host code."""
         calls = self.calls.get(kernel, ())
-        return not calls or (all(each.is_launch for each in calls) and self.looked[kernel] < MOST_LOOKS)
+        return not calls or (calls[0].is_launch and self.looked[kernel] < MOST_LOOKS)
+
+    def add(self, answer: Mapping[str, Any], file: str, missing: Iterable[KernelName]) -> None:
+        """Adds the calls of a driver, or why the kernels in it that have no call still have none."""
+        for kernel, fields in answer.get("calls", ()):
+            known = self.calls.setdefault(KernelName(*kernel), [])
+            known += {RecordedCall.read(fields)} - set(known)
+            known.sort(key=lambda one: one.is_launch)
+        stopped = [answer["failure"]] if "failure" in answer else answer["stopped"]
+        self.looked.update(self.calls.keys() & missing)
+        for kernel in missing - self.calls.keys():
+            if stopped:
+                self.reasons.setdefault(kernel, f"{file} stops: {stopped[0]}")
+            if why := answer.get("reasons", {}).get(f"{kernel.file}: {kernel.name}"):
+                self.reasons[kernel] = why
 
 
 def propose(root: Path, arch: str, store_url: str, on_step: Say = lambda _: None) -> Proposal:
@@ -125,89 +139,46 @@ def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Reco
     try:
         for driver in listed["drivers"]:
             leads_to = {KernelName(*each) for each in driver["kernels"]} & wanted
-            missing = [each for each in leads_to if recorded.wants_more(each)]
-            if not missing:
-                continue
-            on_step(f"{driver['file']}: recording its calls")
-            _add(recorded, drivers.record(driver["file"], listed["path"]), driver["file"], missing)
+            if missing := set(filter(recorded.wants_more, leads_to)):
+                on_step(f"{driver['file']}: recording its calls")
+                recorded.add(drivers.record(driver["file"], listed["path"]), driver["file"], missing)
     finally:
         drivers.close()
     return recorded
 
 
-def _add(recorded: _Recorded, answer: Mapping[str, Any], file: str, missing: Iterable[KernelName]) -> None:
-    for each in answer.get("calls", ()):
-        sizes = tuple(each["sizes"].items())
-        call = RecordedCall(
-            each["module"],
-            each["function"],
-            tuple(each["lines"]),
-            each["run"],
-            sizes,
-            tuple(each["imports"]),
-            bool(each.get("is_launch")),
-        )
-        known = recorded.calls.setdefault(KernelName(*each["kernel"]), [])
-        if call not in known:
-            known.append(call)
-        known.sort(key=lambda one: one.is_launch)
-    stopped = [answer["failure"]] if "failure" in answer else answer["stopped"]
-    for kernel in missing:
-        recorded.looked[kernel] += kernel in recorded.calls
-        if kernel not in recorded.calls and stopped:
-            recorded.reasons.setdefault(kernel, f"{file} stops: {stopped[0]}")
-        why = answer.get("reasons", {}).get(f"{kernel.file}: {kernel.name}")
-        if kernel not in recorded.calls and why:
-            recorded.reasons[kernel] = why
-
-
 def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_step: Say) -> tuple[ProposedOperator, ...]:
-    """Returns the operators that pass. A kernel whose call fails gets its next call, as long as it has one."""
+    """Returns operators that pass together. A kernel whose call fails gets its next call, as long as it has one."""
     left = {kernel: list(calls) for kernel, calls in recorded.calls.items()}
-    passed: dict[RecordedCall, list[KernelName]] = {}
+    entries: tuple[ProposedOperator, ...] = ()
     while left:
         picked: dict[RecordedCall, list[KernelName]] = {}
         for kernel, calls in left.items():
             picked.setdefault(calls[0], []).append(kernel)
-        tried = name_entries(picked)
-        failed = _try(folder, tried, arch, store_url, on_step)
-        passed |= {each.call: list(each.kernels) for each in tried if each.name not in failed}
-        for each in tried:
-            for kernel in each.kernels:
-                if each.name in failed:
-                    recorded.reasons[kernel] = failed[each.name]
-                    left[kernel].pop(0)
-                if each.name not in failed or not left[kernel]:
-                    del left[kernel]
-    entries = name_entries(passed)
-    if not recorded.reasons.keys() & recorded.calls.keys():
-        return entries
-    while failed := _try(folder, entries, arch, store_url, on_step) if entries else {}:
-        for each in entries:
-            recorded.reasons.update(dict.fromkeys(each.kernels, failed.get(each.name, "")))
-        entries = tuple(each for each in entries if each.name not in failed)
-    return entries
-
-
-def _try(folder: Path, entries: Sequence[ProposedOperator], arch: str, store_url: str, on_step: Say) -> dict[str, str]:
-    """Returns the reason of each operator that fails `tilewatch validate`."""
-    failed: dict[str, str] = {}
-    while trying := [each for each in entries if each.name not in failed]:
-        text = write_file(trying, {})
-        folder.joinpath(FILE).write_text(text)
-        try:
-            findings = validate_library(folder, [FILE], [arch], store_url, on_step=on_step).findings
-        except LibraryError as error:
-            return failed | dict.fromkeys((each.name for each in trying), str(error))
-        found = _blame(findings, trying, text)
-        failed |= found
-        if not found or not _loads_not(findings):
+        entries = name_entries(picked)
+        failed = _list_failures(folder, entries, arch, store_url, on_step)
+        if not failed:
             break
-    return failed
+        for kernel, reason in (
+            (one, failed[each.name]) for each in entries if each.name in failed for one in each.kernels
+        ):
+            recorded.reasons[kernel] = reason
+            left[kernel].pop(0)
+        left = {kernel: calls for kernel, calls in left.items() if calls}
+    return entries if left else ()
 
 
-def _loads_not(findings: Iterable[Mistake]) -> bool:
-    return any("does not load" in each.sentence for each in findings)
+def _list_failures(
+    folder: Path, entries: Sequence[ProposedOperator], arch: str, store_url: str, on_step: Say
+) -> dict[str, str]:
+    """Returns the reason of each operator that fails `tilewatch validate`."""
+    text = write_file(entries, {})
+    folder.joinpath(FILE).write_text(text)
+    try:
+        findings = validate_library(folder, [FILE], [arch], store_url, on_step=on_step).findings
+    except LibraryError as error:
+        return dict.fromkeys((each.name for each in entries), str(error))
+    return _blame(findings, entries, text)
 
 
 def _blame(findings: Iterable[Mistake], entries: Sequence[ProposedOperator], text: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tilewatch.kernels.proposing.repository_sources import KernelName
 
@@ -25,6 +26,12 @@ class RecordedCall:
     sizes: tuple[tuple[str, int], ...]
     imports: tuple[str, ...]
     is_launch: bool = False
+
+    @classmethod
+    def read(cls, fields: Sequence[Any]) -> "RecordedCall":
+        """Makes a call of its fields as JSON has them."""
+        module, function, lines, run, sizes, imports, is_launch = fields
+        return cls(module, function, tuple(lines), run, tuple(map(tuple, sizes)), tuple(imports), is_launch)
 
 
 @dataclass(frozen=True)

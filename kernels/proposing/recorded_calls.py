@@ -9,8 +9,8 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,8 @@ import numpy as np
 from tilewatch.given_files import BadFile, read_given
 from tilewatch.kernels.proposing import driver_stand_ins
 from tilewatch.kernels.proposing.call_text import CallText, NotWritable, list_given
-from tilewatch.kernels.proposing.repository_sources import (
-    DRIVER_NAMES,
-    RepositorySources,
-    read_sources,
-)
+from tilewatch.kernels.proposing.proposed_file import RecordedCall
+from tilewatch.kernels.proposing.repository_sources import DRIVER_NAMES, RepositorySources, read_sources
 from tilewatch.kernels.watching.device_array import describe_array, is_array
 from tilewatch.kernels.watching.no_gpu import PretendGpu, as_gpu
 from tilewatch.kernels.watching.project import CANONICAL, Project, activate, compile_file
@@ -60,7 +57,7 @@ class _DriverCalls:
     modules: Mapping[str, str]
     driver: str
     entered: list[_Entered] = field(default_factory=list)
-    calls: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
+    calls: dict[tuple[str, ...], tuple[Any, ...]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     launches: int = 0
 
@@ -79,7 +76,7 @@ class _DriverCalls:
         function = launch.kernel._pyfunc
         kernel = (_find_file(function.__code__), function.__name__)
         for each in self._list_candidates():
-            if self._try(kernel, lambda each=each: self._write_call(each)):
+            if self._try(kernel, functools.partial(self._write_call, each)):
                 break
         self._try(kernel, lambda: self._write_launch(launch))
         self.launches += 1
@@ -92,17 +89,16 @@ class _DriverCalls:
         own = [each for each in taking if _find_file(each.frame.f_code) == self.driver]
         return [*(each for each in taking if each not in own), *own]
 
-    def _try(self, kernel: tuple[str, str], write: Any) -> bool:
+    def _try(self, kernel: tuple[str, str], write: Callable[[], RecordedCall]) -> bool:
         try:
             call = write()
         except NotWritable as error:
             self.reasons[f"{kernel[0]}: {kernel[1]}"] = str(error)
             return False
-        key = (*kernel, call["module"], call["function"])
-        self.calls.setdefault(key, {**call, "kernel": kernel})
+        self.calls.setdefault((*kernel, call.module, call.function), (kernel, astuple(call)))
         return True
 
-    def _write_call(self, entered: _Entered) -> dict[str, Any]:
+    def _write_call(self, entered: _Entered) -> RecordedCall:
         code = entered.frame.f_code
         file = _find_file(code)
         module = self.modules.get(file)
@@ -115,7 +111,7 @@ class _DriverCalls:
         named = _write_arguments(text, list(entered.given)[first:], given)
         return _describe(text, module, called, f"{called}({named})")
 
-    def _write_launch(self, launch: TracedLaunch) -> dict[str, Any]:
+    def _write_launch(self, launch: TracedLaunch) -> RecordedCall:
         function = launch.kernel._pyfunc
         module = self.modules.get(_find_file(function.__code__))
         if module is None or "<locals>" in function.__qualname__:
@@ -126,18 +122,15 @@ class _DriverCalls:
             f"{_write_argument(text, value, name)}, " for name, value in zip(names, launch.args, strict=False)
         )
         run = f"cuda.tile.launch(torch.cuda.current_stream(), {launch.grid}, {{}}{function.__name__}, ({args}))"
-        return {**_describe(text, module, function.__name__, run), "is_launch": True}
+        return _describe(text, module, function.__name__, run, is_launch=True)
 
 
 def _write_arguments(text: CallText, names: Sequence[str], given: Mapping[str, Any]) -> str:
     """Returns the arguments of a call: by position as long as none is left out, then by name."""
     written = []
     for place, (name, value) in enumerate(given.items()):
-        source = text.write(value, name.lstrip("*"))
-        by_name = list(given)[: place + 1] != list(names)[: place + 1]
-        if name.startswith("*") and by_name:
-            raise NotWritable("it takes arguments after those that are left out")
-        written.append(f"*{source}" if name.startswith("*") else f"{name}={source}" if by_name else source)
+        by_name = "" if list(given)[: place + 1] == list(names)[: place + 1] else f"{name}="
+        written.append(by_name + text.write(value, name))
     return ", ".join(written)
 
 
@@ -154,15 +147,9 @@ def _write_argument(text: CallText, value: Any, name: str) -> str:
     return text.names[id(value)]
 
 
-def _describe(text: CallText, module: str, function: str, run: str) -> dict[str, Any]:
-    return {
-        "module": module,
-        "function": function,
-        "lines": text.lines,
-        "run": run,
-        "sizes": {name: size for size, name in text.sizes.items()},
-        "imports": sorted(text.imports),
-    }
+def _describe(text: CallText, module: str, function: str, run: str, *, is_launch: bool = False) -> RecordedCall:
+    sizes = tuple((name, size) for size, name in text.sizes.items())
+    return RecordedCall(module, function, tuple(text.lines), run, sizes, tuple(sorted(text.imports)), is_launch)
 
 
 def _find_file(code: types.CodeType) -> str:
@@ -170,15 +157,15 @@ def _find_file(code: types.CodeType) -> str:
 
 
 def _list_arguments(frame: types.FrameType) -> dict[str, Any]:
+    """Returns the arguments of a running function by name; nothing if it takes more by position than it names."""
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     given = {name: values[name] for name in code.co_varnames[:count] if name in values}
     if code.co_flags & inspect.CO_VARARGS:
-        given |= {f"*{code.co_varnames[count]}": values.get(code.co_varnames[count], ())}
+        if values.get(code.co_varnames[count]):
+            return {}
         count += 1
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        given |= values.get(code.co_varnames[count], {})
-    return {name: value for name, value in given.items() if not name.startswith("*") or value}
+    return given | (values.get(code.co_varnames[count], {}) if code.co_flags & inspect.CO_VARKEYWORDS else {})
 
 
 def _has_array(value: Any) -> bool:
@@ -284,7 +271,7 @@ def _run_each(recorder: _DriverCalls, steps: Sequence[tuple[str, Any]]) -> Itera
             return
         recorder.entered.clear()
         recorder.launches = 0
-        signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_S)
+        signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_S, 1.0)  # again, where the code catches or loses the first
         sys.setprofile(recorder.look)
         try:
             step()

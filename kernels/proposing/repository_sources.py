@@ -38,11 +38,6 @@ class RepositorySources:
     modules: Mapping[str, str]
     required: frozenset[str]
 
-    @property
-    def used(self) -> frozenset[KernelName]:
-        """Returns the kernels that some driver leads to."""
-        return frozenset(kernel for each in self.drivers for kernel in each.kernels)
-
 
 def read_sources(texts: Mapping[str, bytes]) -> RepositorySources:
     """Returns what the Python files of a repository hold. A file that Python cannot parse holds nothing."""
