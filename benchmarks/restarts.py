@@ -132,7 +132,9 @@ def measure(rounds: int) -> Iterator[Figure]:
             slowest: dict[str, float] = {}
             for name in [name for _ in range(rounds) for name in KILLED]:
                 _submit(instance, waiting)
-                slowest[name] = max(slowest.get(name, 0.0), _kill(instance, name))
+                back_s = _kill(instance, name)
+                print(f"{name}: back after {back_s:.1f} s", file=sys.stderr, flush=True)
+                slowest[name] = max(slowest.get(name, 0.0), back_s)
             while waiting:
                 _submit(instance, waiting)
             _await(lambda: instance.ask("select count(*) from jobs where state in ('queued', 'running')") == [(0,)])
