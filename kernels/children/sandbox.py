@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import stat
 import struct
 import sys
@@ -47,11 +46,11 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
 
 FIRST_USER = 1_900_000_000  # and a process id: above the ranges of logins, containers and systemd
 READ_ANY = 1 << 2  # CAP_DAC_READ_SEARCH
-COMPILER = "tileiras"
-TO_LEAVE_ROOT = READ_ANY | 1 << 0 | 1 << 6 | 1 << 7 | 1 << 8  # and CAP_CHOWN, CAP_SETGID, CAP_SETUID, CAP_SETPCAP
+COMPILERS = ("tileiras", "cuobjdump", "nvdisasm")
+TO_LEAVE_ROOT = READ_ANY | 0b1_1110_0011  # and CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_SET[GU]ID, CAP_SETPCAP
 NO_FIXUP = 1 << 2  # a new user keeps capabilities, and access(2), which finds programs, counts them
 
-NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER, SECURE_BITS, AMBIENT = 38, 22, 2, 28, 47  # prctl(2)
+NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER, SECURE_BITS, AMBIENT, GET_DEATH_SIGNAL = 38, 22, 2, 28, 47, 2  # prctl(2)
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); these numbers hold on x86-64 and arm64
 READS = 0b1101  # execute, read a file, read a folder
 WRITES = 0b1_1111_1111_0010  # write, remove and make anything; `_find_file_rights` adds the rights of newer kernels
@@ -143,17 +142,15 @@ def find_root(library: Path) -> Path:
 
 
 def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], ends_others: bool = False) -> None:
-    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network. If
-    it runs as root, it becomes a user of its own, to whom `writable` is given.
-
-    With `ends_others` it stays root and may signal other processes: a process that runs no library needs this to end
-    its own children. Before Linux 6.12 it may then signal every process of its user.
+    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network.
+    A process of root becomes one of a user of its own, to whom `writable` is given. With `ends_others` it may signal
+    other processes, to end its own children; before Linux 6.12 that includes every process of its user.
     """
     level = find_level()
     if level is Level.NONE:
         return
     _forbid_new_privileges()
-    _drop_capabilities(0 if ends_others else _leave_root(writable))
+    _drop_capabilities(_leave_root(writable))
     version = landlock_version() if level is Level.FULL else 0
     if version:
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
@@ -268,18 +265,20 @@ def _leave_root(folders: Sequence[str]) -> int:
         return 0
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
     is_free = Path("/proc/self/uid_map").read_text().split() == ["0", "0", str(2**32 - 1)]
-    found = [shutil.which(COMPILER), *(each for path in sys.path for each in Path(path).glob(f"*/*/bin/{COMPILER}"))]
-    is_for_all = all(os.stat(each).st_mode & 0o001 for each in (sys.executable, *found) if each)
+    found = [each for path in sys.path for name in COMPILERS for each in Path(path).glob(f"*/*/bin/{name}")]
+    programs: list[str | Path] = [sys.executable, *filter(None, map(shutil.which, COMPILERS)), *found]
+    is_for_all = all(os.stat(each).st_mode & 0o001 for each in programs)
     if not is_free or not is_for_all or int(status["CapEff"], 16) & TO_LEAVE_ROOT != TO_LEAVE_ROOT:
         return 0
-    user, parent = FIRST_USER + os.getpid(), os.getppid()
+    user, parent, death_signal = FIRST_USER + os.getpid(), os.getppid(), ctypes.c_int()
+    _require(_libc().prctl(GET_DEATH_SIGNAL, ctypes.byref(death_signal), 0, 0, 0))
     for each in folders:
         os.chown(each, user, user)
     _require(_libc().prctl(SECURE_BITS, NO_FIXUP, 0, 0, 0))
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
-    processes.end_with_parent(signal.SIGKILL)  # the kernel forgot that with the old user
+    processes.end_with_parent(death_signal.value)  # the kernel forgot that with the old user
     if os.getppid() != parent:
         os._exit(1)
     return READ_ANY

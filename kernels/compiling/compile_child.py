@@ -63,13 +63,13 @@ def _compile_all(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, A
     by_key = {each.launch_key: each for each in code.launches}
     outcomes = {key: _compile(each, request) for key, each in by_key.items()}
     if code.is_bundle:
-        return store_bundle(_store(request["store"]), code.launches, outcomes)
+        return store_bundle(_store(request["store"], request["made"]), code.launches, outcomes)
     (outcome,) = outcomes.values()
     return outcome
 
 
 def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    store = _store(request["store"])
+    store = _store(request["store"], request["made"])
     started, cpu = time.perf_counter(), _measure_cpu_s()
     guard = CompilerGuard(memory_bytes=request["memory_bytes"], cpu_s=request["limit_s"])
     key = None

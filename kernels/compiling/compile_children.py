@@ -1,5 +1,5 @@
-"""Keeps the child processes of a Compiler: one for each library that is traced, and one that compiles. A tracing child
-runs a commit's code and may not write. The compiling child runs no commit's code and writes into the store."""
+"""Keeps the child processes of a Compiler: one per library that is traced, and one that compiles. A tracing child runs
+a commit's code. The compiling child runs no commit's code; its parent stores what it makes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,8 +54,8 @@ class CompileChildren:
         if self._compiler is None or not self._compiler.alive:
             if self._compiler is not None:
                 self._compiler.close()
-            store = self._cubins.make_folder()
-            self._compiler = ChildProcess("compile", packages=self._packages, writable=[store])
+            store, packages = self._cubins.prepare_child(), self._packages
+            self._compiler = ChildProcess("compile", packages=packages, readable=[store], writable=[self._cubins.made])
             self._version = self._require_ready(self._compiler)
         return self._compiler
 

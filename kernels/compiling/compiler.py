@@ -194,7 +194,8 @@ class Compiler:
         return traced
 
     def _ask_compiler(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        answer = self._children.find_compiler().ask({**request, "ask": ask}, deadline_s=self._deadline_s)
+        child = self._children.find_compiler()
+        answer = child.ask({**request, "ask": ask, "made": self._cubins.made}, deadline_s=self._deadline_s)
         if "store_error" in answer:
             raise StoreError(answer["store_error"])
         if "error" in answer:

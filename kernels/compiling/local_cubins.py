@@ -1,9 +1,10 @@
-"""Gives child processes a folder of this machine in place of an object store.
+"""Gives child processes the cubins of a store, and stores those that they made.
 
-A child runs other people's code, so it has no credentials for an object store. Its parent downloads the cubins that it
-needs and uploads those that it made. A store that is a folder is used directly."""
+A child runs other people's code, so it has no credentials for an object store: its parent fetches the cubins that it
+needs. It reads a store that is a folder, and writes into a folder of its own, whose files its parent stores."""
 
 import contextlib
+import functools
 import tempfile
 from pathlib import Path
 
@@ -16,21 +17,20 @@ class LocalCubins:
         self.store = CubinStore(url)
         self._url = url
         self.remote = None if self.store.is_folder else self.store
-        """The object store, None if the store is a folder."""
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        """The object store; None if the store is a folder."""
+        self.made = ""
+        """Path of the folder into which the newest child writes; empty before the first child."""
+        self._folders = contextlib.ExitStack()
 
-    @property
+    @functools.cached_property
     def url(self) -> str:
-        """Returns the URL of the folder that a child uses as its store."""
-        if self.remote is None:
-            return self._url
-        if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="tilewatch-cubins-")
-        return folder(Path(self._scratch.name))
+        """Returns the URL of the folder that a child reads as its store."""
+        return self._url if self.remote is None else folder(Path(self._make_folder()))
 
-    def make_folder(self) -> str:
-        """Makes the child's folder and returns its path. The child may write into the folder, but may not create it."""
-        path = find_folder(self.url)
+    def prepare_child(self) -> str:
+        """Makes the folder `made` for a new child, and returns the path of the folder that it reads. Each child gets
+        its own, because each may have another user."""
+        path, self.made = find_folder(self.url), self._make_folder()
         with contextlib.suppress(OSError):  # the child reports why the folder is unusable
             Path(path).mkdir(parents=True, exist_ok=True)
         return path
@@ -44,19 +44,18 @@ class LocalCubins:
             here.put(content_key, {}, self.remote.cubin(content_key))
 
     def send(self) -> None:
-        """Uploads a child's outcomes and cubins, and deletes the local files. Raises StoreError."""
-        if self.remote is None or self._scratch is None:
-            return
-        here = CubinStore(self.url)
-        for file in sorted(Path(self._scratch.name).glob("*/*.json")):
+        """Stores what the child made and deletes its files. Raises StoreError."""
+        here = CubinStore(folder(Path(self.made)))
+        for file in sorted(Path(self.made).glob("*/*.json")):
             outcome = here.outcome(file.stem)
             assert outcome is not None
             parts = [file.with_suffix(suffix) for suffix in (".cubin", ".tileirbc")]
-            self.remote.put(file.stem, outcome, *(each.read_bytes() if each.exists() else None for each in parts))
+            self.store.put(file.stem, outcome, *(each.read_bytes() if each.exists() else None for each in parts))
             for each in (file, *parts):
                 each.unlink(missing_ok=True)
 
     def close(self) -> None:
-        if self._scratch is not None:
-            self._scratch.cleanup()
-            self._scratch = None
+        self._folders.close()
+
+    def _make_folder(self) -> str:
+        return self._folders.enter_context(tempfile.TemporaryDirectory(prefix="tilewatch-cubins-"))

@@ -8,7 +8,7 @@ host code runs on some machines only (config_code.py)."""
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ class StoreError(ExpectedError):
 
 
 class CubinStore:
-    def __init__(self, url: str) -> None:
-        """Opens a store by a path or by a URL that fsspec can open. Raises StoreError for an unknown protocol."""
-        self.url = url
+    def __init__(self, url: str, made: str | None = None) -> None:
+        """`url` is a path or any URL that fsspec can open. If `made` is a folder, files are written there, and looked
+        for there first. Raises StoreError for an unknown protocol."""
+        self.url, self._made = url, made
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
         except ImportError as error:
@@ -72,10 +73,10 @@ class CubinStore:
         """Writes an outcome after its cubin and its bytecode, so that the cubin of a stored outcome is always there."""
         with self._raise_store_errors("written"):
             if bytecode is not None:
-                self._write(self._path(key, "tileirbc"), bytecode)
+                self._write(key, "tileirbc", bytecode)
             if cubin is not None:
-                self._write(self._path(key, "cubin"), cubin)
-            self._write(self._path(key, "json"), json.dumps(outcome).encode())
+                self._write(key, "cubin", cubin)
+            self._write(key, "json", json.dumps(outcome).encode())
 
     def cubin(self, content_key: str) -> bytes:
         try:
@@ -86,26 +87,22 @@ class CubinStore:
         return content
 
     def bytecode(self, content_key: str) -> bytes | None:
-        """Returns the bytecode from which a cubin was made, None if it was not kept."""
-        with self._raise_store_errors("read"):
-            try:
-                content: bytes = self._files.cat_file(self._path(content_key, "tileirbc"))
-            except FileNotFoundError:
-                return None
+        """Returns the bytecode that a cubin was made of; None if it was not kept."""
+        with self._raise_store_errors("read"), suppress(FileNotFoundError):
+            content: bytes = self._files.cat_file(self._path(content_key, "tileirbc"))
             return content
+        return None
 
     def put_traced(self, code_key: str, traced: Mapping[str, Any]) -> None:
         with self._raise_store_errors("written"):
-            self._write(self._path(code_key, "recorded"), json.dumps(traced).encode())
+            self._write(code_key, "recorded", json.dumps(traced).encode())
 
     def find_traced(self, code_key: str) -> dict[str, Any] | None:
-        """Returns the traced launches of a config, None if no machine traced it."""
-        with self._raise_store_errors("read"):
-            try:
-                found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))
-            except FileNotFoundError:
-                return None
+        """Returns the traced launches of a config; None if no machine traced it."""
+        with self._raise_store_errors("read"), suppress(FileNotFoundError):
+            found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))
             return found
+        return None
 
     def require_access(self, *, writes: bool) -> None:
         """Raises StoreError unless the store can be read, and with `writes` also written. It lists the bucket, because
@@ -119,12 +116,15 @@ class CubinStore:
                 self._files.ls(top, refresh=True)
 
     def _path(self, key: str, kind: str) -> str:
-        return f"{self._root}/{key[:2]}/{key}.{kind}"
+        name = f"{key[:2]}/{key}.{kind}"
+        is_made = self._made is not None and os.path.exists(f"{self._made}/{name}")
+        return f"{self._made if is_made else self._root}/{name}"
 
-    def _write(self, path: str, data: bytes) -> None:
-        """Writes a file completely or not at all, because two workers may write one key, and one may be killed
-        meanwhile. An object store does so by itself and has no folders: if asked to make one, s3fs would create a
-        missing bucket."""
+    def _write(self, key: str, kind: str, data: bytes) -> None:
+        """Writes a file completely or not at all: two workers may write the same key, and one may be killed meanwhile.
+        An object store does so by itself and has no folders: if asked to make one, s3fs would create a missing
+        bucket."""
+        path = f"{self._made or self._root}/{key[:2]}/{key}.{kind}"
         if not self.is_folder:
             self._files.pipe_file(path, data)
             return

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -67,6 +68,19 @@ def test_what_compiles_gives_way_and_what_reads_a_library_does_not(store: str) -
         nices = [each.nice() - ours.nice() for each in ours.children(recursive=True) if each not in before]
     assert nices.count(processes.NICENESS) == 1
     assert set(nices) == {0, processes.NICENESS}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot make another one")
+def test_what_compiles_has_a_user_of_its_own_and_what_it_made_is_ours(store: str, tmp_path: Path) -> None:
+    ours = psutil.Process()
+    before = ours.children(recursive=True)
+    with Compiler(store) as compiler:
+        compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
+        users = {each.uids().effective: each.name() for each in ours.children(recursive=True) if each not in before}
+    assert {name for user, name in users.items() if user > sandbox.FIRST_USER} == {"tw-trace", "tw-compile"}
+    files = [each for each in (tmp_path / "cubins").rglob("*") if each.is_file()]
+    assert {each.suffix for each in files} == {".cubin", ".json", ".tileirbc"}
+    assert {each.stat().st_uid for each in files} == {0}
 
 
 def test_a_spilling_config_says_so(store: str) -> None:

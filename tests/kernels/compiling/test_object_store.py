@@ -13,7 +13,7 @@ from tests.kernels.fixtures.s3_server import CREDENTIALS, S3Server, s3_server
 from tilewatch.kernels.children.child_process import PASSED_ON
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
-from tilewatch.kernels.compiling.store import CubinStore, StoreError
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.library import FOLDER as LIBRARY
 
 CONFIG = {"tile_m": 64, "tile_n": 64, "tile_k": 64, "num_ctas": 1, "occupancy": 1, "group_size_m": 8}
@@ -99,8 +99,10 @@ def test_a_child_reads_from_a_folder_what_its_parent_fetched() -> None:
 
 def test_what_a_child_made_is_sent_once_and_not_kept(server: S3Server) -> None:
     cubins = LocalCubins("s3://cubins/sent")
-    CubinStore(cubins.url).put("aa1", OK, b"cubin", b"bytecode")
-    CubinStore(cubins.url).put("aa2", {"status": "error"}, None)
+    made = CubinStore(folder(Path(cubins.prepare_child())), cubins.made)
+    made.put("aa1", OK, b"cubin", b"bytecode")
+    made.put("aa2", {"status": "error"}, None)
+    assert made.cubin("aa1") == b"cubin"
     cubins.send()
     assert sorted(key for key in server.list_keys() if key.startswith("sent/")) == [
         "sent/aa/aa1.cubin",
@@ -110,7 +112,7 @@ def test_what_a_child_made_is_sent_once_and_not_kept(server: S3Server) -> None:
     ]
     assert CubinStore("s3://cubins/sent").bytecode("aa1") == b"bytecode"
     assert CubinStore("s3://cubins/sent").bytecode("aa2") is None
-    assert CubinStore(cubins.url).outcomes(["aa1", "aa2"]) == {}
+    assert made.outcomes(["aa1", "aa2"]) == {}
     cubins.close()
 
 
