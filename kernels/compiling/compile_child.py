@@ -23,7 +23,7 @@ from tilewatch.kernels.compiling.compiler_input import compile_input, find_compi
 from tilewatch.kernels.compiling.cubin import hash_machine_code, read_static_facts
 from tilewatch.kernels.compiling.operator_code import hash_bundle, store_bundle
 from tilewatch.kernels.compiling.programs import ProgramMissing
-from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final, require_room
 from tilewatch.kernels.compiling.traced_code import LaunchInput, TracedCode, read_traced
 from tilewatch.kernels.library_errors import LibraryError, first_line
 from tilewatch.kernels.toolchains.versions import compiler_version
@@ -72,7 +72,7 @@ def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, An
     store = _store(request["store"], request["made"])
     started, cpu = time.perf_counter(), _measure_cpu_s()
     guard = CompilerGuard(memory_bytes=request["memory_bytes"], cpu_s=request["limit_s"])
-    key = None
+    key = cubin = None
     try:
         key = _content_key(launch, request)
         stored = store.outcome(key)
@@ -108,10 +108,8 @@ def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, An
             "symbol": launch.symbol,
             "facts": _read_facts(cubin, remarks),
         }
-        store.put(key, outcome, cubin, launch.wanted.bytecode)
-        return {**outcome, "reused": False}
     if key is not None:
-        store.put(key, outcome, None)
+        store.put(key, outcome, cubin, launch.wanted.bytecode if cubin else None)
     return {**outcome, "reused": False}
 
 
@@ -123,6 +121,7 @@ def _read_facts(cubin: bytes, remarks: str) -> dict[str, Any]:
 
 
 def _make_failure(status: str, failure: str, compile_s: float, cpu_s: float, key: str | None) -> dict[str, Any]:
+    require_room()
     return {"status": status, "failure": failure, "compile_s": compile_s, "cpu_s": cpu_s, "content_key": key}
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.compile_children import BuildError, CompileChildren
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
-from tilewatch.kernels.compiling.store import StoreError, is_final
+from tilewatch.kernels.compiling.store import StoreError, is_final, require_room
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
 from tilewatch.kernels.toolchains.toolchain import Toolchain
@@ -207,6 +207,7 @@ class Compiler:
         return compiler_version() if self._packages is None else self._children.read_version()
 
     def _make_failure(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:
+        require_room()
         return Compiled(status, self.version, arch, compile_s, 0.0, reused=False, failure=failure)
 
     def _make_outcome(self, answer: Mapping[str, Any], arch: str) -> Compiled:

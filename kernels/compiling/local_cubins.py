@@ -16,10 +16,8 @@ class LocalCubins:
         """Opens the store. Raises StoreError if it cannot be used at all."""
         self.store = CubinStore(url)
         self._url = url
-        self.remote = None if self.store.is_folder else self.store
-        """The object store; None if the store is a folder."""
-        self.made = ""
-        """Path of the folder into which the newest child writes; empty before the first child."""
+        self.remote = None if self.store.is_folder else self.store  # an object store
+        self.made = ""  # the folder into which the newest child writes
         self._folders = contextlib.ExitStack()
 
     @functools.cached_property
@@ -28,8 +26,7 @@ class LocalCubins:
         return self._url if self.remote is None else folder(Path(self._make_folder()))
 
     def prepare_child(self) -> str:
-        """Makes the folder `made` for a new child, and returns the path of the folder that it reads. Each child gets
-        its own, because each may have another user."""
+        """Makes the folder `made` for a new child, which may have another user. Returns the folder that it reads."""
         path, self.made = find_folder(self.url), self._make_folder()
         with contextlib.suppress(OSError):  # the child reports why the folder is unusable
             Path(path).mkdir(parents=True, exist_ok=True)

@@ -7,12 +7,15 @@ host code runs on some machines only (config_code.py)."""
 
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from tilewatch.errors import ExpectedError
 
@@ -22,8 +25,8 @@ DEFAULT_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) 
 EXTRAS = {"s3": ("s3fs", "s3")}
 """Maps a protocol to the package that reaches it and the extra that installs the package."""
 
-HEALTH_KEY = "health"
-"""Key that `require_access` reads and writes. It cannot be a cubin's, because those are hashes."""
+HEALTH_KEY = "health"  # which `require_access` reads and writes; keys of cubins are hashes
+ROOM_BYTES = 64 << 20
 
 
 class StoreError(ExpectedError):
@@ -41,7 +44,7 @@ class CubinStore:
             raise StoreError(f"the cubin store {url} cannot be used: {_find_remedy(url, error)}") from None
         except ValueError as error:
             raise StoreError(f"the cubin store {url} cannot be used: {error}") from None
-        self.is_folder = "file" in _list_protocols(self._files)
+        self.is_folder = isinstance(self._files, LocalFileSystem)
 
     def outcome(self, content_key: str) -> dict[str, Any] | None:
         """Returns the outcome of a compilation, None if `content_key` was never compiled."""
@@ -142,6 +145,12 @@ class CubinStore:
             raise StoreError(f"the cubin store {self.url} cannot be {act}: {reason}") from error
 
 
+def require_room() -> None:
+    """Raises StoreError if the disk of temporary files is full. Any config can fail then, so the failure is no fact."""
+    if shutil.disk_usage(tempfile.gettempdir()).free < ROOM_BYTES:
+        raise StoreError(f"no space is left in {tempfile.gettempdir()}")
+
+
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
     """Returns False for a timeout within less CPU time than `limit_s`: the machine was slow, not the config."""
     cpu_s: float = outcome.get("cpu_s", 0.0)
@@ -162,10 +171,6 @@ def _raise_if_error(read: bytes | Exception) -> bytes:
     if isinstance(read, Exception):
         raise read
     return read
-
-
-def _list_protocols(files: Any) -> tuple[str, ...]:
-    return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
 
 
 def _find_remedy(url: str, error: ImportError) -> str:

@@ -137,10 +137,9 @@ def _describe_default(clone: Clone, branch: str, remote: Remote) -> str:
 
 
 def _read_ref(clone: Clone, ref: str) -> str | None:
-    try:
+    with contextlib.suppress(RepositoryError):
         return git(clone.folder, "rev-parse", "--verify", "--quiet", ref).strip()
-    except RepositoryError:
-        return None
+    return None
 
 
 def has_branch(clone: Clone, branch: str) -> bool:

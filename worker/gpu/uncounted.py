@@ -125,10 +125,9 @@ def _read_oldest(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
 
 
 def _read(file: Path) -> Uncounted | None:
-    try:
+    with contextlib.suppress(OSError, ValueError):
         return _READ.validate_json(file.read_bytes())
-    except (OSError, ValueError):
-        return None
+    return None
 
 
 def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str) -> list[dict[str, Any]]:

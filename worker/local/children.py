@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewatch import processes
+from tilewatch.db.server.embedded import LONGEST_PAUSE_S, STEADY_S
 from tilewatch.worker.process.progress import STILL_S, Progress
 
-LONGEST_PAUSE_S = 60.0
-STEADY_S = 600.0
-"""The seconds that a child must run so that the pause before its next restart is the shortest one again."""
 PATIENCE_S = 10.0
 LOOK_EVERY_S = 5.0
 

@@ -6,13 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures import small_disk, tiny_repository
 from tilewatch import processes
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
@@ -170,6 +171,26 @@ def test_a_store_that_cannot_be_written_is_no_config_s_fault(tmp_path: Path) -> 
     (tmp_path / "cubins").write_text("a file where a folder should be")
     with Compiler(folder(tmp_path / "cubins")) as compiler, pytest.raises(StoreError, match="cubin store"):
         compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
+
+
+@pytest.mark.parametrize("left_bytes", [0, 100_000])
+def test_a_full_disk_of_temporary_files_is_no_config_s_fault(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_bytes: int
+) -> None:
+    """Without room no library is traced; with some, the compiler alone fails, and in its own words."""
+    (tmp_path / "disk").mkdir()
+    with small_disk.mount(tmp_path / "disk", "100m"):
+        monkeypatch.setenv("TMPDIR", str(tmp_path / "disk"))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "disk"))
+        with (
+            small_disk.fill(tmp_path / "disk", left_bytes),
+            Compiler(store) as compiler,
+            pytest.raises(StoreError, match="no space is left in"),
+        ):
+            compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
+        assert list((tmp_path / "cubins").rglob("*.json")) == []
+        with Compiler(store) as compiler:
+            assert compiler.compile(LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90").status == "ok"
 
 
 def test_a_moved_line_keeps_the_cubin_and_changed_arithmetic_does_not(tmp_path: Path, store: str) -> None:

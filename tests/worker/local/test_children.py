@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tilewatch.db.server.embedded import LONGEST_PAUSE_S, STEADY_S
 from tilewatch.worker.local.children import (
     CANNOT_START,
-    LONGEST_PAUSE_S,
     LOOK_EVERY_S,
-    STEADY_S,
     Child,
     Children,
     Death,

@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy import make_url, update
 
 from tests.conftest import Admin
+from tests.worker.fixtures import small_disk as disks
 from tests.worker.fixtures import tiny_repository
 from tilewatch import processes
 from tilewatch.db.lifecycle import jobs
@@ -324,20 +325,14 @@ def small_disk(environment: dict[str, str]) -> Iterator[Path]:
     """A home on a disk of its own."""
     home = Path(environment["TILEWATCH_HOME"])
     home.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m,mode=755", "tmpfs", home], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode().strip()}")
-    yield home
-    subprocess.run(["umount", "--lazy", home], check=True)
+    with disks.mount(home, "300m"):
+        yield home
 
 
 @contextlib.contextmanager
 def full_disk(home: Path, _: str) -> Iterator[None]:
-    with contextlib.suppress(OSError), (home / "ballast").open("wb", buffering=0) as ballast:
-        while True:
-            ballast.write(bytes(4096))
-    yield
-    (home / "ballast").unlink()
+    with disks.fill(home):
+        yield
 
 
 @contextlib.contextmanager
