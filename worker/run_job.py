@@ -1,8 +1,8 @@
 """Runs one job: claims it in Postgres, keeps its lease, runs its step, and writes how it ended.
 
-There are three kinds of error. One that passes (no Postgres, store or GPU) puts the job off for a while. One that a
-person must mend fails the job with a sentence. A bug fails it with a traceback. A worker that is stopped hands its job
-back. A worker that cannot run a job's host code moves the job to the queue `record`. docs/reference/jobs.md describes
+There are three kinds of error. One that passes (no Postgres, store, GPU or room) puts the job off for a while. One that
+a person must mend fails the job with a sentence. A bug fails it with a traceback. A worker that is stopped hands its
+job back. A worker that cannot run a job's host code moves the job to the queue `record`. docs/reference/jobs.md draws
 the whole life of a job."""
 
 import traceback
@@ -19,6 +19,7 @@ from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.text import without_passwords
 from tilewatch.worker import logs
 from tilewatch.worker.context import Context
+from tilewatch.worker.process import health_checks
 from tilewatch.worker.queue import follow_up, outage
 from tilewatch.worker.queue.dispatch import COMPILE, TRACE_QUEUE
 from tilewatch.worker.queue.lease import LEASE_S, Lease, LeaseLost
@@ -74,7 +75,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
     except Exception as error:  # the edge of a job: whatever it raised belongs on its row
         if isinstance(error, SQLAlchemyError) and (signalled := _find_end_of_process(error)):
             raise signalled from error
-        trouble = outage.passing(error)
+        trouble = outage.passing(error) or health_checks.disk(context.spool.parent)
         if trouble is None:
             _fail(job.id, owner, context, error, lines)
             return _queue_next(job, context)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from tilewatch.db.lifecycle import jobs
@@ -14,6 +14,7 @@ from tilewatch.db.session import session
 from tilewatch.kernels.compiling.store import StoreError
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.process import health_checks
 from tilewatch.worker.queue import lease as queue_lease
 from tilewatch.worker.queue.outage import NotNow
 
@@ -118,6 +119,21 @@ def test_a_job_that_meets_passing_trouble_waits_and_says_why(
     assert ended.not_before is not None
     assert ended.trouble is not None
     assert trouble in ended.trouble
+
+
+def test_a_job_that_fails_on_a_full_disk_waits_for_room(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child or a program that it started may fail in any words. The same failure with room is the job's."""
+    monkeypatch.setattr(run_job, "_step_of", lambda _: raising(RuntimeError("exit code 1")))
+    job_id = queued_job(context)
+    with monkeypatch.context() as full:
+        full.setattr(health_checks, "FULL_BYTES", 1 << 62)
+        with pytest.raises(NotNow, match="MB are free"):
+            run_job.run(job_id, "tester#1", context)
+    assert (job(context).state, job(context).attempt, job(context).put_offs) == ("queued", 0, 1)
+    with session(context.database_url) as opened:
+        opened.execute(update(Job).values(not_before=None))
+    run_job.run(job_id, "tester#1", context)
+    assert (job(context).state, job(context).failure) == ("failed", "RuntimeError: exit code 1")
 
 
 def raising(error: BaseException) -> Callable[..., None]:

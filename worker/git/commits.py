@@ -239,5 +239,6 @@ def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: st
     except subprocess.TimeoutExpired:
         raise GitFailed(repository, arguments[0], f"no end after {LIMIT_S:.0f} s") from None
     except subprocess.CalledProcessError as error:
-        lines = error.stderr.strip().splitlines() or ["git gave no reason"]
+        lines = [each for each in error.stderr.strip().splitlines() if not each.startswith("hint: ")]
+        lines = lines or ["git gave no reason"]
         raise GitFailed(repository, arguments[0], lines[0].removeprefix("fatal: ")) from None

@@ -1,6 +1,7 @@
 """Finds the reasons why a worker cannot work now, for `/healthz` and `tilewatch doctor`. Each reason is a sentence."""
 
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ STUCK_S = 120
 Postgres it is not stuck: each attempt fails, and the next one follows."""
 
 FULL_BYTES = 256 << 20
-"""A worker with fewer free bytes on the disk of its data folder is ill: the next sweep's results may not fit."""
+"""A worker with fewer free bytes for its data folder, or for temporary files, is ill: the next results may not fit."""
 
 
 def list_health_checks(
@@ -81,11 +82,11 @@ def stuck(tried_s: float) -> tuple[str, ...]:
 
 
 def disk(home: Path) -> str | None:
-    there = next(folder for folder in (home, *home.parents) if folder.exists())
-    free_bytes = shutil.disk_usage(there).free
-    if free_bytes >= FULL_BYTES:
-        return None
-    return f"only {free_bytes / 1e6:.0f} MB are free for {home}, at least {FULL_BYTES / 1e6:.0f} MB are wanted"
+    for each in (home, Path(tempfile.gettempdir())):
+        there = next(folder for folder in (each, *each.parents) if folder.exists())
+        if (free_bytes := shutil.disk_usage(there).free) < FULL_BYTES:
+            return f"only {free_bytes / 1e6:.0f} MB are free for {each}, at least {FULL_BYTES / 1e6:.0f} MB are wanted"
+    return None
 
 
 def illness(database_url: str, gpu_uuid: str) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures import small_disk, tiny_repository
 from tilewatch.worker.git import checkouts
 from tilewatch.worker.git.checkouts import (
     IN_USE_S,
@@ -105,6 +105,19 @@ def test_a_commit_that_is_larger_than_a_disk_is_refused_before_a_file_of_it_is_w
     with pytest.raises(RepositoryError, match=r"has more than 200,000 files or 4 GiB"):
         checkout_commit(repository, sha, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize("left_bytes", [0, 100_000])
+def test_a_commit_that_does_not_fit_on_a_full_disk_says_so(repository: Path, tmp_path: Path, left_bytes: int) -> None:
+    (repository / "large").write_bytes(os.urandom(200_000))
+    sha = tiny_repository.commit(repository, "Fill", factor=3)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    with small_disk.mount(cache, "1m"):
+        unwritten = pytest.raises(RepositoryError, match=r"unable to write file large|Out of diskspace")
+        with small_disk.fill(cache, left_bytes), unwritten:
+            checkout_commit(repository, sha, cache)
+        assert checkout_commit(repository, sha, cache).is_dir()
 
 
 def test_a_commit_may_have_as_many_bytes_and_files_as_are_allowed(
