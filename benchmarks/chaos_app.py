@@ -56,7 +56,8 @@ def plant(faults: Iterable[str]) -> None:
 
 
 def set_lease(lease_s: float) -> None:
-    """Sets the length of this process's leases; each is renewed as often as before."""
+    """Sets the length of this process's leases; each is renewed as often as before, also after a start of Postgres."""
+    jobs.RENEWAL_S *= lease_s / lease.LEASE_S
     for module in (run_job, lease):
         module.LEASE_S = lease_s  # type: ignore[attr-defined]
     lease.RENEW_S = lease_s / RENEWALS  # type: ignore[assignment]

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from sqlalchemy import ColumnElement, String, and_, case, cast, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle.waiting import after, backoff_s, clock_now
 from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Job, Worker
 from tilewatch.db.natural_keys import find_or_add
 
+RENEWAL_S = 30.0
 MAX_ATTEMPTS = 3
 """The number of workers that may die while doing a job. Then the job must be the cause, and is set aside as poison."""
-
 
 CHECKS_TURN_S = 300.0
 """The seconds after which a worker that did only checks takes the jobs of nightlies first. Even with the longest job of
@@ -175,12 +175,8 @@ def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
 
 def requeue_expired(session: Session) -> list[UnsentJob]:
     """Queues jobs whose lease ran out, or sets them aside as poison after MAX_ATTEMPTS. Returns the queued ones."""
-    failure = (
-        literal("set aside as poison: ")
-        .concat(cast(Job.attempt, String))
-        .concat(" workers stopped answering in the middle of it, the last of them ")
-        .concat(Job.owner)
-    )
+    sentence = "set aside as poison: %s workers stopped answering in the middle of it, the last of them %s"
+    failure = func.format(sentence, Job.attempt, Job.owner)
     _change(
         session,
         and_(_expired(), Job.attempt >= MAX_ATTEMPTS),
@@ -245,7 +241,11 @@ def _worker_of(owner: str) -> str:
 
 
 def _expired() -> ColumnElement[bool]:
-    return and_(Job.state == "running", Job.lease_until <= clock_now())
+    """Returns the condition that a lease ran out. If that was while Postgres was away, its owner has RENEWAL_S to renew
+    it: otherwise a disk that is full for an hour, on which Postgres ends again and again, would poison jobs."""
+    started = func.pg_postmaster_start_time()
+    renewable = and_(Job.lease_until < started, started > after(-RENEWAL_S))
+    return and_(Job.state == "running", Job.lease_until <= clock_now(), not_(renewable))
 
 
 def _let_go(state: str) -> dict[str, Any]:

@@ -253,6 +253,28 @@ def test_a_silent_workers_job_is_queued_again_to_be_sent(db_session: Session) ->
     assert _job(db_session, held).state == "running"
 
 
+def test_a_lease_that_ran_out_while_postgres_was_away_waits_for_its_owner(
+    db_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often Postgres ends on a full disk, no end costs an attempt. A lease that was given since is over."""
+    ended, later = one_commit.job(db_session, "ended"), one_commit.job(db_session, "later")
+    jobs.claim(db_session, ended, "a", LEASE_S)
+    jobs.claim(db_session, later, "b", OVER_S)
+    before = func.pg_postmaster_start_time() - text("interval '1 h'")
+    while_away = update(Job).where(Job.id == ended).values(lease_until=before)
+    db_session.execute(while_away)
+    monkeypatch.setattr(jobs, "RENEWAL_S", 1e9)
+    claimed = jobs.claim(db_session, ended, "c", LEASE_S)
+    assert claimed is not None
+    assert claimed.id == later
+    assert jobs.claim(db_session, ended, "c", LEASE_S) is None
+    assert jobs.requeue_expired(db_session) == []
+    assert jobs.renew(db_session, ended, "a", LEASE_S, 1)
+    db_session.execute(while_away)
+    monkeypatch.setattr(jobs, "RENEWAL_S", 0.0)
+    assert jobs.requeue_expired(db_session) == [UnsentJob(ended, "gpu.b200")]
+
+
 def test_a_job_that_takes_every_worker_down_is_set_aside_as_poison(db_session: Session) -> None:
     job_id = one_commit.job(db_session)
     _poison(db_session, job_id)
