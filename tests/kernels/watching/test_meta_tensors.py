@@ -38,6 +38,19 @@ def plain(p):
 def whole(p):
     x = torch.ones(8, 64, dtype=torch.int32, device="cuda")[:, 1:]
     return case(run=lambda: host.scale_and_sum(x), reference=lambda: (x * int(x.max()), x.sum(-1)))
+
+
+def sum_and_look(x):
+    scaled, sums = host.scale_and_sum(x, 128)
+    if torch.isnan(scaled).any():
+        raise ValueError("the scale is too large")
+    return scaled, sums
+
+
+@watch(problems="8x64", names="rows x cols")
+def looking(p):
+    x = p.randn(p.rows, p.cols)
+    return case(run=lambda: sum_and_look(x), reference=lambda: x)
 """
 
 RECORD = """
@@ -76,9 +89,11 @@ def test_host_code_may_plan_by_whole_numbers_where_pytorch_is(tmp_path: Path) ->
         assert found["planned"] == found["plain"]
         assert found["whole"][1] == 8 * 63 * 4 + 8 * 4  # the tensor is the same one in both launches
         assert found["whole"][2] == []  # the reference sees the values, though kernels were given them
+        assert "such as isnan(out).any(), belongs into the caller of the function that `run` calls" in found["looking"]
     else:
         assert "the host code needs the values of a tensor (Tensor.__int__)" in found["planned"]
-        assert "pip install torch" in found["planned"]
+        for name in ("planned", "looking"):
+            assert "pip install torch" in found[name]
 
 
 @pytest.fixture
