@@ -142,9 +142,9 @@ def find_root(library: Path) -> Path:
 
 
 def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], ends_others: bool = False) -> None:
-    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network.
-    A process of root becomes one of a user of its own, to whom `writable` is given. With `ends_others` it may signal
-    other processes, to end its own children; before Linux 6.12 that includes every process of its user.
+    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network. If
+    it runs as root, it becomes a user of its own, to whom `writable` is given. With `ends_others` it may signal other
+    processes, to end its own children. Before Linux 6.12 it may then signal every process of its user.
     """
     level = find_level()
     if level is Level.NONE:

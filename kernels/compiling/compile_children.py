@@ -1,5 +1,5 @@
-"""Keeps the child processes of a Compiler: one per library that is traced, and one that compiles. A tracing child runs
-a commit's code. The compiling child runs no commit's code; its parent stores what it makes."""
+"""Keeps the child processes of a Compiler: one for each library that is traced, and one that compiles. A tracing child
+runs a commit's code. The compiling child runs no commit's code, and its parent stores what it makes."""
 
 from collections.abc import Mapping
 from pathlib import Path

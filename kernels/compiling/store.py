@@ -35,8 +35,8 @@ class StoreError(ExpectedError):
 
 class CubinStore:
     def __init__(self, url: str, made: str | None = None) -> None:
-        """`url` is a path or any URL that fsspec can open. If `made` is a folder, files are written there, and looked
-        for there first. Raises StoreError for an unknown protocol."""
+        """Opens a store by a path or by a URL that fsspec can open. If `made` is a folder, files are written there, and
+        looked for there first. Raises StoreError for an unknown protocol."""
         self.url, self._made = url, made
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
@@ -90,7 +90,7 @@ class CubinStore:
         return content
 
     def bytecode(self, content_key: str) -> bytes | None:
-        """Returns the bytecode that a cubin was made of; None if it was not kept."""
+        """Returns the bytecode from which a cubin was made, None if it was not kept."""
         with self._raise_store_errors("read"), suppress(FileNotFoundError):
             content: bytes = self._files.cat_file(self._path(content_key, "tileirbc"))
             return content
@@ -101,7 +101,7 @@ class CubinStore:
             self._write(code_key, "recorded", json.dumps(traced).encode())
 
     def find_traced(self, code_key: str) -> dict[str, Any] | None:
-        """Returns the traced launches of a config; None if no machine traced it."""
+        """Returns the traced launches of a config, None if no machine traced it."""
         with self._raise_store_errors("read"), suppress(FileNotFoundError):
             found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))
             return found
@@ -124,9 +124,9 @@ class CubinStore:
         return f"{self._made if is_made else self._root}/{name}"
 
     def _write(self, key: str, kind: str, data: bytes) -> None:
-        """Writes a file completely or not at all: two workers may write the same key, and one may be killed meanwhile.
-        An object store does so by itself and has no folders: if asked to make one, s3fs would create a missing
-        bucket."""
+        """Writes a file completely or not at all, because two workers may write one key, and one may be killed
+        meanwhile. An object store does so by itself and has no folders: if asked to make one, s3fs would create a
+        missing bucket."""
         path = f"{self._made or self._root}/{key[:2]}/{key}.{kind}"
         if not self.is_folder:
             self._files.pipe_file(path, data)
