@@ -13,6 +13,9 @@ _SIGNS = re.compile(r"(?<=[-<])(\\?)(?=[->])|(?<=[<>~])(?==)|(?<=:)(?=[\w+-]+\\?
 """Places inside an arrow, a dash, a comparison or a word like :+1:. Streamlit draws such text as one sign, even if it
 is escaped."""
 
+_BLOCK = re.compile(r"\A(\d{1,9}(?=[.)](?: |\Z))|(?=(?:#{1,6}|[+-])(?: |\Z)))")
+"""Place in the beginning of a line that Markdown reads as a heading or a list."""
+
 _ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|@", re.IGNORECASE)
 WORD_JOINER = "\N{WORD JOINER}"
 """An invisible character. Text that contains it in the right place is not read as a link, a mention or a formula."""
@@ -118,9 +121,9 @@ def failure_text(text: str) -> str:
 
 
 def plain(value: object) -> str:
-    """Returns other people's text safe for Markdown: one line without link, picture, formula or colour. A word joiner
-    in each address stops Markdown from making it a link."""
-    escaped = _MARKDOWN.sub(r"\\\1", one_line(value))
+    """Returns other people's text safe for Markdown: one line without heading, link, picture, formula or colour. A word
+    joiner in each address stops Markdown from making it a link."""
+    escaped = _BLOCK.sub(r"\1\\", _MARKDOWN.sub(r"\\\1", one_line(value)))
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, _SIGNS.sub(rf"{WORD_JOINER}\1", escaped))
 
 
