@@ -5,11 +5,13 @@ import re
 from urllib.parse import urlsplit
 
 from tilewatch.baselines import BY_NAME
-from tilewatch.text import WORD_JOINER
+from tilewatch.text import WORD_JOINER, shorten
 
 MEMORY_BOUND = 50
 """The number of operations per byte below which memory is the limit on every GPU. The datasheets' lowest ratios in
 bfloat16 are 153 (A100) and 117 (GeForce RTX 5090)."""
+MOST_LETTERS = 16
+"""The most characters of a commit's subject in its label."""
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")
@@ -104,6 +106,11 @@ def commit_address(repository: str, sha: str) -> str | None:
 
 def first_line(text: str | None) -> str:
     return text.strip().splitlines()[0] if text and text.strip() else ""
+
+
+def label_commit(at: dt.datetime, subject: str) -> str:
+    """Writes a commit in few letters, for an axis: its day and the beginning of its subject."""
+    return f"{at:%m-%d} {shorten(subject, MOST_LETTERS)}"
 
 
 def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:

@@ -9,7 +9,7 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.marks import Mark
 from tilewatch.dashboard.charts.trend_lines import Along
 from tilewatch.dashboard.frames.metrics import Metric, axis_title
-from tilewatch.dashboard.text import day
+from tilewatch.dashboard.text import day, label_commit
 from tilewatch.text import plain_html, short_sha, shorten
 
 MOST_LABELLED_MARKS = 6
@@ -20,8 +20,8 @@ SIDE_PX, FOOT_PX, END_PX = 92, 148, 32
 Plotly enlarges them and draws the figure again, often twice."""
 MOST_LABELS = 10
 """The most labels on an axis. More would overlap on a phone."""
-MOST_LETTERS, MOST_LETTERS_OF_A_MARK = 16, 48
-"""The most characters of a commit's subject below the axis, and of the words above a mark."""
+MOST_LETTERS_OF_A_MARK = 48
+"""The most characters of the words above a mark."""
 SLANT_DEGREES = -40
 
 
@@ -69,9 +69,7 @@ def label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]
     step = max(1, -(-len(names) // MOST_LABELS))
     shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
     days, subjects = (commits[name].iloc[shown] for name in ("committed_at", "subject"))
-    labels = [
-        f"{at:%m-%d} {plain_html(shorten(subject, MOST_LETTERS))}" for at, subject in zip(days, subjects, strict=True)
-    ]
+    labels = [plain_html(label_commit(at, subject)) for at, subject in zip(days, subjects, strict=True)]
     look = {"tickangle": SLANT_DEGREES, "tickfont": {"size": 11}}
     return {**look, "tickmode": "array", "tickvals": [names[at] for at in shown], "ticktext": labels}
 

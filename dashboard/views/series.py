@@ -56,7 +56,7 @@ def page(url: str) -> None:
         with st.popover("More", width="stretch"):
             others = series_chart.pick_others(series_choice.list_keys(everything), key)
             along = series_chart.pick_order()
-            span = filters.pick_span(list(dict.fromkeys(points["sha"])), "commits")
+            span = filters.pick_span(points.drop_duplicates("sha"), "commits")
     simulated.mark(url, key[0])
     _require_drawn(asked, [key, *others.values()])
     run_id = asked.run.run_id if asked and RUN in st.query_params else _find_run(url, key, points)

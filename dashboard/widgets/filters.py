@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames.metrics import METRICS, Metric
+from tilewatch.dashboard.text import label_commit
 from tilewatch.dashboard.widgets import address
 from tilewatch.text import plain, short_sha
 
@@ -111,13 +112,15 @@ def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list
     return _require_known(label, unknown, list(st.multiselect(label, options, key=key, on_change=on_change, **more)))
 
 
-def pick_span(shas: Sequence[str], key: str) -> tuple[int, int]:
+def pick_span(commits: pd.DataFrame, key: str) -> tuple[int, int]:
     """Shows a slider and returns the indices of the first and last picked commit. By default all are picked."""
-    names = [short_sha(sha) for sha in shas]
+    names = [short_sha(sha) for sha in commits["sha"]]
+    labels = dict(zip(names, map(label_commit, commits["committed_at"], commits["subject"]), strict=True))
     stops = [OLDEST, *names, NEWEST]
     unknown = _find_unknown(key, _lengthen(st.query_params.get_all(key), stops), stops)
     on_change = address.restore(key, lambda given: _read_span(_lengthen(given, stops), stops))
-    first, last = st.select_slider("Commits", stops, value=(OLDEST, NEWEST), key=key, on_change=on_change)
+    look: dict[str, Any] = {"format_func": lambda stop: labels.get(stop, stop), "key": key, "on_change": on_change}
+    first, last = st.select_slider("Commits", stops, value=(OLDEST, NEWEST), **look)
     span = (
         0 if first == OLDEST else names.index(first) if first in names else len(names) - 1,
         len(names) - 1 if last == NEWEST else names.index(last) if last in names else 0,

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import re
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -737,11 +738,19 @@ def test_a_browser_may_draw_the_chart_of_a_series_before_it_gets_the_sweep(
     assert "Sweep" in [each.label for each in app.selectbox], "only the first run of a session waits"
 
 
+def test_the_slider_of_commits_names_them_as_the_axis_does(filled_app: AppTest) -> None:
+    filled_app.query_params["commits"] = ["5e6f7a8b00", "newest"]
+    app = opened(filled_app, "series")
+    labels = [unescape(label) for label in figure(app)["layout"]["xaxis"]["ticktext"]]
+    assert app.select_slider(key="commits").options[-1 - len(labels) : -1] == labels, "of the newest commits"
+    assert app.select_slider(key="commits").value == ("5e6f7a8b00", "newest"), "as in the address"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_no_list_and_no_axis_names_a_commit_by_its_hash_alone(filled_app: AppTest, page: str) -> None:
     app = opened(filled_app, page)
     layouts = [json.loads(each.proto.spec)["layout"] for each in app.get("plotly_chart")]  # type: ignore[attr-defined]
     axes = [layout[axis] for layout in layouts for axis in layout if axis.startswith(("xaxis", "yaxis"))]
     labels = [text for axis in axes for text in axis.get("ticktext") or ()]
-    options = [option for each in app.selectbox for option in each.options]
+    options = [option for each in (*app.selectbox, *app.select_slider) for option in each.options]
     assert [words for words in (*labels, *options) if re.fullmatch("[0-9a-f]{10}", str(words))] == []
