@@ -126,7 +126,7 @@ def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Ma
         store_url=(home / "cubins").as_uri(),
         database_url=servers.database_url,
         broker_url=servers.broker_url,
-        repository=home / "repository",
+        repository=home / "demo-kernels",
         library=LIBRARY,
         port=dashboard_port,
         notify=notify,

@@ -81,7 +81,7 @@ def make_repository(folder: Path, last_day: dt.date) -> list[DemoCommit]:
     commits = []
     for number in range(COMMITS):
         day = last_day - dt.timedelta(days=COMMITS - 1 - number)
-        subject = SUBJECTS.get(number, f"Describe the kernels better, part {number}")
+        subject = SUBJECTS.get(number, f"Part {number} of a better description")
         for kernel in BODIES:
             write_kernel(folder / LIBRARY, kernel, changed=number >= CHANGED_AT[kernel], note=subject)
         _git(folder, "add", ".")
