@@ -72,7 +72,8 @@ def progress(servers: Servers, ended: Sequence[str] = (), trouble: str | None = 
 
 def _describe_work(servers: Servers, states: list[str]) -> str:
     with session(servers.database_url) as opened:
-        under_way = [row for row in submissions.list_submissions(opened) if row.state in submissions.IN_PROGRESS]
+        submitted = submissions.list_submissions(opened)
+        under_way = [row for row in submitted if row.state in submissions.IN_PROGRESS]
         counted = queue.count_jobs(opened) if not under_way else []
     states += [describe(row) for row in reversed(under_way)]
     open_jobs, failed = (sum(each.jobs for each in counted if each.state in of) for of in (OPEN_JOB, FAILED_JOB))
@@ -82,7 +83,8 @@ def _describe_work(servers: Servers, states: list[str]) -> str:
         return " · ".join(states)
     if failed:
         return f"nothing is left to do, and jobs that failed: {failed} (see Jobs & workers); Ctrl-C stops Tilewatch"
-    return "everything that was submitted is done; Ctrl-C stops Tilewatch"
+    words = "everything that was submitted is done" if submitted or counted else "nothing was submitted yet"
+    return f"{words}; Ctrl-C stops Tilewatch"
 
 
 def describe(row: submissions.SubmissionRow) -> str:

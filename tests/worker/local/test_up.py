@@ -483,8 +483,7 @@ def test_what_runs_a_library_is_not_given_the_secrets_of_people(tmp_path: Path) 
 
 
 def test_progress_names_the_processes_that_ended(settings: Settings) -> None:
-    done = "everything that was submitted is done; Ctrl-C stops Tilewatch"
-    assert screen.progress(settings.connection()) == done
+    assert screen.progress(settings.connection()) == "nothing was submitted yet; Ctrl-C stops Tilewatch"
     assert screen.progress(settings.connection(), ["compile"]) == "compile ended and will be started again"
 
 
