@@ -14,7 +14,7 @@ from pathlib import Path
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.frames.scoreboard import GpuScore, LinePoint, find_change, write_direction, write_distance
 from tilewatch.dashboard.text import day
-from tilewatch.text import count_text, short_sha
+from tilewatch.text import count_text, short_sha, shorten
 
 HERE = Path(__file__).parent
 STYLE = (HERE / "scoreboard.css").read_text(encoding="utf-8")
@@ -23,8 +23,8 @@ WIDTH, HEIGHT = 580, 152
 LEFT, RIGHT, TOP, BOTTOM = 40, 16, 12, 34
 LEAST_ROOM = 0.01
 """The scale extends at least this far beyond its numbers. Otherwise a change of 0.001 would fill the height."""
-DATES_PX = 110
-"""The least distance in pixels of two dates on the axis."""
+DATES_PX, MOST_LETTERS = 110, 48
+"""The least distance in pixels of two dates on the axis, and the most characters of a GPU's name."""
 
 
 def draw_scores(scores: Sequence[GpuScore]) -> str:
@@ -40,10 +40,10 @@ def describe(scores: Sequence[GpuScore]) -> str:
 
 
 def _card(score: GpuScore) -> str:
-    simulated = " (simulated)" if score.is_simulated else ""
+    name = shorten(score.gpu_name, MOST_LETTERS) + (" (simulated)" if score.is_simulated else "")
     share = f"{score.ahead} of {count_text(score.series, 'operator')} at or over 1.00"
     return (
-        f'<section class="card" aria-label="{escape(describe([score]))}"><h2>{escape(score.gpu_name)}{simulated}</h2>'
+        f'<section class="card" aria-label="{escape(describe([score]))}"><h2>{escape(name)}</h2>'
         f'<p class="number"><b>{score.ratio:.2f}</b>'
         f'<span class="distance">{escape(write_distance(score))}; {_direction(score)}</span></p>'
         f'<p class="share">{share}; geometric mean of DeepGEMM\'s time / ours</p>{_line(score.line)}</section>'

@@ -28,18 +28,21 @@ def show(url: str, check_id: int) -> None:
         _headline(found.check)
         if found.check.failure is not None:
             st.error(f"Nothing could be compared: {plain(found.check.failure)}")
-        if found.operators:
-            _operators(found.operators)
-        timed = [row for row in found.operators if row.base_us]
+        # Those that need a look first, identical code last.
+        ordered = sorted(found.operators, key=lambda row: (not row.is_over, not row.is_unsure, row.kind == "identical"))
+        timed = [row for row in ordered if row.base_us]
         if timed:
             _evidence(found.check, timed)
+        if ordered:
+            _operators(ordered)
 
 
 def _headline(check: CheckRow) -> None:
     commits = f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"
     colour = badges.CHECKS[check.state]
-    st.markdown(f"#### #{check.id} {commits} on {plain(check.gpu_name)} :{colour}-badge[{check.state}]")
-    st.text(check.head_subject)
+    with st.container(key="two-lines-check"):
+        st.markdown(f"#### :{colour}-badge[{check.state}] #{check.id} {commits} on {plain(check.gpu_name)}")
+        st.text(check.head_subject)
     limit = f"slower by more than {100 * check.fail_over:g} % fails" if check.fail_over else "anything slower fails"
     ended = ""
     if check.ended_at is not None:
@@ -49,14 +52,13 @@ def _headline(check: CheckRow) -> None:
         f"submitted by {check.who}, {moment(check.requested_at)}{ended}",
         f"{span_text(check.gpu_s)} of GPU",
     ]
-    st.caption(plain("; ".join(facts)))
+    with st.container(key="two-lines-facts"):
+        st.caption(plain("; ".join(facts)))
     if check.exit_code is None and check.operators:
         st.progress(check.answered / check.operators, f"{check.answered} of {check.operators} answered")
 
 
 def _operators(operators: Sequence[CheckOperatorRow]) -> None:
-    """Shows a table of the operators: first those that need a person's attention, last those with identical code."""
-    ordered = sorted(operators, key=lambda row: (not row.is_over, not row.is_unsure, row.kind == "identical"))
     table = pd.DataFrame(
         [
             {
@@ -66,7 +68,7 @@ def _operators(operators: Sequence[CheckOperatorRow]) -> None:
                 "in words": row.sentence,
                 "what moved in the code": ", ".join(row.moved),
             }
-            for row in ordered
+            for row in operators
         ]
     )
     tables.show(table.style.map(badges.word_colour, subset="outcome"), key="operators")

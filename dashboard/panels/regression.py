@@ -15,7 +15,7 @@ from tilewatch.dashboard.text import moment
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions, regressions
 from tilewatch.db.page_reads.regressions import describe_origin
-from tilewatch.text import change_text, count_text, plain, write_change
+from tilewatch.text import change_text, count_text, plain, shorten, write_change
 
 BUTTONS = {
     "acknowledge": ("Acknowledge", "Somebody works on it", regressions.acknowledge),
@@ -26,16 +26,20 @@ BUTTONS = {
 
 
 def show(url: str, found: pd.Series) -> None:
-    _headline(url, found)
+    _headline(found)
     run_action.show_outcome()
     series = reads.regression_series(url, int(found["id"]))
     left, right = st.container(key="chart-and-run").columns([3, 2], gap="medium")
     with left:
+        picture = st.container()  # above the table whose selected row it shows
         chosen = _series(series)
         measured = None if chosen is None else reads.evidence(url, int(chosen["run_id"]))
         if chosen is not None:
-            regression_picture.show_step(url, found, chosen, measured)
+            with picture:
+                regression_picture.show_step(url, found, chosen)
+            regression_picture.show_replays(measured)
     with right:
+        _explain(url, found)
         _act(url, found)
         regression_picture.show_commits(found)
         if measured is not None:
@@ -57,12 +61,17 @@ def _act(url: str, found: pd.Series) -> None:
         _more_runs(url, found, who)
 
 
-def _headline(url: str, found: pd.Series) -> None:
+def _headline(found: pd.Series) -> None:
     # Improvements need no alarm in any state.
     colour = badges.WELL if found["direction"] == "improvement" else badges.REGRESSIONS[found["state"]]
     size = f"{write_change(found['size'])} ({change_text(found['low'])} to {change_text(found['high'])})"
-    st.markdown(f"#### #{found['id']} {plain(found['kernel'])}: {size} :{colour}-badge[{found['state']}]")
-    st.text(found["cause"])
+    name = plain(shorten(found["kernel"], 40))  # the size fits on the same two lines
+    with st.container(key="two-lines-regression"):
+        st.markdown(f"#### :{colour}-badge[{found['state']}] #{found['id']} {name}: {size}")
+        st.text(found["cause"])
+
+
+def _explain(url: str, found: pd.Series) -> None:
     for sentence in found["explanation"]:
         st.caption(plain(sentence))
     toolchains.show_link(url, found["cause"])

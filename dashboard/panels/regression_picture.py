@@ -16,13 +16,13 @@ COMMITS_BEFORE, COMMITS_AFTER = 25, 15
 """The numbers of commits around the first bad one in the picture. With more, the step is too narrow to see."""
 
 
-def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Evidence | None) -> None:
-    """Shows the trend of a series around the change, and below it the replays that confirmed it. `measured` holds
-    these; with None, no replays are shown."""
+def show_step(url: str, found: pd.Series, row: pd.Series) -> None:
+    """Shows the trend of a series around the change."""
     points = reads.points(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"], static_facts=False)
     points = around(points, found["bad_sha"])
     metric = find_drawable(points)
-    st.subheader(plain(f"{row['kernel']} {row['problem']} on {row['gpu_name']}"), anchor=False)
+    with st.container(key="two-lines-step"):
+        st.markdown(plain(f"{row['kernel']} {row['problem']} on {row['gpu_name']}"))
     if metric is None:
         st.caption("No point of this series is in this database.")
     else:
@@ -30,6 +30,10 @@ def show_step(url: str, found: pd.Series, row: pd.Series, measured: reads.Eviden
         lines = [*marks.level_changes(levels), *marks.toolchain_changes(points)]
         figure = go.Figure(trend.trend(points, metric, marks=lines))
         plots.show(figure, "step", f"{metric.label} around the change")
+
+
+def show_replays(measured: reads.Evidence | None) -> None:
+    """Shows the replays that confirmed the change; nothing without evidence."""
     for i, replay in enumerate(measured.replays if measured else ()):
         st.text(evidence.replay_sentence(replay))
         if replay.failure is None:

@@ -48,6 +48,7 @@ def show(url: str) -> None:
     if any(row.frozen is not None for row in shown):
         plots.show(toolchains.changes(shown), "changes", f"Change of the time of each operator, {found.report.title}")
         st.caption(toolchains.LEGEND)
+    _name_compilers(found)
     _table(shown, found.report.toolchains[1:])
     _ladders([row for row in found.ladders if row.gpu_model == shown[0].gpu_model])
     _launches(found, shown)
@@ -84,8 +85,11 @@ def _pick(rows: Sequence[ReportRow]) -> ReportRow:
 
 def _answer(found: ReportStory) -> None:
     safety = found.report.safety or "unknown"
-    st.markdown(f"#### {plain(found.report.title)} :{badges.SAFETIES[safety]}-badge[{safety}]")
-    st.text(found.sentence)
+    with st.container(key="answer"):
+        st.markdown(f":{badges.SAFETIES[safety]}-badge[{safety}] {plain(found.sentence)}")
+
+
+def _name_compilers(found: ReportStory) -> None:
     where = ", ".join(found.gpus) or "no GPU: the compilers alone"
     named = zip(found.report.toolchains, found.compilers, strict=True)
     st.caption(plain(f"On {where}. {' '.join(f'{name}: {compiler}.' for name, compiler in named)}"))

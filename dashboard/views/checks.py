@@ -59,7 +59,8 @@ def _one(url: str, number: str) -> None:
         st.warning(f"There is no check '{plain(number)}' in this database. The link may belong to another Tilewatch.")
         st.page_link("views/checks.py", label="To all checks")
         return
-    st.page_link("views/checks.py", label="All checks")
+    with st.container(key="back"):  # page.css reserves its height
+        st.page_link("views/checks.py", label="All checks")
     is_open = found.check.exit_code is None
     st.fragment(check.show, run_every=reads.LIVE_EVERY_S if is_open else None)(url, found.check.id)
 

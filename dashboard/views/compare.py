@@ -56,7 +56,8 @@ def _compare_series(url: str) -> None:
         return
     label, minus, always = WORDS[kind]
     counts = differences.count_findings(compared, always)
-    st.markdown(f"#### {counts}, of {len(compared):,} series on both sides, in {plain(name)}")
+    with st.container(key="two-lines-counts"):
+        st.markdown(f"#### {counts}, of {len(compared):,} series on both sides, in {plain(name)}")
     figure = sorted_changes.draw_sorted_changes(compared, label, minus)
     plots.show(figure, "differences", f"The largest values of {label}, with their intervals")
     st.caption(
@@ -126,7 +127,9 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
         pairs = changes.pair_snapshots(reads.snapshot_at_commit(url, repository, a["sha"]), after)
         if pairs["change"].notna().any():
             break
-    st.caption(f"A: {short_sha(a['sha'])} {plain(a['subject'])}. B: {short_sha(b['sha'])} {plain(b['subject'])}.")
+    with st.container(key="two-lines-sides"):
+        for side, commit in (("A", a), ("B", b)):
+            st.caption(f"{side}: {short_sha(commit['sha'])} {plain(commit['subject'])}")
     pairs = differences.add_findings(pairs, reads.judged_changes(url, repository, reads.EVER))
     origins = pairs["origin"].map(lambda origin: "" if origin == "measured" else f" ({origin})")
     return pairs.assign(where=pairs["gpu_name"].str.removeprefix("NVIDIA ") + origins)

@@ -21,18 +21,19 @@ def page(url: str) -> None:
         st.info("There is no job, and no worker has started.")
         st.code("make up  # starts workers and submits the first nightly\ntilewatch submit nightly", wrap_lines=True)
     run_action.show_outcome()
+    show_state(url)
+    gpu_health.show_health(url)
     who = run_action.find_actor()
     if who is not None:
         submit_form.show_form(url, who)
-    show_now(url, who)
-    gpu_health.show_health(url)
+    show_queue(url, who)
     with show_errors():
         gpu_health.show_gpu_time(url)
 
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
-def show_now(url: str, who: str | None) -> None:
-    """Shows the live part of the page, which updates itself and keeps selections and open traces."""
+def show_state(url: str) -> None:
+    """Shows the counts of the jobs, and what is wrong. Updates itself."""
     with show_errors():
         if reads.job_counts(url).empty and reads.workers(url).empty:
             return
@@ -40,6 +41,14 @@ def show_now(url: str, who: str | None) -> None:
         queue.warn_of_queues_without_worker(reads.queues(url))
         gpu_health.show_quarantined(reads.quarantines(url))
         queue.warn_of_ended(reads.alarms(url))
+
+
+@st.fragment(run_every=reads.LIVE_EVERY_S)
+def show_queue(url: str, who: str | None) -> None:
+    """Shows the jobs, the submissions and the workers. Updates itself, and keeps selections and open traces."""
+    with show_errors():
+        if reads.job_counts(url).empty and reads.workers(url).empty:
+            return
         queue.show_unfinished(url, reads.jobs(url, ("running",)), "Running", who)
         queue.show_failed(url, reads.jobs(url, ("failed", "poison")), who)
         queue.show_unfinished(url, reads.next_jobs(url), "Next", who)

@@ -100,7 +100,8 @@ def _one(url: str, number: str) -> None:
         )
         st.page_link("views/regressions.py", label="To all regressions")
         return
-    st.page_link("views/regressions.py", label="All regressions")
+    with st.container(key="back"):  # page.css reserves its height
+        st.page_link("views/regressions.py", label="All regressions")
     regression.show(url, chosen.iloc[0])
 
 

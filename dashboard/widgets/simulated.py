@@ -9,4 +9,4 @@ from tilewatch.dashboard.widgets import badges
 def mark(url: str, repository: str) -> None:
     """Shows a mark if a repository's newest runs are simulated. Other repositories of the same database may be real."""
     if reads.has_simulated_runs(url, repository):
-        st.markdown(f":{badges.UNSURE}-badge[simulated] No GPU measured the newest numbers of this repository.")
+        st.markdown(f":{badges.UNSURE}-badge[simulated] No GPU measured the newest numbers.")

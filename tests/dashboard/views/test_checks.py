@@ -34,7 +34,7 @@ def test_the_newest_checks_come_first_with_their_states(app: AppTest) -> None:
 
 def test_an_ended_check_shows_what_failed_first_and_identical_code_last(app: AppTest) -> None:
     page = one(app, "1")
-    assert "#1 5e6f7a8b00..9c0d1e2f00 on NVIDIA H200 :red-badge[slower]" in markdown(page)
+    assert ":red-badge[slower] #1 5e6f7a8b00..9c0d1e2f00 on NVIDIA H200" in markdown(page)
     table = page.dataframe[0].value
     assert table["outcome"].tolist() == ["slower", "faster", "not slower", "identical", "identical"]
     assert table["in words"].iloc[0] == "slower +1.8 % (1.7 to 1.9) after 12 launches"

@@ -35,7 +35,7 @@ def address(newcomers_address: str) -> str:
 
 
 DESK, PHONE = (1440, 900), (400, 800)
-EVERY = (*index_page.PAGES, "regressions?regression=1", "series?run=5&view=This+run")
+EVERY = (*index_page.PAGES, "regressions?regression=1", "checks?check=1", "series?run=5&view=This+run")
 
 
 @pytest.mark.parametrize(("window", "names"), [(DESK, EVERY), (PHONE, ("", "inbox", "series"))])
