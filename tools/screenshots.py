@@ -135,7 +135,7 @@ SIMULATED = (
     Picture("fleet-architectures", "/architectures", "commits behind the chart", height=900),
 )
 MADE = (
-    Picture("regressions", "/regressions?regression=1", "1 series changed", height=780),
+    Picture("regressions", "/regressions?regression=1", "1 series changed", height=1000),
     Picture("evidence", "/series?run=5&view=This+run", "Paired samples", height=1500),
     Picture("check", "/checks?check=1", "Evidence", height=1150),
     Picture("jobs", "/jobs", "Submissions", height=1350),
