@@ -1,13 +1,15 @@
 """Shows running jobs with their remaining time, failed jobs with the reason, and next jobs, with buttons to act."""
 
 import datetime as dt
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.panels import run_action, submissions
+from tilewatch.dashboard.panels import run_action
 from tilewatch.dashboard.text import ago, moment, span_text
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions
@@ -139,7 +141,7 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
                 "commit": f"{short_sha(row['sha'])} {row['subject']}",
                 "compiled": f"{row['settled_trials']:,} of {row['trials']:,}",
                 "measured": f"{row['runs']:,} of {row['sweeps']:,}" if row["measure"] else "",
-                "ends": submissions.ends_text(row, now, workers),
+                "ends": ends_text(row, now, workers),
                 "failed jobs": f"{row['failed_jobs']:,}" if row["failed_jobs"] else "",
                 "submitted": moment(row["requested_at"]),
             }
@@ -165,6 +167,17 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
             run_action.run(url, partial(actions.cancel, chosen=JobSelection(None, own), who=who), "Cancelled")
         if st.button("Retry what failed or was cancelled", disabled=who is None, key="retry-all") and who:
             run_action.run(url, partial(actions.retry, chosen=JobSelection(None, own), who=who), "Queued again")
+
+
+def ends_text(row: Mapping[Any, Any], now: dt.datetime, workers: pd.DataFrame) -> str:
+    """Returns when a submission ends if its speed stays, in words. It ends when its sweeps are measured, or compiled if
+    it is not to be measured. Empty if it is too early to tell, no live worker takes its jobs, or it has ended."""
+    done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
+    queue = {"compiling": "compile", "measuring": f"gpu.{row['gpu_model']}"}.get(row["state"])
+    taken = any(alive and queue in queues for alive, queues in zip(workers["alive"], workers["queues"], strict=True))
+    if not 0 < done < total or not taken:
+        return ""
+    return f"about {moment(now + (now - row['requested_at']) * ((total - done) / done))}"
 
 
 def show_queues(found: pd.DataFrame) -> None:

@@ -5,7 +5,7 @@ import datetime as dt
 import pandas as pd
 
 from tilewatch.dashboard.frames.row_frames import to_frame
-from tilewatch.dashboard.panels import gpu_health, judge_score, queue, submissions, submit_form
+from tilewatch.dashboard.panels import gpu_health, judge_score, queue, submit_form
 from tilewatch.dashboard.panels.series import code_diff, sweep
 from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow
 from tilewatch.db.page_reads.judge_score import Delay, Score
@@ -124,14 +124,14 @@ def test_a_night_ends_when_its_sweeps_are_measured_at_the_speed_so_far() -> None
     later = NOON + dt.timedelta(minutes=20)
 
     def ends(row: dict[str, object], *queues: str, alive: bool = True) -> str:
-        return submissions.ends_text(row, later, pd.DataFrame({"alive": [alive], "queues": [list(queues)]}))
+        return queue.ends_text(row, later, pd.DataFrame({"alive": [alive], "queues": [list(queues)]}))
 
     assert ends({**night, "runs": 20}, "gpu.h200") == "about 2026-11-20 13:20 UTC"
     assert ends({**night, "runs": 0}, "gpu.h200") == "", "nothing is known of its speed"
     assert ends({**night, "runs": 20, "state": "waiting for a GPU"}, "gpu.h200", "compile") == ""
     assert ends({**night, "runs": 20}, "gpu.b200", "compile") == "", "nobody measures it"
     assert ends({**night, "runs": 20}, "gpu.h200", alive=False) == ""
-    assert submissions.ends_text({**night, "runs": 20}, later, to_frame(WorkerRow, [])) == "", "none was ever seen"
+    assert queue.ends_text({**night, "runs": 20}, later, to_frame(WorkerRow, [])) == "", "none was ever seen"
     compiled = {**night, "measure": False, "state": "compiling", "runs": 0, "settled_trials": 450}
     assert ends(compiled, "compile") == "about 2026-11-20 12:40 UTC"
     assert ends(compiled, "gpu.h200") == ""
