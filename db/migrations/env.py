@@ -1,7 +1,7 @@
 """Alembic runs this around migrations, with the connection of db/migrate.py. Without one it connects to
 TILEWATCH_DATABASE_URL, for whoever writes a migration:
 
-    alembic -c db/alembic.ini revision --autogenerate --rev-id 0032 -m "say what changes"
+    alembic -c db/alembic.ini revision --autogenerate --rev-id 0040 -m "say what changes"
 """
 
 import os

@@ -8,7 +8,8 @@ Say here why, in a sentence or two, for whoever meets this in a database years f
   a new constraint on a full table goes in `not valid` first and is validated in a migration of its own; an index on a
   full table is made concurrently (`with op.get_context().autocommit_block(): ... postgresql_concurrently=True`).
 - Autogenerate does not see changed CHECKs, nor WHERE and INCLUDE of indexes: write those by hand. tests/db compares the
-  outcome with db/models.py, and goes down and up again.
+  outcome with db/models.py.
+- There is no way down: whoever goes back to the release before restores the backup (docs/operate/upgrading.md).
 - Write names and types out here; import nothing of db/models.py, which will have moved on.
 
 Revision ${up_revision}, after ${down_revision}.
@@ -25,7 +26,3 @@ depends_on = ${repr(depends_on)}
 
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}

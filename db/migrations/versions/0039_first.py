@@ -1,10 +1,10 @@
 """The first revision. Migrations change existing databases only, since db/migrate.py makes a new one from db/models.py,
 at the newest revision.
 
-Revision 0031, after nothing.
+Revision 0039, after nothing.
 """
 
-revision = "0031"
+revision = "0039"
 down_revision = None
 branch_labels = None
 depends_on = None
