@@ -35,7 +35,6 @@ class PinnedToolchain:
     None. If there is none, `name` is a name for a new one, and `add` the command that adds it."""
 
     name: str
-    pins: Mapping[str, str]
     add: str | None
 
 
@@ -62,13 +61,13 @@ def find_toolchain(
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}
     if all(installed.get(package) == version for package, version in wanted.items()):
-        return PinnedToolchain(INSTALLED, pins, None)
+        return PinnedToolchain(INSTALLED, None)
     for each in toolchains:
         has = {package.package: package.version for package in each.packages}
         if all(has.get(package) == version for package, version in wanted.items()):
-            return PinnedToolchain(each.name, pins, None)
+            return PinnedToolchain(each.name, None)
     name = name_toolchain(changed[-1], pins[changed[-1]])
     if not is_name(name):
         raise BadPackages(f"no toolchain can have the name {name}")
     words = " ".join(f"{package}=={version}" for package, version in sorted(pins.items()))
-    return PinnedToolchain(name, pins, f"tilewatch toolchain add {name} {words}")
+    return PinnedToolchain(name, f"tilewatch toolchain add {name} {words}")

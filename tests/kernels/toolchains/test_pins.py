@@ -43,13 +43,13 @@ def test_only_what_both_commits_pin_can_change() -> None:
 
 def test_a_toolchain_is_the_installed_one_or_one_that_has_the_versions_or_a_command_to_add_it() -> None:
     changed = ("nvidia-cuda-tileiras",)
-    assert find_toolchain(OLD, changed, (), INSTALLED) == PinnedToolchain("installed", OLD, None)
+    assert find_toolchain(OLD, changed, (), INSTALLED) == PinnedToolchain("installed", None)
     command = "tilewatch toolchain add cuda-tileiras-13.5.37 nvidia-cuda-tileiras==13.5.37"
-    assert find_toolchain(NEW, changed, (), INSTALLED) == PinnedToolchain("cuda-tileiras-13.5.37", NEW, command)
+    assert find_toolchain(NEW, changed, (), INSTALLED) == PinnedToolchain("cuda-tileiras-13.5.37", command)
     versions = dict.fromkeys(NEEDED, "13.5.37") | {"cuda-tile": "1.7.0"}
     there = Toolchain("next", None, tuple(Package(name, version, None) for name, version in versions.items()))
     other = Toolchain("other", None, (Package("cuda-tile", "1.6.0", None), *there.packages[1:]))
-    assert find_toolchain(NEW, changed, (other, there), INSTALLED) == PinnedToolchain("next", NEW, None)
+    assert find_toolchain(NEW, changed, (other, there), INSTALLED) == PinnedToolchain("next", None)
 
 
 def test_pins_that_do_not_compile_together_are_refused() -> None:
