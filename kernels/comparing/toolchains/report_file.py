@@ -17,7 +17,6 @@ from tilewatch.given_files import BadFile, read_given
 from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
-from tilewatch.kernels.measuring.pair_bench import WITH_HEAD
 from tilewatch.kernels.toolchains.versions import read_compilers
 
 Row = TypeVar("Row")
@@ -35,9 +34,6 @@ GpuKey = tuple[str, str, str, str]
 
 GPU_KEY = ("kernel", "problem", "gpu_model", "head_name")
 BY_GPU = ("frozen", "retuned", "retunings", "baselines")
-
-VERSION_1_NAMES = {"a": "base", "b": "head", "a_us": "base_us", "b_us": "head_us", "is_of_b": "is_of_head"}
-"""Maps the names of fields in reports from before 2026-11-28 to their present names."""
 
 
 class BadReport(ExpectedError):
@@ -160,10 +156,8 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
     """Returns the report that plain values describe. Raises AttributeError, ValueError, KeyError or TypeError."""
     if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
         raise ValueError("it has no tilewatch_toolchain_report version")
-    if version not in (1, 2, VERSION):
-        raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads versions 1 to {VERSION}")
-    rows = _convert_version_1(rows) if version == 1 else rows
-    rows = rows if version == VERSION else _convert_version_2(rows)
+    if version != VERSION:
+        raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads version {VERSION}")
     return ToolchainReport(
         sides=tuple(_read(ToolchainName, each) for each in rows["sides"]),
         made_at=rows["made_at"],
@@ -194,29 +188,3 @@ def _make_reader(kind: type[Any]) -> Any:
     from pydantic import TypeAdapter  # imported here, because it takes longer than a help text
 
     return TypeAdapter(kind)
-
-
-def _convert_version_1(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a report from before 2026-11-28, in which sides have other names and winners are stored separately."""
-
-    def rename(row: Mapping[str, Any]) -> dict[str, Any]:
-        return {VERSION_1_NAMES.get(name, name): value for name, value in row.items()}
-
-    winners = {tuple(row["of"]): row["build"] for row in rows["winners"]}
-    converted = rename(rows) | {"pairs": [rename(row) for row in rows["pairs"]]}
-    for name in ("frozen", "retuned"):
-        converted[name] = [{**rename(row), "not_apart": ""} for row in rows[name]]
-        for row in converted[name]:
-            row["failure"] = f"{WITH_HEAD}{row['failure']}" if row["is_of_head"] else row["failure"]
-    converted["retunings"] = [
-        {**row, "side": winners.get((row["kernel"], row["problem"], row["gpu_model"]))} for row in rows["retunings"]
-    ]
-    return converted
-
-
-def _convert_version_2(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a report of two toolchains, in which rows do not name the head."""
-    named = {"head_name": rows["head"]["name"]}
-    sides = [{**rows[side], "swapped": ()} for side in ("base", "head")]
-    listed = {name: [{**row, **named} for row in rows.get(name, ())] for name in ("pairs", *BY_GPU)}
-    return {**rows, **listed, "sides": sides}

@@ -41,10 +41,8 @@ def test_a_report_whose_text_cannot_be_stored_or_shown_is_refused_in_a_sentence(
             assert [row.title for row in list_reports(opened)] == ["installed → next"]
 
 
-def test_a_report_of_version_1_is_read_and_stored(new_database: NewDatabase) -> None:
+def test_a_recorded_report_is_read_and_stored(new_database: NewDatabase) -> None:
     file = ROOT / "recordings" / "toolchains" / "h200-13.4.92..13.5.37.json"
-    older = json.loads(file.read_text())
-    assert older["tilewatch_toolchain_report"] == 1
     with new_database() as database_url:
         import_report(database_url, file)
         with session(database_url) as opened:
@@ -53,7 +51,7 @@ def test_a_report_of_version_1_is_read_and_stored(new_database: NewDatabase) -> 
             assert story is not None
             assert row.title == "13.4.92 → 13.5.37"
             assert {each.head for each in story.operators} == {"13.5.37"}
-            assert len(story.frozen) == len(older["frozen"]) == 72
+            assert len(story.frozen) == 72
             (base, head) = story.compilers
             assert [each.id for each in list_reports_of(opened, (base, head))] == [row.id]
             assert list_reports_of(opened, (head, base)) == []
