@@ -15,7 +15,7 @@ from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.planted_mechanisms import PLANTED, PlantedMechanism
 from tilewatch.kernels.comparing.code_sentences import diff_cubins
-from tilewatch.kernels.comparing.mechanism import read_winner_facts
+from tilewatch.kernels.comparing.outcome import read_winner_facts
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.library import FOLDER

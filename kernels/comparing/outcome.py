@@ -1,13 +1,13 @@
 """Holds the outcome of comparing one target, and lists what changed in its code. Uses no files, database or GPU."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
-from tilewatch.kernels.comparing.mechanism import read_winner_facts
 from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.results import Params, StaticFacts
 from tilewatch.mechanisms.find import find_mechanisms, write_mechanisms
+from tilewatch.mechanisms.pairs import WinnerFacts
 
 INSTRUCTION_BYTES = 16
 """Size of a machine instruction on every GPU since Volta."""
@@ -98,6 +98,10 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
     if any(each.verdict is not None and each.verdict.is_over for each in listed):
         return OVER
     return UNSURE if any(each.is_unsure for each in listed) else FINE
+
+
+def read_winner_facts(config: Params, facts: StaticFacts) -> WinnerFacts:
+    return WinnerFacts(config, {name: value for name, value in asdict(facts).items() if isinstance(value, int)})
 
 
 def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str, ...]:
