@@ -41,6 +41,15 @@ def test_what_the_commit_did_to_the_machine_code_is_its_cause() -> None:
     assert "mechanism: spills (bytes of stack a thread 0 -> 64)" in explanation.lines
 
 
+def test_code_that_differs_in_no_known_fact_is_not_called_identical() -> None:
+    explanation = explain.explain_replayed(BASE, replace(BASE, time_us=110.0, code_sha256="b"))
+    assert explanation.sentence == "the commit changed the kernel: the machine code differs"
+    assert explanation.lines == (
+        "the kernel's time moved +10.0%, the baseline's +0.0%: ours",
+        "mechanism: not known",
+    )
+
+
 def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
     params = {"tile_m": 64, "tile_n": 128}
     head = replace(BASE, time_us=110.0, params=params, axes={"tile_m": (64,), "tile_n": (128,)}, code_sha256="b")
@@ -130,6 +139,9 @@ def test_what_moved_besides_a_commit_that_did_nothing() -> None:
     head = replace(BASE, time_us=103.0, host="n2", toolchain={"driver": "580.1", "cuda-tile": "1.8.0"})
     assert explain.describe_differences(BASE, head) == (
         "the kernel's time moved +3.0%, the baseline's +0.0%: ours; toolchain cuda-tile 1.7.0 -> 1.8.0; node n1 -> n2"
+    )
+    assert explain.describe_differences(BASE, replace(BASE, time_us=103.0)) == (
+        "the kernel's time moved +3.0%, the baseline's +0.0%: ours"
     )
 
 
