@@ -185,9 +185,8 @@ def _validate_view(view: Any, memory: list[Any], place: str) -> None:
     end = (view["offset"] + steps + 1) * ITEM_BYTES[view["dtype"]]
     if end > memory[view["memory"]]["nbytes"]:
         raise _bad(f"{place}: an array reaches out of memory {view['memory']}")
-    largest = 2**63 - 1 if view["wide"] else 2**31 - 1
-    if max((*view["shape"], *view["strides"]), default=0) > largest:
-        raise _bad(f"{place}: a size or a stride does not fit into int{64 if view['wide'] else 32}")
+    if not view["wide"] and max((*view["shape"], *view["strides"]), default=0) >= 2**31:
+        raise _bad(f"{place}: a size or a stride does not fit into int32")
 
 
 def _bad(what: str) -> BadDescription:
