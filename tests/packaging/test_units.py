@@ -48,7 +48,12 @@ def list_labels(source: str) -> Iterator[tuple[int, str, str]]:
 
 
 def find_unit(node: ast.expr) -> str:
-    """Returns the last word of a number's name; empty for arithmetic, which may change the unit."""
+    """Returns the last word of a number's name. A sum or a difference has the unit of its parts, and time.monotonic()
+    has seconds. Empty for products and quotients, which may change the unit."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return next((unit for unit in map(find_unit, (node.left, node.right)) if unit in UNITS), "")
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.monotonic", "time.perf_counter"):
+        return "s"
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     if isinstance(node, ast.Call) and node.args and getattr(node.func, "id", "") in ("max", "min", "round", "median"):
         return find_unit(node.args[0])
@@ -67,10 +72,14 @@ def test_a_number_is_followed_by_its_own_unit(room: str) -> None:
 
 
 def test_a_wrong_unit_is_found() -> None:
-    wrong = 'f"{a_us:.1f} ms, {limits.wait_s} s, {x.a_cpu_s:.0f} -> {x.b_cpu_s:.0f} ms, {a * b_s} ms, {n_mib} MiB/s"'
+    names = "{a_us:.1f} ms, {limits.wait_s} s, {x.a_cpu_s:.0f} -> {x.b_cpu_s:.0f} ms, {a * b_s} ms, {n_mib} MiB/s"
+    differences = "{time.monotonic() - a} ms, {a - b_us} s"
+    wrong = f'f"{names}, {differences}"'
     assert [(unit, text) for _, unit, text in list_labels(wrong)] == [
         ("us", "ms"),
         ("s", "s"),
         ("s", "ms"),
         ("s", "ms"),
+        ("s", "ms"),
+        ("us", "s"),
     ]
