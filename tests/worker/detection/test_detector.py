@@ -173,6 +173,17 @@ def test_a_suspicion_without_replays_is_undecided_with_its_size() -> None:
     assert "no replay has confirmed" in verdict.reason
 
 
+def test_a_probe_of_a_build_older_than_the_nights_in_question_has_a_verdict() -> None:
+    """A series that is measured at every sixth build has a new toolchain, which is checked 36 builds later."""
+    detector = Detector({0: NodeKernel(0, 0)}, launches=3)
+    for build in range(91):
+        measured = {0: reading(build, 100.0, env=f"e{build >= 60}")} if build % 6 == 0 else {}
+        response = detector.add_night(build, measured)
+    assert [(question.base, question.head) for question in response.questions] == [(54, 90)]
+    verdict = detector.give_verdict(0)
+    assert (verdict.verdict, verdict.first_bad, verdict.change) == ("undecided", 55, pytest.approx(0.0))
+
+
 def test_a_confirmed_step_is_a_regression_with_an_interval() -> None:
     detector, _, _ = run_nights(stepped(0.05, nights=31), changed_at(30, 0.05))
     verdict = detector.give_verdict(0)
@@ -531,6 +542,15 @@ def test_new_code_in_nights_without_a_measurement_may_be_any_of_their_builds() -
     _, changes, questions = run_nights(readings, changed_at(30, 0.05))
     assert [change.first_bad for change in changes] == [30]
     assert min(question.base for question in questions) >= 28
+
+
+def test_new_code_after_more_nights_than_are_kept_is_compared_with_the_oldest_of_them() -> None:
+    measured = {each.build: each for each in with_code([reading(i, 100.0) for i in (*range(6), 80)], 80)}
+    detector, questions = Detector({0: NodeKernel(0, 0)}, launches=3), list[ReplayQuestion]()
+    for build in range(81):
+        questions += detector.add_night(build, {0: measured[build]} if build in measured else {}).questions
+    kept = Policy().before_nights + Policy().after_nights
+    assert [(question.base, question.head) for question in questions] == [(81 - kept, 80)]
 
 
 def test_new_code_in_the_night_of_a_new_toolchain_needs_no_later_check() -> None:
