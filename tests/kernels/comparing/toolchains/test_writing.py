@@ -1,12 +1,14 @@
-"""What a report says of architectures on which nothing was timed: what stopped compiling there is named."""
+"""What a report says of architectures on which nothing was timed."""
 
 from dataclasses import replace
 
 import pytest
 
+from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import GpuUsed, ToolchainName, ToolchainReport
 from tilewatch.kernels.comparing.toolchains.writing import write_lines, write_markdown
+from tilewatch.kernels.results import StaticFacts
 
 BASE = CompiledSide({}, "ok", 1.0, 1.0, code_sha256="old", cubin="old")
 BROKEN = replace(BASE, status="error", failure="no such instruction", code_sha256=None, cubin=None)
@@ -35,3 +37,18 @@ def test_an_architecture_that_was_timed_has_a_table_instead(report: ToolchainRep
     text = write_markdown(report)
     assert "not safe: broken" not in text
     assert "| broken | 1024 | not safe: with the head it does not compile" in text
+
+
+def test_all_that_moved_on_an_architecture_is_one_line(report: ToolchainReport) -> None:
+    base = replace(BASE, facts=StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ()), waits=MmaWaits(4, 16))
+    more = StaticFacts(168, 64, 1024, 4096, 9000, 2, 2, 0, 1, ())
+    head = replace(base, compile_s=3.0, cpu_s=2.0, code_sha256="new", facts=more, waits=MmaWaits(16, 16))
+    pair = ToolchainPair("slow", "1024", "sm_100", "shipped", (base,) * 6, (head,) * 6, "newer")
+    report.pairs = {pair.key: pair}
+    text = "\n".join(write_lines(report))
+    assert (
+        "  sm_100: 1 of 1 changed; registers: more in 1, fewer in 0, at most 128 -> 168; "
+        "spills: more in 1, fewer in 0, at most 0 -> 64 bytes; "
+        "MMAs on Tensor Cores: more in 0, fewer in 1, at most 1 -> 0; waits for each MMA now: 1; "
+        "slower to compile: 6 -> 12 CPU seconds for 6 configs (6 -> 18 s of wall time)\n"
+    ) in text
