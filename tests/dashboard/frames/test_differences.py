@@ -146,3 +146,13 @@ def test_only_a_claim_names_the_commit_that_confirmed_it() -> None:
     pairs = changes.pair_snapshots(pd.DataFrame([series_row(3, 1.0)]), pd.DataFrame([series_row(5, 1.0001)]))
     (row,) = differences.add_findings(pairs, judged_at(4, "improvement")).to_dict("records")
     assert (row["finding"], row["confirmed_at"]) == ("within noise", None)
+
+
+def test_counts_name_the_first_and_the_last_day_of_the_commits_compared_with() -> None:
+    days = pd.to_datetime([f"2026-11-{day:02} 12:00Z" for day in (14, 9, 19, 3, 11, 1)])
+    pairs = pd.DataFrame(
+        {"finding": ["slower"] * 5 + [None], "change": [-0.1] * 5 + [None], "committed_at_before": days}
+    )
+    counts = "0 faster, 5 slower since 2026-11-02 (against commits of 2026-11-03 to 2026-11-19), in 5 of 6 series"
+    assert differences.write_counts(pairs, "2026-11-02") == counts
+    assert "(against commits of 2026-11-14)" in differences.write_counts(pairs[:1], "2026-11-02")
