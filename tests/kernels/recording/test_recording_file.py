@@ -182,6 +182,21 @@ def test_a_bomb_is_refused_before_it_is_read(
         read(tmp_path / "bomb.gz")
 
 
+@pytest.mark.parametrize("limit", ["LINE_BYTES", "FILE_BYTES"])
+def test_a_recording_may_reach_a_limit_and_not_pass_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    path = tmp_path / "runs.gz"
+    write(path, HEADER, ROWS)
+    content = gzip.decompress(path.read_bytes())
+    size_bytes = len(content) if limit == "FILE_BYTES" else max(map(len, content.splitlines(keepends=True)))
+    monkeypatch.setattr(recording_file, limit, size_bytes)
+    assert list(read(path).rows) == ROWS
+    monkeypatch.setattr(recording_file, limit, size_bytes - 1)
+    with pytest.raises(BadRecording, match="is too large"):
+        read(path)
+
+
 def write_hostile(file: Path, row: dict[str, Any], field: str, value: bytes, rows: int = 1) -> Path:
     """Writes rows that hold this text as one field, whether JSON can say it or not."""
     head = json.dumps({"tilewatch_recording": recording_file.VERSION, **dataclasses.asdict(HEADER)}).encode()
