@@ -197,7 +197,7 @@ def _units(node: ast.AST, text: Text) -> Changes:
     """A number that a name gives a unit is a thousand times as large."""
     if isinstance(node, ast.keyword | ast.Assign):
         name = node.arg or "" if isinstance(node, ast.keyword) else text(node.targets[0])
-        if UNIT_NAME.search(name):
+        if UNIT_NAME.search(name) and text(node.value) not in ("0", "0.0", "None"):
             yield "unit", node.value, f"1000 * ({text(node.value)})"
     elif isinstance(node, ast.FunctionDef) and UNIT_NAME.search(node.name):
         for each in _walk(node):
@@ -216,7 +216,7 @@ def _calls(node: ast.AST, text: Text) -> Changes:
         yield "counterpart", node.func, text(node.func).removesuffix(name) + COUNTERPARTS[name]
         for each in plain if len(plain) == 2 and name in ("min", "max") else ():
             yield "bound left out", node, f"({text(each)})"
-    if name in UNWRAPPED and plain:
+    if name in UNWRAPPED and plain and not isinstance(plain[0], ast.Set | ast.SetComp):
         yield "unwrapped call", node, f"list({text(plain[0])})" if name == "sorted" else f"({text(plain[0])})"
     if len(plain) == len(node.args) >= 2:
         for first, second in itertools.pairwise(plain):

@@ -80,6 +80,14 @@ def test_annotations_docstrings_and_logs_decide_nothing() -> None:
     assert all(fault.old != "str | None" for fault in list_faults(SOURCE))
 
 
+def test_what_would_change_nothing_is_no_fault() -> None:
+    faults = list_faults("wait_s = 0.0\nnames = frozenset({'a', 'b'})\nleft_s = 2.5\nkinds = frozenset(names)\n")
+    assert [(fault.line, fault.kind) for fault in faults if fault.kind in ("unit", "unwrapped call")] == [
+        (3, "unit"),
+        (4, "unwrapped call"),
+    ]
+
+
 def test_a_place_behind_letters_of_several_bytes_is_found() -> None:
     (fault,) = [each for each in list_faults('x = "é→", 4 < 5\n') if each.kind == "boundary"]
     assert fault.apply('x = "é→", 4 < 5\n') == 'x = "é→", 4 <= 5\n'
