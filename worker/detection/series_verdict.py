@@ -29,9 +29,8 @@ def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> Se
     precisions = evidence.nightly.precisions[:, column]
     precision = precisions[row] if np.isfinite(precisions[row]) else np.nanmin(precisions)  # too short a history there
     change, error = nights.size(column, age, series.history_since), precision**-0.5
-    time, baseline = nights.moves(column, age)
-    ends = np.minimum((change - 1.96 * error, change + 1.96 * error, change), MOST_LOG_CHANGE)
-    low, high, change = (float(each) for each in np.expm1(ends))
+    logarithms = (change - 1.96 * error, change + 1.96 * error, change, *nights.moves(column, age))
+    low, high, change, time, baseline = np.expm1(np.minimum(logarithms, MOST_LOG_CHANGE)).tolist()
     moves = f"(the time moved {time:+.1%}, the baseline {baseline:+.1%})"
     reason = f"{change:+.1%} against {noise:.2%} noise of a night {moves}"
     if candidate is None:

@@ -173,6 +173,18 @@ def test_a_suspicion_without_replays_is_undecided_with_its_size() -> None:
     assert "no replay has confirmed" in verdict.reason
 
 
+def test_a_reason_names_how_far_both_times_moved_on_this_toolchain() -> None:
+    """In shares, as the change is, and not in logarithms."""
+    detector = Detector({0: NodeKernel(0, 0)}, launches=3)
+    for build in range(46):
+        is_new, is_slow = build >= 36, build >= 44
+        time_us, baseline_us = 100.0 * (1.1 if is_new else 1.0), 90.0 * (1.2 if is_slow else 1.0)
+        slowed = reading(build, time_us * (1.3 if is_slow else 1.0), baseline_us, env=f"e{is_new}")
+        detector.add_night(build, {0: slowed})
+    verdict = detector.give_verdict(0)
+    assert verdict.reason.endswith("(the time moved +30.0%, the baseline +20.0%)")
+
+
 def test_a_probe_of_a_build_older_than_the_nights_in_question_has_a_verdict() -> None:
     """A series that is measured at every sixth build has a new toolchain, which is checked 36 builds later."""
     detector = Detector({0: NodeKernel(0, 0)}, launches=3)
