@@ -1,6 +1,7 @@
 """The sweep against a scripted GPU child: hangs, crashes and wrong answers each cost one trial."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,13 @@ class ScriptedChild:
         return {"status": "timed", "error": 0.001, "samples_us": [time_us] * request["samples"]}
 
 
-def run(monkeypatch: pytest.MonkeyPatch, gpu: ScriptedGpu) -> tuple[module.SweepResult, list[TrialResult]]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, gpu: ScriptedGpu, policy: RacePolicy = POLICY
+) -> tuple[module.SweepResult, list[TrialResult]]:
     monkeypatch.setattr(module, "GpuProcesses", gpu.child)
     ended: list[TrialResult] = []
     child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
-    result = sweep(child, _cubins(gpu.fates), on_trial=ended.append, policy=POLICY)
+    result = sweep(child, _cubins(gpu.fates), on_trial=ended.append, policy=policy)
     return result, ended
 
 
@@ -187,6 +190,13 @@ def test_the_deadline_of_a_race_grows_with_its_work(monkeypatch: pytest.MonkeyPa
     (race, fresh) = [deadline for request, deadline in gpu.deadlines if request == "time"]
     assert race == pytest.approx(module.TRIAL_DEADLINE_S + 5 * 2 * 5)
     assert fresh == pytest.approx(module.TRIAL_DEADLINE_S + 10 * 2 * 5)
+
+
+def test_rounds_of_long_launches_have_fewer_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two configs of half a second each: a round of two seconds has two samples of both."""
+    gpu = ScriptedGpu({0: 500_000.0, 1: 500_000.0})
+    run(monkeypatch, gpu, replace(POLICY, least=1))
+    assert [request["samples"] for request in gpu.asked if request["ask"] == "time"] == [2, 2]
 
 
 def test_hangs_and_crashes_cost_one_trial_each(monkeypatch: pytest.MonkeyPatch) -> None:
