@@ -50,6 +50,14 @@ def test_this_gpu_model_goes_before_another_and_newer_before_older() -> None:
         assert found.head == (expected,)
 
 
+@pytest.mark.parametrize("other", [{"kernel": "l"}, {"problem": "2x2"}, {"arch": "sm_100"}])
+def test_a_winner_of_another_kernel_problem_or_architecture_is_not_taken(other: dict[str, str]) -> None:
+    winners = [recorded("h100", ROWS[0]), replace(recorded("h200", ROWS[1], at="2026-11-02"), **other)]
+    found = choose_configs(make_target(ROWS, ROWS), "h200", winners, ConfigSource.auto, may_sweep=True)
+    assert found is not None
+    assert found.head == ROWS[:1]
+
+
 def test_a_config_that_a_side_no_longer_has_is_not_compared_there() -> None:
     target = make_target(ROWS, ROWS[1:])
     found = choose_configs(target, "h200", [recorded("h200", *ROWS[:2])], ConfigSource.auto, may_sweep=True)
