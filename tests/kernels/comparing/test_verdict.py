@@ -105,6 +105,14 @@ def test_an_interval_of_one_look_is_the_textbook_s() -> None:
     assert (found.low, found.high) == (averages[3], averages[-4])
 
 
+def test_launches_after_the_last_look_that_was_reached_do_not_count() -> None:
+    looks, changes = list_looks(40), [0.01 * each for each in range(12)]
+    for look, ignored in ((9, 2), (12, 3)):
+        found = read_range(changes[:look], looks, 0.05)
+        assert math.isfinite(found.high)
+        assert read_range([*changes[:look], *[0.5] * ignored], looks, 0.05) == found
+
+
 def _count_subsets(numbers: int, total: int) -> int:
     """How many subsets of 1..numbers have this sum."""
     ways = [1, *[0] * total]
