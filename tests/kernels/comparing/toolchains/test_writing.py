@@ -39,7 +39,7 @@ def test_an_architecture_that_was_timed_has_a_table_instead(report: ToolchainRep
     assert "| broken | 1024 | not safe: with the head it does not compile" in text
 
 
-def test_all_that_moved_on_an_architecture_is_one_line(report: ToolchainReport) -> None:
+def test_all_that_moved_on_an_architecture_is_summed_up_with_its_operators(report: ToolchainReport) -> None:
     base = replace(BASE, facts=StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ()), waits=MmaWaits(4, 16))
     more = StaticFacts(168, 64, 1024, 4096, 9000, 2, 2, 0, 1, ())
     head = replace(base, compile_s=3.0, cpu_s=2.0, code_sha256="new", facts=more, waits=MmaWaits(16, 16))
@@ -51,4 +51,6 @@ def test_all_that_moved_on_an_architecture_is_one_line(report: ToolchainReport) 
         "spills: more in 1, fewer in 0, at most 0 -> 64 bytes; "
         "MMAs on Tensor Cores: more in 0, fewer in 1, at most 1 -> 0; waits for each MMA now: 1; "
         "slower to compile: 6 -> 12 CPU seconds for 6 configs (6 -> 18 s of wall time)\n"
+        "    slow 1024: registers 128 -> 168, spills 0 -> 64 bytes, MMAs on Tensor Cores 1 of 1 -> 0 of 1, "
+        "waits for MMAs 4 of 16 -> 16 of 16\n"
     ) in text
