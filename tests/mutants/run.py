@@ -122,6 +122,10 @@ def run_mutants(mutants: Sequence[Mutant | DrawnFault], trees: Sequence[Path], m
         return dict(zip((mutant.name for mutant in mutants), outcomes, strict=True))
 
 
+_own_tree: Path
+"""The tree of this process, once it has taken one."""
+
+
 def _take_tree(free: SimpleQueue[Path]) -> None:
     global _own_tree
     _own_tree = free.get()

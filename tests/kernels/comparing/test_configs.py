@@ -50,9 +50,11 @@ def test_this_gpu_model_goes_before_another_and_newer_before_older() -> None:
         assert found.head == (expected,)
 
 
-@pytest.mark.parametrize("other", [{"kernel": "l"}, {"problem": "2x2"}, {"arch": "sm_100"}])
-def test_a_winner_of_another_kernel_problem_or_architecture_is_not_taken(other: dict[str, str]) -> None:
-    winners = [recorded("h100", ROWS[0]), replace(recorded("h200", ROWS[1], at="2026-11-02"), **other)]
+@pytest.mark.parametrize("of", [("l", "1x1", "sm_90"), ("k", "2x2", "sm_90"), ("k", "1x1", "sm_100")])
+def test_a_winner_of_another_kernel_problem_or_architecture_is_not_taken(of: tuple[str, str, str]) -> None:
+    kernel, problem, arch = of
+    newer = replace(recorded("h200", ROWS[1], at="2026-11-02"), kernel=kernel, problem=problem, arch=arch)
+    winners = [recorded("h100", ROWS[0]), newer]
     found = choose_configs(make_target(ROWS, ROWS), "h200", winners, ConfigSource.auto, may_sweep=True)
     assert found is not None
     assert found.head == ROWS[:1]
