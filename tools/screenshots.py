@@ -135,6 +135,7 @@ SIMULATED = (
     Picture("fleet-architectures", "/architectures", "commits behind the chart", height=900),
 )
 MADE = (
+    Picture("inbox", "/inbox", "gemm_fp8", height=900),
     Picture("regressions", "/regressions?regression=1", "1 series changed", height=1000),
     Picture("evidence", "/series?run=5&view=This+run", "Paired samples", height=1500),
     Picture("check", "/checks?check=1", "Evidence", height=1150),
