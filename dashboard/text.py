@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from tilewatch.baselines import BY_NAME
@@ -10,6 +11,8 @@ from tilewatch.text import WORD_JOINER, shorten
 MEMORY_BOUND = 50
 """The number of operations per byte below which memory is the limit on every GPU. The datasheets' lowest ratios in
 bfloat16 are 153 (A100) and 117 (GeForce RTX 5090)."""
+LOW_RATE = 10
+"""Rates below it are written with two decimals."""
 MOST_LETTERS = 16
 """The most characters of a commit's subject in its label."""
 
@@ -37,7 +40,13 @@ def rate_unit(flops: float, bytes_moved: float) -> str:
 
 def rate_text(flops: int, bytes_moved: int, microseconds: float) -> str:
     unit = rate_unit(flops, bytes_moved)
-    return f"{(bytes_moved / 1e3 if unit == 'GB/s' else flops / 1e6) / microseconds:,.0f} {unit}"
+    rate = (bytes_moved / 1e3 if unit == "GB/s" else flops / 1e6) / microseconds
+    return f"{rate:,.{count_decimals([rate])}f} {unit}"
+
+
+def count_decimals(rates: Iterable[float]) -> int:
+    """Returns how many decimals a column of rates needs: none, or two if one is so low that 0 could be shown."""
+    return 2 if any(rate < LOW_RATE for rate in rates) else 0
 
 
 def ratio_text(ratio: float) -> str:

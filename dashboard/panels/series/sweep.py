@@ -16,7 +16,7 @@ from tilewatch.dashboard.charts import sweep as sweep_charts
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
 from tilewatch.dashboard.panels.series import sweep_winner
-from tilewatch.dashboard.text import first_line, rate_unit
+from tilewatch.dashboard.text import count_decimals, first_line, rate_unit
 from tilewatch.dashboard.widgets import filters, plots, tables
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
@@ -144,7 +144,8 @@ def _best(trials: pd.DataFrame, tie: set[int], sweep: pd.Series) -> None:
     st.subheader(f"The {len(timed)} fastest configs", anchor=False)
     table, unit = tabulate_fastest(timed, tie, sweep)
     number = st.column_config.NumberColumn
-    tables.show(table, key="best", column_config={"us": number(format="%.1f"), unit: number(format="%.0f")})
+    rate = number(format=f"%.{count_decimals(table[unit])}f")
+    tables.show(table, key="best", column_config={"us": number(format="%.1f"), unit: rate})
     common = common_text(timed, [name for name, _ in sweep["axes"]])
     meaning = "; ≈ not distinguishable from the winner" if "tie" in table else ""
     st.caption(f"Times of the few samples of the sweep{meaning}. {plain(common)}")

@@ -11,7 +11,7 @@ from tilewatch.dashboard.charts import sizes, step_by_step
 from tilewatch.dashboard.charts.step_by_step import B200_DEEPGEMM_US, B200_SIZE, B200_US, BASELINES, STEPS, Bar
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.series_choice import COMMIT, RUN, SUBMISSION
-from tilewatch.dashboard.text import label_baseline, time_text
+from tilewatch.dashboard.text import count_decimals, label_baseline, time_text
 from tilewatch.dashboard.widgets import address, plots, tables
 from tilewatch.text import plain, short_sha
 
@@ -33,7 +33,8 @@ def show(url: str, sweep: pd.Series) -> None:
         f"{plain(', '.join(machines))}."
     )
     table = sizes.rate_table(rated)
-    numbers = {name: st.column_config.NumberColumn(format="%.0f") for name in table.columns[1:]}
+    form = f"%.{count_decimals(rated['value'])}f"
+    numbers = {name: st.column_config.NumberColumn(format=form) for name in table.columns[1:]}
     tables.show(table, key="rates", column_config=numbers)
 
 
@@ -44,7 +45,7 @@ def show_steps(url: str, sweep: pd.Series) -> None:
     spaces = spaces[(spaces["repository"] == sweep["repository"]) & spaces["kernel"].isin({s.kernel for s in STEPS})]
     spaces = spaces[spaces["problem"].isin({size, f"{size}-fp8"})]
     if spaces.empty:
-        st.info("The steps are those of the FP8 product. Pick the kernel gemm_fp8 above.")
+        st.info("The steps are those of an FP8 product: pick the kernel gemm_fp8 of a repository that measures it.")
         return
     drawn = False
     for gpu_model, models in spaces.groupby("gpu_model"):

@@ -16,7 +16,7 @@ from tilewatch.baselines import BY_NAME
 from tilewatch.dashboard.charts import colours, evidence, hover, marks, search_space
 from tilewatch.dashboard.charts.sorted_changes import draw_sorted_changes
 from tilewatch.dashboard.frames import metrics
-from tilewatch.dashboard.text import rate_text, time_text
+from tilewatch.dashboard.text import count_decimals, rate_text, time_text
 from tilewatch.dashboard.widgets import badges
 from tilewatch.db.page_reads.evidence import SamplesRow
 from tilewatch.db.page_reads.replays import ReplayRow
@@ -220,6 +220,11 @@ def test_a_metric_has_its_unit_and_the_lower_end_of_its_interval_is_the_lower(
 def test_a_kernel_that_the_memory_limits_is_told_by_what_it_moves(flops: int, written: str) -> None:
     """At 10 operations per byte its TFLOP/s would be a 10 beside the 1,000 of a product."""
     assert rate_text(flops, 10**8, 100.0) == written
+
+
+def test_a_low_rate_is_not_written_as_zero() -> None:
+    assert (rate_text(0, 32_768, 163.0), rate_text(0, 999_500, 100.0)) == ("0.20 GB/s", "9.99 GB/s")
+    assert (count_decimals([10.0, 4_800.0]), count_decimals([0.2, 4_800.0]), count_decimals([])) == (0, 2, 0)
 
 
 def test_a_kernel_that_moves_bytes_is_held_against_the_memory_s_bandwidth() -> None:
