@@ -1,4 +1,4 @@
-"""Holds the kernels that this repository watches: library files, loaded by path like those of any repository."""
+"""Holds the kernels that this repository watches. Tilewatch loads their files by path, like those of any repository."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def watched_folder() -> Path:
-    """Returns the folder that TILEWATCH_REPOSITORY and TILEWATCH_LIBRARY name, with its uncommitted changes; FOLDER if
-    they are not set."""
+    """Returns the folder of kernels that the variables TILEWATCH_REPOSITORY and TILEWATCH_LIBRARY name, with its
+    uncommitted changes. Returns FOLDER if neither is set."""
     repository, library = os.environ.get("TILEWATCH_REPOSITORY"), os.environ.get("TILEWATCH_LIBRARY")
     if not repository and not library:
         return FOLDER

@@ -1,4 +1,4 @@
-"""Attention: out = softmax(Q @ K^T / sqrt(head size)) @ V in bfloat16, flash style, for whole sequences (prefill,
+"""Attention, out = softmax(Q @ K^T / sqrt(head size)) @ V in bfloat16, in flash style: for whole sequences (prefill,
 causal or not) and for one new token per sequence (decode). Several query heads may share a head of K and V.
 
 Q is (batch, heads, sequence, head size), K and V (batch, KV heads, sequence, head size), all row-major."""
@@ -15,18 +15,18 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 LOG2_E = 1.4426950408889634
-"""exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
+"""Factor in exp(x) = exp2(x * LOG2_E). The GPU has an instruction for exp2."""
 
 LEAST = -1e30
-"""Initial largest score, which changes no softmax. Minus infinity would make the difference of two scores NaN."""
+"""Initial largest score, which changes no softmax. With minus infinity, differences of scores could be NaN."""
 
 LEAST_ROWS = 16
-"""Rows of a Tensor Core tile. A decode step has one row per query head that shares a head of K and V,
-padded to this."""
+"""Number of rows of a Tensor Core tile. A decode step has one row per query head that shares a head of K and V, and is
+padded to this number."""
 
 OWN_COLUMNS = 8
-"""Columns of a row's weights that are summed separately until the end. Of each 8 columns of a Tensor Core's result a
-thread holds the same two (sm_80 and sm_90), so its sums need no other thread."""
+"""Number of partial sums of a row's weights, which are added up at the end. Of each 8 columns of a Tensor Core's result
+a thread holds the same two (sm_80 and sm_90), so it adds to its partial sums without other threads."""
 
 HEADS = (64, 128)
 REFERENCE_ROWS = 2048
@@ -38,8 +38,8 @@ ZERO = ct.PaddingMode.ZERO
 def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt, shared: ConstInt,
                       causal: ConstInt, scale: ct.Constant[float], latency: ConstInt,
                       value_parts: ConstInt, last_heads):  # fmt: skip
-    """One block per tile of query rows. Tiles of keys that all rows see come first and need no mask. The others have at
-    most `tile_m` keys, so that no key is computed that no row sees."""
+    """Computes out with one thread block per tile of query rows. Tiles of keys that all rows see come first and need no
+    mask. Later tiles have at most `tile_m` keys, so that no tile is computed whose keys no row sees."""
     i, query_head, batch = find_rows(q, k, tile_m, head, shared, last_heads)
     length = k.shape[2]
     x = ct.reshape(
@@ -85,7 +85,7 @@ def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: Co
 def attention_decode(
     q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt, scale: ct.Constant[float], latency: ConstInt
 ):
-    """One block per sequence and head of K and V. The query heads that share it are the rows of one tile.
+    """Computes out with one thread block per sequence and KV head. The query heads that share it are the tile's rows.
 
     q and out are (batch, KV heads, query heads per KV head, head size): a view of (batch, heads, 1, head size)."""
     kv_head, batch = ct.bid(0), ct.bid(1)
@@ -115,11 +115,11 @@ def attention_decode(
 
 
 def find_rows(q, k, tile_m, head, shared, last_heads):
-    """Returns the tile of query rows, the query head and the sequence of this block. Used by the kernel.
+    """Returns the tile of query rows, the query head and the sequence of this thread block. Called by the kernel.
 
-    Blocks of query heads that share a head of K and V run together, so that they read the same keys from L2. Causal
-    rows at the end of a sequence have the most keys, so their blocks start first. With that alone, long blocks of the
-    last head would end the launch; so the blocks of the last few heads are sorted by length together."""
+    Thread blocks of query heads that share a head of K and V run together, so that they read the same keys from L2.
+    Causal rows at the end of a sequence have the most keys, so their blocks start first within a head. With only that,
+    long blocks of the last head would end the launch, so the last few heads' blocks are sorted by length together."""
     tiles = ct.num_tiles(q, axis=2, shape=(1, 1, tile_m, head))
     before = q.shape[0] * k.shape[1] - last_heads
     key_head = min(ct.bid(0) // (tiles * shared), before)
@@ -132,7 +132,7 @@ def find_rows(q, k, tile_m, head, shared, last_heads):
 
 
 def keys(array, batch, kv_head, j, tile_n, head, latency):
-    """Loads (tile_n, head) of K or V. Used by the kernels."""
+    """Loads a tile (tile_n, head) of K or V. Called by the kernels."""
     at = (batch, kv_head, j, 0)
     return ct.reshape(
         ct.load(array, index=at, shape=(1, 1, tile_n, head), padding_mode=ZERO, latency=latency), (tile_n, head)
@@ -140,8 +140,8 @@ def keys(array, batch, kv_head, j, tile_n, head, latency):
 
 
 def attend(scores, values, most, total, acc, scale):
-    """Does one step of the running softmax: updates the largest score, the sums and the weighted values (Milakov and
-    Gimelshein, "Online normalizer calculation for softmax", 2018). A row's sum is the sum of `total`'s columns."""
+    """Returns the largest score, the sums and the weighted values after one more step of the running softmax (Milakov
+    and Gimelshein, "Online normalizer calculation for softmax", 2018). A row's sum is the sum of `total`'s columns."""
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
     kept = ct.exp2(most - higher, flush_to_zero=True)
@@ -150,8 +150,8 @@ def attend(scores, values, most, total, acc, scale):
 
 
 def attend_in_halves(scores, values, later_values, most, total, acc, scale):
-    """Does the same step in two halves: the weights of the second half of the keys are computed while those of the
-    first half are multiplied (sm_90, cuda-tile 1.7)."""
+    """Returns what `attend` returns, computed in two halves: the weights of the second half of the keys are computed
+    while those of the first half are multiplied (sm_90, cuda-tile 1.7)."""
     half = (scores.shape[0], scores.shape[1] // 2)
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     kept = ct.exp2(most - higher, flush_to_zero=True)
@@ -163,7 +163,7 @@ def attend_in_halves(scores, values, later_values, most, total, acc, scale):
 
 
 def fold(weights, columns):
-    """Returns (rows, columns): sums over every `columns`-th column."""
+    """Returns (rows, columns): each sum is over every `columns`-th column of `weights`."""
     rows = weights.shape[0]
     return ct.sum(ct.reshape(weights, (rows, weights.shape[1] // columns, columns)), axis=1)
 
@@ -178,8 +178,8 @@ def parse_causal(text: str) -> Problem:
 
 
 def parse_decode(text: str) -> Problem:
-    """Reads "32x32x8x8192x128": batch 32, 32 query heads, 8 heads of K and V, 8192 keys, head size 128; one
-    new token."""
+    """Reads "32x32x8x8192x128": batch 32, 32 query heads, 8 heads of K and V, 8192 keys, head size 128. Each sequence
+    has one new token."""
     sizes = _checked(text)
     if sizes["heads"] // sizes["kv_heads"] > LEAST_ROWS:
         raise BadProblem(f"problem {text}: at most {LEAST_ROWS} query heads may share a head of K and V")
@@ -205,8 +205,8 @@ def _checked(text: str) -> dict[str, int]:
 
 
 def prefill_space(arch: str) -> Space:
-    """Returns the configs. sm_80 has no clusters, and no registers for 256 rows. Values in two parts were tried on
-    sm_90 alone, where they won three of seven sweeps."""
+    """Returns the configs. sm_80 has no clusters, and no registers for tiles of 256 rows. `value_parts` 2 was tried
+    only on sm_90, where it won three of seven sweeps."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -222,13 +222,13 @@ def prefill_space(arch: str) -> Space:
 
 
 def causal_space(arch: str) -> Space:
-    """Returns the configs, with the order of the blocks as an axis: blocks of later rows have more keys."""
+    """Returns the configs of `prefill_space` with one more axis, `last_heads`: the order of thread blocks."""
     space = prefill_space(arch)
     return Space((*space.axes, ("last_heads", (1, 4, 16))))
 
 
 def has_clusters(arch: str) -> bool:
-    """Returns True if a cluster of blocks may share a product: on Blackwell."""
+    """Returns True on Blackwell, where a cluster of thread blocks may share a product."""
     return arch.startswith(("sm_10", "sm_11", "sm_12"))
 
 
@@ -276,7 +276,7 @@ def prefill_constants(problem: Problem, config: Config) -> tuple[int | float, ..
 
 
 def prefill_scalars(problem: Problem, config: Config) -> Mapping[str, int]:
-    """Returns the kernel's scalars. Without causality all blocks take equally long, so no heads are sorted together."""
+    """Returns the kernel's scalars. Without causality all thread blocks take equally long and no heads are sorted."""
     return {"last_heads": min(config.get("last_heads", 1), problem.sizes["batch"] * problem.sizes["kv_heads"])}
 
 
@@ -303,7 +303,7 @@ def causal_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
-    """Computes the reference, some rows of one head at a time: all scores of a long sequence would not fit."""
+    """Returns the reference, computed for some rows of a head at a time: all scores of a long sequence do not fit."""
     shared = q.shape[1] // k.shape[1]
     out = xp.empty(q.shape, dtype=xp.float32)
     for batch, head in itertools.product(range(q.shape[0]), range(q.shape[1])):
@@ -320,13 +320,13 @@ def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns one step of the largest value. Weights and results are rounded to bfloat16 (half a step is 2**-9 of a
-    value), and a row's result is an average of V with weights that sum to one."""
+    """Returns one bfloat16 step, relative to the largest value. Weights and results are rounded by half a step or less,
+    and a row's result is an average of V with weights that sum to one."""
     return 2.0**-7
 
 
 def prefill_flops(problem: Problem) -> int:
-    """Counts two products of every query with every key it sees; a causal query sees half of them on average."""
+    """Counts two products of every query with every key that it sees, on average half of the keys if causal."""
     batch, heads, _, sequence, head = _sizes(problem)
     whole = 4 * batch * heads * sequence * sequence * head
     return whole // 2 if problem.sizes["causal"] else whole

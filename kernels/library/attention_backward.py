@@ -1,10 +1,10 @@
 """The gradient of causal attention in two launches, as training runs it for each layer.
 
 q, out, dout and dq are (batch, heads, sequence, head size), k, v, dk and dv (batch, KV heads, sequence, head size), all
-bfloat16 and row-major. log_sum (batch, heads, sequence) is the logarithm of each query's sum, which the forward pass
-stores. delta (batch, heads, sequence) is the sum of dout * out, which the first launch computes. With P = exp(Q K^T /
-sqrt(head size) - log_sum) and S = P * (dout V^T - delta): dV = P^T dout, dK = S^T Q / sqrt(head size), dQ = S K /
-sqrt(head size) (Dao, "FlashAttention-2", 2023, algorithm 2)."""
+bfloat16 and row-major. log_sum (batch, heads, sequence) is the logarithm of the sum of each query's softmax, which the
+forward pass stores. delta (batch, heads, sequence) is the sum of dout * out, which the first launch computes. With P =
+exp(Q K^T / sqrt(head size) - log_sum) and S = P * (dout V^T - delta): dV = P^T dout, dK = S^T Q / sqrt(head size), dQ =
+S K / sqrt(head size) (Dao, "FlashAttention-2", 2023, algorithm 2)."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 LOG2_E = 1.4426950408889634
-"""exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
+"""Factor in exp(x) = exp2(x * LOG2_E). The GPU has an instruction for exp2."""
 
 HEADS = (64, 128)
 REFERENCE_ROWS = 2048
@@ -29,7 +29,7 @@ ZERO = ct.PaddingMode.ZERO
 
 @ct.kernel
 def attention_delta(dout, out, delta, tile_m: ConstInt, head: ConstInt):
-    """delta = sum of dout * out of each row, for rows of all heads; one block per `tile_m` rows.
+    """Computes delta, the sum of dout * out of each row, for all heads. Each thread block has `tile_m` rows.
 
     It is stored without TMA, which would write up to 16 bytes past its end (sm_90, tileiras 13.4.92)."""
     i = ct.bid(0)
@@ -43,13 +43,13 @@ def attention_delta(dout, out, delta, tile_m: ConstInt, head: ConstInt):
 def attention_backward(q, k, v, dout, log_sum, delta, dq, dk, dv, tile_m: ConstInt, tile_n: ConstInt,
                        head: ConstInt, shared: ConstInt, scale: ct.Constant[float], whole: ConstInt,
                        heads_together):  # fmt: skip
-    """The first blocks each compute one tile of dK and dV, in a loop over the queries; the others one tile of dQ, in a
-    loop over the keys. So nothing is added in memory and sums have a fixed order, but Q K^T and dout V^T are computed
-    twice.
+    """Computes dq, dk and dv. The first thread blocks each compute one tile of dK and dV in a loop over the queries,
+    the others one tile of dQ in a loop over the keys. So no sums are added in memory and their order is fixed, but Q
+    K^T and dout V^T are computed twice.
 
-    A block computes `tile_m` rows and loops over `tile_n` rows at a time. Blocks of `heads_together` heads of K and V
-    run together, those with the longest loops first: more heads share less in L2, but with a single one its long blocks
-    would end last. Tiles on the diagonal have their own loops, because masks in all tiles cost 2 and 5 % (H100,
+    A thread block computes `tile_m` rows and loops over `tile_n` rows at a time. Blocks of `heads_together` KV heads
+    run together, those with the longest loops first. More heads share less in L2, but with a single one its long blocks
+    would end last. Tiles on the diagonal have loops of their own: masks in all tiles cost 2 and 5 % (H100,
     2026-11-27)."""
     batch = ct.bid(2)
     length = q.shape[2]
@@ -116,15 +116,15 @@ def attention_backward(q, k, v, dout, log_sum, delta, dq, dk, dv, tile_m: ConstI
 
 
 def rows_of(array, batch, head_number, j, rows, head):
-    """Loads (rows, head) of one head; zeros beyond the sequence, so that queries there add nothing. Used by
-    the kernel."""
+    """Loads a tile (rows, head) of one head, with zeros beyond the sequence, so that queries there add nothing. Called
+    by the kernel."""
     at = (batch, head_number, j, 0)
     return ct.reshape(ct.load(array, index=at, shape=(1, 1, rows, head), padding_mode=ZERO), (rows, head))
 
 
 def numbers_of(array, batch, query_head, j, shape, whole):
-    """Loads one number per query of a tile. Skips the bounds check if tiles divide the sequence, to keep its branch
-    out of the loop."""
+    """Loads one number per query of a tile. If tiles divide the sequence (`whole` is 1), there is no bounds check,
+    whose branch would be in the loop."""
     at, line = (batch, query_head, j), (1, 1, shape[0] * shape[1])
     if whole == 1:
         return ct.reshape(ct.load(array, index=at, shape=line, check_bounds=False, allow_tma=False), shape)
@@ -132,7 +132,7 @@ def numbers_of(array, batch, query_head, j, shape, whole):
 
 
 def weigh(x, y, x_v, y_v, logs, scale):
-    """Returns P and its gradient dout V^T, or both transposed; `logs` and `scale` are for exp2."""
+    """Returns P and dout V^T for a tile, or both transposed. `logs` and `scale` are to base 2, for exp2."""
     zeros = ct.full((x.shape[0], y.shape[0]), 0.0, dtype=ct.float32)
     scores = ct.mma(x, ct.transpose(y), zeros)
     return ct.exp2(scores * scale - logs, flush_to_zero=True), ct.mma(x_v, ct.transpose(y_v), zeros)
@@ -235,8 +235,8 @@ def delta_reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Computes the gradient, some rows of one head at a time: all scores of a long sequence would not fit. log_sum and
-    delta are inputs, and the formulas hold for any values of them."""
+    """Returns the gradients, computed for some rows of one head at a time: all scores of a long sequence would not fit.
+    log_sum and delta are inputs, and the formulas hold for any values of them."""
     q, k, v, dout = (inputs[name] for name in ("q", "k", "v", "dout"))
     batches, heads, sequence, head = q.shape
     shared = heads // k.shape[1]
@@ -258,13 +258,13 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def delta_tolerance(_: Problem) -> float:
-    """Returns a few float32 roundings of a row's sum of 128; products of two bfloat16 are exact in float32."""
+    """Returns a few float32 roundings of a row's sum of 128. Products of two bfloat16 values are exact in float32."""
     return 1e-5
 
 
 def tolerance(_: Problem) -> float:
-    """Returns one step of the largest value: weights, their gradients and results are rounded to bfloat16 (half a step
-    is 2**-9 of a value), and the errors of a sum's terms mostly cancel."""
+    """Returns one bfloat16 step, relative to the largest value. Weights, their gradients and results are rounded by
+    half a step or less, and the errors of a sum's terms mostly cancel."""
     return 2.0**-7
 
 
@@ -273,8 +273,8 @@ def delta_flops(problem: Problem) -> int:
 
 
 def flops(problem: Problem) -> int:
-    """Counts five products of every query with the keys it sees, half of them on average; the two repeated products do
-    not count."""
+    """Counts five products of every query with the keys that it sees, on average half of them. The two products that
+    are computed twice count once."""
     batch, heads, _, sequence, head = _sizes(problem)
     return 5 * batch * heads * sequence * sequence * head
 
@@ -289,7 +289,7 @@ def least_bytes(problem: Problem) -> int:
 
 
 def weights(problem: Problem) -> Mapping[str, float]:
-    """Returns the weight of this launch in the total of the gradient, which is the sum of both launches."""
+    """Returns the weight of this launch in the total of the gradient: 1, as the total is the sum of both launches."""
     return {f"gradient of attention {problem.name}": 1.0}
 
 

@@ -1,8 +1,8 @@
-"""Attention for one new token of a long sequence in two launches: several blocks share the keys of a head, and a second
-kernel joins their results ("Flash-Decoding", Dao and others, 2023).
+"""Attention for one new token of a long sequence in two launches: several thread blocks share the keys of a head, and a
+second kernel joins their results ("Flash-Decoding", Dao and others, 2023).
 
-Each launch is a kernel of its own here. Each counts once in the model `decode in parts ...` of its problem, so the
-series `total` of that model is the time of both."""
+Each launch is a kernel of its own in the list of kernels. Both have weight 1 in a model of use named `decode in parts
+...`, whose series `total` is therefore the time of both."""
 
 import itertools
 import re
@@ -17,16 +17,16 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 LOG2_E = 1.4426950408889634
-"""exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
+"""Factor in exp(x) = exp2(x * LOG2_E). The GPU has an instruction for exp2."""
 
 LEAST = -1e30
-"""Initial largest score, which changes no softmax. Minus infinity would make the difference of two scores NaN."""
+"""Initial largest score, which changes no softmax. With minus infinity, differences of scores could be NaN."""
 
 LEAST_ROWS = 16
-"""Rows of a Tensor Core tile. The query heads that share a head of K and V are padded to this."""
+"""Number of rows of a Tensor Core tile, to which the query heads that share a head of K and V are padded."""
 
 BLOCK = 128
-"""Parts are multiples of this many keys, so that their borders do not depend on the tile."""
+"""Number of keys whose multiples are the lengths of parts, so that the borders of parts do not depend on the tile."""
 
 ZERO = ct.PaddingMode.ZERO
 
@@ -34,12 +34,12 @@ ZERO = ct.PaddingMode.ZERO
 @ct.kernel
 def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstInt, tile_n: ConstInt,
                            head: ConstInt, scale: ct.Constant[float], latency: ConstInt):  # fmt: skip
-    """values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p, and logs[b, h, p] is the logarithm
-    to base 2 of its sum.
+    """Computes values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p, and logs[b, h, p], the
+    logarithm to base 2 of the softmax's sum.
 
     q is (batch, KV heads, query heads per KV head, head size), k and v (batch, KV heads, keys, head size), values
-    (batch, KV heads, parts, query heads per KV head, head size) and logs the same without the last axis, both float32.
-    first_of_part (parts + 1,) holds the first key of each part, a multiple of 128, and then the number of keys."""
+    (batch, KV heads, parts, query heads per KV head, head size) and logs values' shape without its last axis; both are
+    float32. first_of_part (parts + 1,) holds each part's first key, a multiple of 128, and last the number of keys."""
     part, kv_head, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     start = ct.load(first_of_part, index=(part,), shape=(1,)).item()
     end = ct.load(first_of_part, index=(part + 1,), shape=(1,)).item()
@@ -65,7 +65,7 @@ def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstIn
 
 
 def attend(scores, values, most, total, acc, scale):
-    """Does one step of the running softmax, as in attention.py. A row's sum is the sum of `total`'s columns."""
+    """Returns the largest score, the sums and the weighted values after one more step of the running softmax."""
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
     kept = ct.exp2(most - higher, flush_to_zero=True)
@@ -73,15 +73,15 @@ def attend(scores, values, most, total, acc, scale):
 
 
 def keys(array, batch, kv_head, j, tile_n, head, latency):
-    """Loads (tile_n, head) of K or V. Used by the kernel."""
+    """Loads a tile (tile_n, head) of K or V. Called by the kernel."""
     at, shape = (batch, kv_head, j, 0), (1, 1, tile_n, head)
     return ct.reshape(ct.load(array, index=at, shape=shape, padding_mode=ZERO, latency=latency), (tile_n, head))
 
 
 @ct.kernel
 def attention_decode_join(values, logs, out, parts: ConstInt, tile_head: ConstInt):
-    """out (batch, KV heads, query heads per KV head, head size) in bfloat16 is the sum of the parts' values, each
-    weighted by its share of the whole softmax sum. One block per query head and `tile_head` of its elements."""
+    """Computes out (batch, KV heads, query heads per KV head, head size), bfloat16: the sum of the parts' values,
+    weighted by their shares of the softmax sum. Each thread block computes `tile_head` elements of a query head."""
     row, column, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     shared = out.shape[2]
     kv_head = row // shared
@@ -128,7 +128,7 @@ def _keys_of_part(sequence: int, parts: int) -> int:
 
 
 def parts_space(_: str) -> Space:
-    """Returns the configs of attention_decode."""
+    """Returns the configs: those of attention_decode in attention.py."""
     return Space(
         (
             ("tile_n", (32, 64, 128, 256)),
@@ -168,7 +168,7 @@ def join_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns the first key of each part: parts of equal length, except the last."""
+    """Returns the first key of each part. All parts but the last are equally long."""
     sequence, parts = problem.sizes["sequence"], problem.sizes["parts"]
     first = np.arange(parts + 1) * _keys_of_part(sequence, parts)
     return {"first_of_part": np.minimum(first, sequence).astype(np.int32)}
@@ -213,8 +213,8 @@ def join_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the tolerance of attention.py: weights and results are rounded to bfloat16, and a result is an average of
-    values."""
+    """Returns one bfloat16 step, as in attention.py: weights and results are rounded to bfloat16, and a result is an
+    average of values."""
     return 2.0**-7
 
 

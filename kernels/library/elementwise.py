@@ -1,6 +1,6 @@
-"""Kernels that only move data: SiLU-and-multiply, residual add, row softmax; bfloat16, with float32 inside.
+"""Kernels that only move data: SiLU-and-multiply, residual add and row softmax in bfloat16, computed in float32.
 
-Every element is read once and written once, so they are compared with a copy of as many bytes."""
+Every element is read once and written once, so the baseline is a copy of as many bytes."""
 
 import re
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 LONGEST_ROW = 16384
-"""Most columns of a softmax row. A row is held in the registers of one multiprocessor; this many float32 values take a
-quarter of them."""
+"""Largest number of columns of a softmax row. A row is held in the registers of one multiprocessor; this many float32
+values take a quarter of them."""
 
 MOST_ROWS = 1 << 22
 
 LOG2_E = 1.4426950408889634
-"""exp(x) = exp2(x * LOG2_E): the GPU's instruction has base 2."""
+"""Factor in exp(x) = exp2(x * LOG2_E). The GPU has an instruction for exp2."""
 
 
 @ct.kernel
 def silu_and_multiply_tiles(x, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt):
-    """y = gate / (1 + exp(-gate)) * up; x holds gate in its left half and up in its right half."""
+    """Computes y = gate / (1 + exp(-gate)) * up. x holds gate in its left half and up in its right half."""
     left, right = x.slice(1, 0, columns), x.slice(1, columns, 2 * columns)
     across = ct.num_tiles(y, axis=1, shape=(tile_rows, tile_columns))
     tiles = ct.num_tiles(y, axis=0, shape=(tile_rows, tile_columns)) * across
@@ -41,7 +41,7 @@ def silu_and_multiply_tiles(x, y, columns: ConstInt, tile_rows: ConstInt, tile_c
 
 @ct.kernel
 def residual_add_tiles(x, residual, y, tile_rows: ConstInt, tile_columns: ConstInt):
-    """y = x + residual, rounded once."""
+    """Computes y = x + residual, rounded once."""
     across = ct.num_tiles(y, axis=1, shape=(tile_rows, tile_columns))
     tiles = ct.num_tiles(y, axis=0, shape=(tile_rows, tile_columns)) * across
     for tile in range(ct.bid(0), tiles, ct.num_blocks(0)):
@@ -54,10 +54,10 @@ def residual_add_tiles(x, residual, y, tile_rows: ConstInt, tile_columns: ConstI
 
 @ct.kernel
 def softmax_rows(x, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt):
-    """y = exp(x - max) / sum over each row; a block computes whole rows.
+    """Computes y = exp(x - max) / sum over each row. A thread block computes whole rows.
 
     Padding of -inf would change neither maximum nor sum, but the loads would not use TMA (sm_90, cuda-tile 1.7). So
-    padding is zero, and is masked if a row does not fill its tile."""
+    padding is loaded as zero, and is replaced by -inf if a row does not fill its tile."""
     tma = None if allow_tma == 1 else False
     for tile in range(ct.bid(0), ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)), ct.num_blocks(0)):
         rows = ct.load(
@@ -88,9 +88,9 @@ def parse(text: str) -> Problem:
 
 
 def tiled_space(_: str) -> Space:
-    """Returns the configs: bytes per tile, with many blocks per multiprocessor or few persistent ones.
+    """Returns the configs: sizes of a tile, with many thread blocks per multiprocessor or few persistent ones.
 
-    TMA is not an axis: the compiler (cuda-tile 1.7) makes the same vector loads with and without it."""
+    TMA is not an axis, because the compiler (cuda-tile 1.7) makes the same vector loads with and without it."""
     return Space(
         (
             ("tile_rows", (1, 4)),
@@ -102,7 +102,7 @@ def tiled_space(_: str) -> Space:
 
 
 def rows_space(_: str) -> Space:
-    """Returns the configs for whole rows, with enough warps for long rows."""
+    """Returns the configs for tiles of whole rows. Up to 8 warps share the registers that long rows need."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -147,7 +147,7 @@ def softmax_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def tiled_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one block per tile or, for a persistent kernel, as many blocks as run at once."""
+    """Returns one thread block per tile or, for a persistent kernel, as many as run at once."""
     across = -(-problem.sizes["columns"] // config["tile_columns"])
     return _blocks(-(-problem.sizes["rows"] // config["tile_rows"]) * across, config, sm_count)
 
@@ -175,13 +175,13 @@ def softmax_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output, up to 2**-8 of it; float32 inside is a thousand
-    times finer."""
+    """Returns the allowed error, relative to the largest output: half a bfloat16 step, up to 2**-8, and a little for
+    float32."""
     return 2.0**-8 + 2.0**-14
 
 
 def silu_flops(problem: Problem) -> int:
-    """Counts exponential, add, divide and multiply per element."""
+    """Counts, per element, an exponential, an addition, a division and a multiplication."""
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
@@ -190,7 +190,7 @@ def add_flops(problem: Problem) -> int:
 
 
 def softmax_flops(problem: Problem) -> int:
-    """Counts maximum, subtract, exponential, add and divide per element."""
+    """Counts, per element, a maximum, a subtraction, an exponential, an addition and a division."""
     return 5 * problem.sizes["rows"] * problem.sizes["columns"]
 
 

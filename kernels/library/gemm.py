@@ -1,7 +1,7 @@
 """Matrix products D = A @ B^T with FP8 operands, bfloat16 results and float32 accumulation.
 
 A is (M, K) and B is (N, K), both row-major with K innermost ("NT"). Hopper's and Blackwell's Tensor Core instructions
-read this layout directly for FP8, and DeepGEMM's `fp8_gemm_nt` takes it, so both sides get the same bytes."""
+read FP8 in this layout. DeepGEMM's `fp8_gemm_nt` takes it too, so it is timed on the same bytes as these kernels."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 LARGEST_SIDE = 1 << 20
-"""Longest side of an operand. A longer one with a useful other side fits no GPU, so it is a typing error."""
+"""Largest M, N or K of a problem. A larger number is taken for a typing error: few GPUs could hold such operands."""
 
 TILES = (32, 64, 128, 256, 512)
 OCCUPANCY = {"sm_120": (1, 2, 4), "sm_121": (1, 2, 4)}
@@ -23,10 +23,10 @@ OCCUPANCY = {"sm_120": (1, 2, 4), "sm_121": (1, 2, 4)}
 
 @ct.kernel
 def gemm_fp8_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt):
-    """Static persistent: each block computes output tiles block, block + blocks, ... in a swizzled order.
+    """Computes D by a static persistent kernel: of n thread blocks, number b computes the tiles b, b + n, b + 2n, ...
 
-    The swizzle goes `group_size_m` tiles down M before it steps along N, so that blocks that run together share tiles
-    of B in L2."""
+    Tiles are numbered in a swizzled order: `group_size_m` tiles down M before a step along N. So thread blocks that run
+    at the same time share tiles of B in L2."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
@@ -49,10 +49,10 @@ def gemm_fp8_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: Con
 def gemm_fp8_hinted_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt,
                                latency_a: ConstInt, latency_b: ConstInt, allow_tma: ConstInt,
                                fast_acc: ConstInt):  # fmt: skip
-    """Computes tiles in the same order, with hints that change speed but not the algorithm.
+    """Computes D as gemm_fp8_persistent does, with hints for the compiler that change only the speed.
 
-    A latency of 0 and `allow_tma` 1 leave the choice to the compiler; `fast_acc` lets Hopper's Tensor Cores keep FP8
-    sums in fewer bits."""
+    A latency of 0 gives no hint for the loads of that operand, and `allow_tma` of 1 lets the compiler decide about TMA.
+    `fast_acc` of 1 lets Hopper's Tensor Cores keep FP8 sums in fewer bits."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
@@ -72,7 +72,7 @@ def gemm_fp8_hinted_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile
 
 
 def hinted_tile(array, row, k, rows, tile_k, latency, allow_tma):
-    """Loads (rows, tile_k). Used by the kernel."""
+    """Loads a tile (rows, tile_k) of A or B. Called by gemm_fp8_hinted_persistent."""
     return ct.load(
         array,
         index=(row, k),
@@ -101,8 +101,8 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the exhaustive space of the FP8 story: 500 configs; 1500 if several blocks fit a
-    multiprocessor (sm_120)."""
+    """Returns every combination of tile sides and cluster sizes: 500 configs, or 1500 on sm_120 and sm_121, where
+    several thread blocks fit a multiprocessor."""
     return Space(
         (
             ("tile_m", () if arch == "sm_80" else TILES),  # FP8 is from sm_89 on
@@ -116,9 +116,9 @@ def space(arch: str) -> Space:
 
 
 def hinted_space(arch: str) -> Space:
-    """Returns the optimisation guide's hints combined with the tiles that win: 1920 configs on Hopper, 4320 elsewhere.
+    """Returns the tiles that won before, combined with the compiler's hints: 1920 configs on Hopper, 4320 on Blackwell.
 
-    FP8 fast accumulation exists on Hopper only; Blackwell has larger clusters (num_ctas) as an axis instead."""
+    FP8 fast accumulation exists only on Hopper. Blackwell has larger clusters (num_ctas) to choose from instead."""
     hopper = arch == "sm_90"
     return Space(
         (
@@ -139,7 +139,7 @@ def hinted_space(arch: str) -> Space:
 
 
 def has_both_latencies(config: Config) -> bool:
-    """Returns False if one load alone has a hint."""
+    """Returns True if both operands are loaded with a latency hint, or both without."""
     return (config["latency_a"] == 0) == (config["latency_b"] == 0)
 
 
@@ -162,7 +162,7 @@ def hinted_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many blocks as run at once, but at most one per tile."""
+    """Returns a grid of as many thread blocks as the GPU runs at once, but at most one per tile."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = max(1, sm_count // config["num_ctas"]) * config["occupancy"]
     return min(tiles, at_once), 1, 1
@@ -173,18 +173,18 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(problem: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output, plus the random walk of one truncation per K-32 instruction.
+    """Returns the allowed error, relative to the largest output: half a bfloat16 step plus Hopper's truncations.
 
-    The step of bfloat16 (7 fraction bits) is up to 2**-7 of a value: just above a power of two. Hopper adds FP8
-    products with about 13 fraction bits ("DeepSeek-V3 technical report", section 3.3.2); errors of independent steps
-    grow with their square root, and 4 of those standard deviations are allowed."""
+    A bfloat16 step (7 fraction bits) is at most 2**-7 of a value. Hopper adds FP8 products with about 13 fraction bits
+    and truncates once per 32 of K ("DeepSeek-V3 technical report", section 3.3.2). Independent errors grow with the
+    square root of their number; 4 of those standard deviations are allowed."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-14)
 
 
 def hinted_tolerance(problem: Problem) -> float:
-    """Returns a larger tolerance for fast accumulation, whose truncations over all of K add up in one direction.
+    """Returns `tolerance` plus an allowance for fast accumulation, whose truncations all go in one direction.
 
-    Each truncation is relative to a sum that may already have its largest value."""
+    Each truncation over all of K is relative to a sum that may already have its largest value."""
     return tolerance(problem) + float(problem.sizes["k"] / 32 * 2.0**-14)
 
 

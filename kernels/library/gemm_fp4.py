@@ -1,8 +1,8 @@
-"""FP4 matrix products on Blackwell: 4-bit floats with a scale per 16 of K, as NVFP4 checkpoints hold them.
+"""FP4 matrix products D = A @ B^T on Blackwell: 4-bit floats with a scale per 16 of K, as in NVFP4 checkpoints.
 
-D = A @ B^T. One byte holds two elements of K, so A is (M, K / 2) bytes and B (N, K / 2). cuTile has the type
-float4_e2m1fn only for tiles, so the kernel unpacks the bytes that it loads. NVFP4's float32 factor per tensor is left
-out."""
+One byte holds two elements of K, so A is (M, K / 2) bytes and B (N, K / 2). cuTile has the type float4_e2m1fn only for
+tiles, so the kernel unpacks the bytes that it loads. NVFP4 also has a float32 factor per tensor, which these products
+leave out."""
 
 import re
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 BLOCK = 16
-"""Elements of K that share a scale."""
+"""Number of elements of K that share a scale."""
 
 LARGEST_SIDE = 1 << 20
 
 ZERO = ct.PaddingMode.ZERO
 
 MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""Magnitudes by the lower three bits of a code; the fourth bit is the sign (OCP Microscaling Formats 1.0, section
+"""Values of an FP4 code by its lower three bits. The fourth bit is the sign (OCP Microscaling Formats 1.0, section
 5.3.3)."""
 
 
@@ -30,7 +30,7 @@ MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 def gemm_fp4_scaled(
     a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """scale_a (M, K / 16) and scale_b (N, K / 16), float8_e4m3fn, are applied by the Tensor Core."""
+    """Computes D. The Tensor Core applies scale_a (M, K / 16) and scale_b (N, K / 16), both float8_e4m3fn."""
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -45,14 +45,14 @@ def gemm_fp4_scaled(
 
 
 def unpacked(array, row, k, rows, tile_k):
-    """Returns (rows, tile_k) FP4 elements, loaded from half as many bytes. Used by the kernel."""
+    """Returns a tile of (rows, tile_k) FP4 elements, loaded from half as many bytes. Called by the kernel."""
     packed = ct.load(array, index=(row, k), shape=(rows, tile_k // 2), padding_mode=ZERO)
     elements = ct.unpack_from_bytes(ct.reshape(packed, (rows * tile_k // 2,)), ct.float4_e2m1fn)
     return ct.reshape(elements, (rows, tile_k))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Used by the
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Called by the
     kernel."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
@@ -76,9 +76,9 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the configs; none before Blackwell, whose Tensor Cores are the first with FP4. On sm_120 only those that
-    do not spill (tileiras 13.4.92). On sm_100, tiles of 64 rows, and 256x256 on one multiprocessor, did not compile in
-    15 s of CPU time."""
+    """Returns the configs. GPUs before Blackwell have none, as their Tensor Cores have no FP4. On sm_120 only configs
+    that do not spill are listed (tileiras 13.4.92). On sm_100, tiles of 64 rows, and 256x256 on one multiprocessor, are
+    left out: they did not compile in 15 s of CPU time."""
     consumer = arch.startswith("sm_12")
     return Space(
         (
@@ -117,7 +117,7 @@ def constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many blocks as run at once, but at most one per tile."""
+    """Returns a grid of as many thread blocks as the GPU runs at once, but at most one per tile."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     return min(tiles, max(1, sm_count // config["num_ctas"])), 1, 1
 
@@ -128,7 +128,7 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _values(packed: Any, scales: Any, xp: Any) -> Any:
-    """Returns (rows, K) in float32; the lower half of a byte is the first of its two elements."""
+    """Returns the scaled values, (rows, K) in float32. The lower half of a byte is the first of its two elements."""
     magnitudes = xp.asarray(MAGNITUDES + tuple(-each for each in MAGNITUDES), dtype=xp.float32)
     packed = packed.astype(xp.uint8)
     elements = xp.stack((magnitudes[packed & 15], magnitudes[packed >> 4]), axis=-1)
@@ -136,7 +136,7 @@ def _values(packed: Any, scales: Any, xp: Any) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output; Blackwell adds in float32."""
+    """Returns half a bfloat16 step, relative to the largest output. Sums are float32 and add no error."""
     return 2.0**-8
 
 

@@ -1,8 +1,8 @@
-"""Block-scaled FP8 matrix products, with the same scales and promotion as DeepGEMM.
+"""Block-scaled FP8 matrix products D = A @ B^T, with the scales of DeepGEMM's kernels. A is (M, K) and B is (N, K).
 
-D = A @ B^T, where A is (M, K), B is (N, K) and both have scales per 128 of K. Hopper ("1d2d"): one float32 per row of
-A, one per 128x128 block of B; the Tensor Core's short sums are promoted to float32 every 128 of K, as DeepGEMM does.
-Blackwell ("1d1d"): powers of two per row of both, which its Tensor Cores apply themselves; in MXFP8 one per 32 of K."""
+Both have a scale per 128 of K. On Hopper ("1d2d") these are float32: one per row of A, and one per 128x128 block of B.
+The Tensor Core's short sums are promoted to float32 every 128 of K, as DeepGEMM does. On Blackwell ("1d1d") each row of
+A and B has powers of two, which its Tensor Cores apply themselves; MXFP8 has one per 32 of K."""
 
 import re
 from collections.abc import Mapping
@@ -17,37 +17,37 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 BLOCK = 128
-"""Elements of K, and rows of B, that share a scale."""
+"""Number of elements of K, and of rows of B, that share a scale."""
 
 MX_BLOCK = 32
-"""Elements of K that share a scale in MXFP8 (OCP Microscaling Formats 1.0, section 5.2)."""
+"""Number of elements of K that share a scale in MXFP8 (OCP Microscaling Formats 1.0, section 5.2)."""
 
 POWER_LIMITED_FROM_K = 2048
-"""Least K from which a GPU is at its power limit; see gemm_steps.py."""
+"""Smallest K for which power limits the GPU, so that fewer thread blocks are faster; see gemm_steps.py."""
 
 LARGEST_SIDE = 1 << 20
 
 SCALE_LATENCY = 4
-"""Latency hint with which the compiler loads scales a whole loop step ahead of their use; with 1 and 2 it does not."""
+"""Latency hint with which the compiler loads scales a whole loop step before their use. 1 and 2 have no such effect."""
 
 NOTHING = -1
-"""Marks an empty slot of `parts`, before and after each launch. Read as float32 it is a NaN that no sum produces."""
+"""Value of an empty slot of `parts`, before and after each launch. Read as float32 it is a NaN that no sum produces."""
 
 MOST_PARTS = 264
-"""Most partial sums in a launch. With more tiles than that there are enough blocks without splitting."""
+"""Most partial sums in a launch. If a product has more tiles, it has enough thread blocks without splitting tiles."""
 
 PARTS_SHAPE = (MOST_PARTS * BLOCK + 1, BLOCK)
 
 TRIES = 1 << 16
-"""How often a block looks for the partial sums of others, about a microsecond each time, before it gives up and leaves
-NaN."""
+"""How often a thread block checks for the partial sums of others, a microsecond each time, before it gives up and
+leaves NaN in D."""
 
 ZERO = ct.PaddingMode.ZERO
 UNPADDED = ct.PaddingMode.UNDETERMINED
 
 WHOLE, MOVED_UP, PADDED = 0, 1, 2
-"""How the last tile of rows ends. WHOLE: at M. MOVED_UP: it would end past M, so it begins earlier and computes some
-rows a second time, with the same result. PADDED: M is smaller than one tile."""
+"""Values of `edge`, which says how the last tile of rows ends. WHOLE: at M. MOVED_UP: it would end past M, so it begins
+earlier and computes some rows a second time, with the same result. PADDED: M is smaller than one tile."""
 
 
 @ct.kernel
@@ -55,15 +55,15 @@ def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstIn
                                group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, edge: ConstInt,
                                even: ConstInt, rest: ConstInt, split: ConstInt, added_n: ConstInt,
                                block_per_tile: ConstInt, apart: ConstInt):  # fmt: skip
-    """Each block computes output tiles in turn. `steps` blocks of K are loaded together, so that one is promoted while
-    another is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
+    """Computes D on Hopper, each thread block several tiles in turn. `steps` blocks of K are loaded together, so that
+    one is promoted while another is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
 
-    A tile wider than BLOCK is computed as two products, each with its own scale of B. `edge` says how the last tile of
-    rows ends, `even` that the tiles of rows are a multiple of `group_size_m`, and `rest` is the number of blocks of K
-    left after whole rounds of `steps`. With `split` over 1, that many blocks share a tile, each with a part of K.
+    A tile wider than BLOCK is computed as two products, each with its own scale of B. `edge` is WHOLE, MOVED_UP or
+    PADDED. `even` is 1 if the tiles along M are a multiple of `group_size_m`. `rest` is the number of blocks of K left
+    after whole rounds of `steps`. With `split` over 1, that many thread blocks share a tile, each with a part of K.
 
-    With `apart` the products of a tile come one after the other, because a thread has registers for the sums and half
-    of them.
+    With `apart` the products of a tile follow each other. A thread then has registers for its sums, and for half as
+    many values of a product.
 
     With `added_n` a tile has that many more columns, from the end of D (see gemm_steps.py). With `block_per_tile` each
     block computes one tile: a loop over tiles of 64x64 by 4 warps spills 312 bytes of registers, one tile none."""
@@ -84,11 +84,11 @@ def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstIn
 
 
 def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart):
-    """Computes tile (i, j) of D with one product per block of K, plus one for a width over BLOCK and one for added
-    columns.
+    """Computes tile (i, j) of D. Each block of K takes one product, a second if the tile is wider than BLOCK, and one
+    more for added columns.
 
-    If N ends within the left product, the right one repeats it or has its scales. If all added columns are taken, the
-    last of them are computed again: a tile must not lie outside of its array."""
+    If N ends within the left product, the right one repeats it or its scales. If all added columns are taken, the
+    thread block computes the last of them again: a tile must not lie outside of its array."""
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
         if tile_n > 128:
@@ -106,7 +106,7 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
 
 
 def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, edge, rest):
-    """Computes tile (i, j) of D, within one block of B's scales. Used by the kernel; cuTile inlines it.
+    """Computes tile (i, j) of D. Its columns must share a scale of B. cuTile inlines this function in the kernel.
 
     Blocks of K left after whole rounds of `steps` come after the loop. Without this, such products loaded one block at
     a time: 0.44 to 0.60 of DeepGEMM's speed, where an even number of blocks ran at 0.85 to 0.96 (H200, 2026-11-22)."""
@@ -121,12 +121,12 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, ed
 
 
 def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, edge, rest, split):
-    """Computes part `part` of `split` parts of K of tile (i, j) of D; the last part includes the blocks left after
-    whole rounds.
+    """Computes tile (i, j) of D over one share of K, number `part` of `split`. The last share includes the blocks of K
+    left after whole rounds.
 
-    Blocks with neighbouring numbers compute a tile's parts. All but the last write their sums into `parts` and end; the
-    last adds them to its own sums and writes D. It waits only for blocks with lower numbers, which have started
-    already. It has one round more than the others, so that their sums are there when it looks: 12.8 instead of 13.5 us
+    Thread blocks with neighbouring numbers share a tile. All but the last write their sums into `parts` and end. The
+    last adds these to its own sums and writes D. It waits only for thread blocks with lower numbers, which have started
+    before. It has one round more than the others, so that their sums are there when it looks: 12.8 instead of 13.5 us
     for 64x2112x7168 (an H100, 2026-11-26)."""
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     shared = max(rounds - 1, 0)
@@ -145,8 +145,8 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, laten
 
 
 def add_parts(acc, parts, first, count):
-    """Returns `acc` plus `count` partial sums from number `first` on, always added in the same order, so that a result
-    can be reproduced. Waits for all of them, and resets their slots to NOTHING for the next launch.
+    """Returns `acc` plus `count` partial sums from slot `first` on, in a fixed order, so that a result can be
+    reproduced. Waits for all of them, and resets their slots to NOTHING for the next launch.
 
     A slot that is not NOTHING is complete, so no counter is needed. With a counter, whose accesses other loads must not
     pass, the compiler ordered every load of the kernel."""
@@ -176,15 +176,15 @@ def add_parts(acc, parts, first, count):
 
 
 def look_again(parts):
-    """Makes the loads after it read memory again, by a store to the last row of `parts`, which nobody reads.
+    """Makes later loads read memory again, by a store to the last row of `parts`, which is never read.
 
-    Without a store to the array between them, the compiler merges two loads of the same place, whatever their memory
-    order: it moved the loads out of the waiting loop (tileiras 13.4.92; an H200, 2026-11-23)."""
+    Without a store to the array between them, the compiler merges two loads of one place, whatever their memory order:
+    it moved the loads out of the waiting loop (tileiras 13.4.92; an H200, 2026-11-23)."""
     give(parts, parts.shape[0] - 1, ct.full((1, 1), NOTHING, dtype=ct.int32))
 
 
 def give(parts, number, bits):
-    """Writes a partial sum to its slot in `parts`, for the block that adds them up."""
+    """Writes a partial sum to slot `number` of `parts`. The thread block that adds the sums reads it."""
     ct.store(
         parts,
         index=(number, 0),
@@ -197,10 +197,10 @@ def give(parts, number, bits):
 
 
 def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, edge):
-    """Returns `acc` plus the product of block k of K.
+    """Returns `acc` plus the scaled product of block k of K.
 
-    The Tensor Core has at least 64 rows. A smaller tile is computed as B @ A^T, with as few columns as A has rows here.
-    """
+    Tensor Core products have at least 64 rows. A smaller tile is computed as B @ A^T, whose columns are the few rows of
+    A. So no rows of the Tensor Core stay idle."""
     scale = of_rows(scale_a, i, k, tile_m, edge) * of_block(scale_b, (j * tile_n) // 128, k)
     x = load_rows(a, i, k, tile_m, latency, edge)
     y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
@@ -212,7 +212,7 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, e
 
 
 def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, edge, rest):
-    """Computes tiles (i, j) and (i, other) of D, 128 columns each, which share their tiles of A."""
+    """Computes tiles (i, j) and (i, other) of D, 128 columns each, loading their common rows of A once."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
@@ -228,7 +228,7 @@ def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, ed
 
 
 def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, edge):
-    """Returns `left` and `right` plus the products of one block of K with B's tiles `j` and `other`."""
+    """Returns `left` and `right`, each plus the scaled product of block k of K with tile `j` or `other` of B."""
     rows = of_rows(scale_a, i, k, tile_m, edge)
     scale_left = ct.reshape(rows * of_block(scale_b, j, k), (tile_m, 1))
     scale_right = ct.reshape(rows * of_block(scale_b, other, k), (tile_m, 1))
@@ -242,15 +242,15 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, la
 
 
 def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, latency, steps, edge, rest):
-    """Computes tile (i, j) with 128 and tile (i, other) with `other_n` columns of D, one product after the other.
+    """Computes tile (i, j) of D, 128 columns, and tile (i, other), `other_n` columns, one product after the other.
 
     If the tiles lie `beside` each other, B is loaded in tiles of 256 rows for both and D is written in one store: a
     second load would have its own barrier, for which the second product would wait.
 
-    Scales are loaded a round ahead, between the first product and the second, which needs only what is loaded already.
-    So the compiler computes their addresses behind the start of the second product, at no cost. Those of a round's last
-    step are loaded one step earlier, so that they are there when the round ends: 190 instead of 199 us for
-    4096x4096x7168 (an H100, 2026-11-26)."""
+    Scales are loaded a round ahead, between the first and the second product, whose operands are loaded already. So the
+    compiler computes the scales' addresses while the second product runs, at no cost. Scales of a round's last step are
+    loaded one step earlier, so that they are there when the round ends: 190 instead of 199 us for 4096x4096x7168 (an
+    H100, 2026-11-26)."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
@@ -287,12 +287,12 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
 
 
 def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency, steps, edge, rest):
-    """Computes tiles (i, j) and (i, j + 1), 128 columns each, and (i, other) with `other_n`, one product after the
-    other.
+    """Computes tiles (i, j) and (i, j + 1) of D, 128 columns each, and (i, other), `other_n` columns, one product after
+    another.
 
-    Their sums and one product leave no registers for the scales of a round. So scales are loaded one step ahead, before
-    the step's last product. 8192x576x7168 takes 73.8 us with a round's scales and 65.2 with a step's; two waves of
-    128x160 take 75.4 (an H100, 2026-11-26)."""
+    Their sums and one product leave no registers for the scales of a whole round. So scales are loaded one step ahead,
+    before the step's last product. 8192x576x7168 takes 73.8 us with a round's scales and 65.2 with a step's; two waves
+    of 128x160 tiles take 75.4 (an H100, 2026-11-26)."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     added = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
@@ -318,7 +318,7 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
 
 
 def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, edge, once):
-    """Returns `sums` plus the products of block k of K with its loaded `scales`, and the scales of the next block."""
+    """Returns `sums` plus the products of block k of K, scaled by `scales`, and the scales of block k + 1."""
     left, right, added = sums
     rows, of_left, of_right, of_added = scales
     x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency, edge)
@@ -332,14 +332,14 @@ def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m,
 
 
 def scales_of_three(scale_a, scale_b, i, j, other, k, tile_m, other_n, edge):
-    """Loads the scales of the rows, (1, tile_m), and of the left, right and added part's blocks of B, (1, 1)."""
+    """Loads scales: of A's rows, (1, tile_m), and of B's blocks for the left, right and added columns, (1, 1) each."""
     rows, of_left, of_added = scales_of_parts(scale_a, scale_b, i, j, (other * other_n) // 128, k, tile_m, edge)
     return rows, of_left, of_block(scale_b, min(j + 1, scale_b.shape[0] - 1), k), of_added
 
 
 def blocks_past(steps, rest):
-    """Returns how many blocks past the end of K fill the last round up; 0 if one block is left, which comes after the
-    loop. A block past the end loads the last block again; its product is computed but not added.
+    """Returns how many blocks past the end of K fill up the last round; 0 if one block is left, which then comes after
+    the loop. A block past the end loads the last block again; its product is computed but not added.
 
     Two or three blocks after the loop share its memory, which is then freed once per round: 58.5 instead of 54.5 us for
     5447x1520x3712, with 29 blocks of K and three loaded at once. One block after the loop costs less than two past the
@@ -348,33 +348,33 @@ def blocks_past(steps, rest):
 
 
 def in_round(k, step, steps, past, tiles_k):
-    """Returns the block of K for a step of the round that starts at block k; the last block if none is left."""
+    """Returns the block of K for a step of the round that starts at block k; past the end of K it is the last block."""
     return min(k + step, tiles_k - 1) if step >= steps - past else k + step
 
 
 def times_in_round(k, step, steps, past, tiles_k):
-    """Returns how often that block's product is added, for `add_once`: 0 past the end of K, else 1."""
+    """Returns how often `add_once` adds the product of this step: 0 if the step is past the end of K, else 1."""
     return min(max(tiles_k - (k + step), 0), 1) if step >= steps - past else min(tiles_k, 1)
 
 
 def asked(step, steps):
-    """Returns how many scales of the next round were loaded before this step of the round.
+    """Returns how many steps' scales for the next round have been loaded before this step of the current round.
 
-    A step of three or four loads scales of at most two blocks. Hopper counts loads on six scoreboards. When the first
-    step loaded two blocks' scales and the second one block's, five of nine kernels moved a scale that had arrived long
-    before and waited on its scoreboard for a later load: 188.0 instead of 183.9 us for 4096x4096x7168 (an H100,
+    A step of three or four loads the scales of at most two blocks. Hopper counts loads on six scoreboards. When the
+    first step loaded two blocks' scales and the second one block's, five of nine kernels moved a scale that had arrived
+    long before and waited on its scoreboard for a later load: 188.0 instead of 183.9 us for 4096x4096x7168 (an H100,
     2026-11-26)."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
 def scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, edge):
-    """Loads the scales of the rows, (1, tile_m), and of both parts' blocks of B, (1, 1)."""
+    """Loads the scales of A's rows, (1, tile_m), and of B's blocks `j` and `block`, (1, 1) each."""
     of_first, of_second = of_block(scale_b, j, k), of_block(scale_b, block, k)
     return of_rows(scale_a, i, k, tile_m, edge), of_first, of_second
 
 
 def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency, edge):
-    """Loads block k of K: (tile_m, 128) of A, and (128, 128) and (other_n, 128) of B."""
+    """Loads block k of K: a tile (tile_m, 128) of A, and two tiles of B, (128, 128) and (other_n, 128)."""
     x = load_rows(a, i, k, tile_m, latency, edge)
     if beside:
         both = ct.load(b, index=(j // 2, k), shape=(256, 128), padding_mode=ZERO, latency=hint(latency))
@@ -404,7 +404,7 @@ def add_once(acc, product, scale, once):
 
 
 def load_rows(a, i, k, tile_m, latency, edge):
-    """Loads (tile_m, 128): block k of K of the i-th rows of A."""
+    """Loads block k of K of the i-th tile of rows of A, (tile_m, 128)."""
     if edge == MOVED_UP:
         view = a.tiled_view((tile_m, 128), traversal_steps=(1, 128))
         return view.load((first_row(a.shape[0], i, tile_m), k), latency=hint(latency))
@@ -412,7 +412,7 @@ def load_rows(a, i, k, tile_m, latency, edge):
 
 
 def store_rows(d, i, j, tile, tile_m, edge):
-    """Stores the i-th rows and j-th columns of D."""
+    """Writes a tile to the i-th tile of rows and the j-th tile of columns of D."""
     if edge == MOVED_UP:
         view = d.tiled_view(tile.shape, traversal_steps=(1, tile.shape[1]))
         view.store((first_row(d.shape[0], i, tile_m), j), tile)
@@ -442,7 +442,7 @@ def of_rows(scale_a, i, k, tile_m, edge):
 
 
 def first_row(rows, i, tile_m):
-    """Returns the first row of tile i; the last tile is moved up so that it ends with the last row."""
+    """Returns the first row of tile i. The last tile is moved up so that it ends with the last row."""
     return min(i * tile_m, rows - tile_m)
 
 
@@ -456,11 +456,11 @@ def hint(latency):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
-    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Used by the
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Called by the
     kernels.
 
-    With `even` all groups have the same number of rows, so two of three divisions are by a constant; all of them
-    together take some hundred cycles at the start of each tile."""
+    With `even` all groups have the same number of rows, so two of three divisions are by a constant. The three
+    divisions take some hundred cycles at the start of each tile."""
     tiles_per_group = group_size_m * tiles_n
     group = tile // tiles_per_group
     first_m = group * group_size_m
@@ -471,11 +471,11 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
 @ct.kernel
 def gemm_fp8_block_scaled(a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt,
                           group_size_m: ConstInt, block: ConstInt, swap_ab: ConstInt):  # fmt: skip
-    """Blackwell: the Tensor Core takes a power of two per row and 32 of K. scale_a (M, K / `block`) and scale_b (N, K /
-    `block`) hold one per 32 (MXFP8) or 128, which is then repeated four times.
+    """Computes D on Blackwell, whose Tensor Core takes a power of two per row and 32 of K. scale_a (M, K / `block`) and
+    scale_b (N, K / `block`) hold one per 32 of K (MXFP8), or one per 128, which is then repeated four times.
 
-    With `swap_ab` the product is D^T = B @ A^T: the Tensor Core takes at least 64 rows of its first operand and 8 of
-    its second, so that few rows of A leave none of it idle."""
+    With `swap_ab` the product is D^T = B @ A^T: the Tensor Core takes at least 64 rows of its first operand but 8 of
+    its second, so that with few rows of A no part of it is idle."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
@@ -495,7 +495,7 @@ def gemm_fp8_block_scaled(a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: C
 
 
 def _per_32(scale, block):
-    """Repeats scales: (rows, blocks of K) -> (rows, blocks of 32). Used by the kernel."""
+    """Repeats scales: (rows, blocks of K) -> (rows, blocks of 32 of K). Called by the kernel."""
     rows, blocks = scale.shape
     repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, block // 32))
     return ct.reshape(repeated, (rows, blocks * block // 32))
@@ -518,7 +518,7 @@ def parse(text: str) -> Problem:
 
 
 def hopper_space(arch: str) -> Space:
-    """Returns the configs: tiles, hints, and how many blocks of K are loaded together."""
+    """Returns the configs: tiles, hints, and how many blocks of K are loaded together. Only Hopper has any."""
     if not arch.startswith("sm_9"):
         return Space((("tile_m", ()),))  # later Tensor Cores apply scales themselves: gemm_fp8_block_scaled
     return Space(
@@ -539,8 +539,8 @@ def hopper_space(arch: str) -> Space:
 
 
 def can_work(config: Config) -> bool:
-    """Returns False if the sums of a tile take all registers of a thread, or if an axis would change nothing: columns
-    that are not added, and parts of a tile that has none."""
+    """Returns False if a tile's sums take all registers of a thread, or if a config only repeats another one: its added
+    columns are not added, or its tile cannot be split into parts."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * (config["tile_n"] + config["added_n"]) // threads
     has_parts = config["blocks_per_tile"] < 2 or config["tile_n"] <= BLOCK
@@ -552,8 +552,8 @@ def _has_columns(config: Config) -> bool:
 
 
 def blackwell_space(arch: str) -> Space:
-    """Returns the configs; none before Blackwell, whose Tensor Cores are the first that apply scales. On sm_120 only
-    those that do not spill (tileiras 13.4.92): all do with 4 warps."""
+    """Returns the configs. GPUs before Blackwell have none, as their Tensor Cores apply no scales. On sm_120 only
+    configs that do not spill are listed (tileiras 13.4.92): with 4 warps all spill."""
     consumer = arch.startswith("sm_12")
     return Space(
         (
@@ -571,12 +571,12 @@ def blackwell_space(arch: str) -> Space:
 
 
 def has_few_rows(config: Config) -> bool:
-    """Returns whether a tile has few rows if its operands are swapped, and some if not. Others are mirrored."""
+    """Returns False for configs that mirror others. Operands are swapped only for tiles with few rows of A."""
     return config["tile_m"] < 128 <= config["tile_n"] if config["swap_ab"] else config["tile_m"] >= 64
 
 
 def has_registers(config: Config) -> bool:
-    """Returns False for configs that spill on sm_120: 32 to 1,624 bytes."""
+    """Returns False for configs that spill 32 to 1,624 bytes of registers on sm_120."""
     if config["num_ctas"] == 2:
         return config["tile_k"] == 128 and config["tile_m"] >= 64
     tile = config["tile_m"], config["tile_n"], config["tile_k"]
@@ -584,8 +584,8 @@ def has_registers(config: Config) -> bool:
 
 
 def has_tensor_cores(config: Config) -> bool:
-    """Returns False if the compiler uses no Tensor Core, and spills up to 12,976 bytes: for less than 128 rows of a
-    product's first operand, or 32 of its second in a block (sm_100, tileiras 13.4.92, 2026-11-28)."""
+    """Returns False if the compiler uses no Tensor Core and spills up to 12,976 bytes: if a product's first operand has
+    under 128 rows, or its second under 32 rows per thread block (sm_100, tileiras 13.4.92, 2026-11-28)."""
     return config["tile_m"] >= (32 * config["num_ctas"] if config["swap_ab"] else 128)
 
 
@@ -627,12 +627,12 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def _has_half_the_registers(config: Config) -> bool:
-    """Returns True if a thread holds 128 sums, so that it has registers for 64 more but not for 128."""
+    """Returns True if a thread holds 128 or more sums, so that it has registers for 64 more but not for 128."""
     return config["tile_m"] * config["tile_n"] >= 128 * 32 * config.get("num_worker_warps", 8)
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:
-    """Returns the number of blocks that share a tile; 1 if that many parts, or so wide ones, do not fit
+    """Returns the number of thread blocks that share a tile. Returns 1 if so many or so wide partial sums do not fit
     into `parts`."""
     split = max(1, config.get("blocks_per_tile", 0))
     has_place = config["tile_n"] <= BLOCK and count_tiles(problem, config) * split <= MOST_PARTS
@@ -640,7 +640,7 @@ def parts_of_a_tile(problem: Problem, config: Config) -> int:
 
 
 def columns_added(config: Config) -> int:
-    """Returns the added columns; 0 unless a tile has at least BLOCK columns and 64 rows and no blocks share it."""
+    """Returns a tile's added columns; 0 if it has fewer than BLOCK columns or 64 rows, or if thread blocks share it."""
     is_large = config["tile_n"] >= BLOCK and config["tile_m"] >= 64
     return config.get("added_n", 0) if is_large and config.get("blocks_per_tile", 0) < 2 else 0
 
@@ -651,14 +651,14 @@ def blackwell_constants(_: Problem, config: Config, block: int = BLOCK) -> tuple
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns the grid of a persistent kernel, with blocks_of_a_walk (gemm_steps.py) blocks."""
+    """Returns the grid of a persistent kernel, whose size is `blocks_of_a_walk` of gemm_steps.py."""
     tiles, at_once = count_tiles(problem, config), max(1, sm_count // config["num_ctas"]) * config["occupancy"]
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once), 1, 1
 
 
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one block per part if tiles are split, one per tile if each has a block, else the persistent grid."""
+    """Returns one thread block per part if tiles are split, one per tile if `blocks_per_tile` is 1, else `grid`."""
     split = parts_of_a_tile(problem, config)
     wide = {**config, "tile_n": config["tile_n"] + columns_added(config)}
     if split > 1 or config.get("blocks_per_tile", 0) == 1:
@@ -682,16 +682,16 @@ def blackwell_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]
 
 
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
-    """Returns values (rows, K) times scales (rows, blocks of K)."""
+    """Returns `values` (rows, K) times `scales` (rows, blocks of K), in which a column holds for a whole block of K."""
     return values * xp.repeat(scales, values.shape[1] // scales.shape[1], axis=1)
 
 
 def tolerance(problem: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output, plus the random walk of one truncation per K-32 instruction.
+    """Returns the allowed error, relative to the largest output: half a bfloat16 step plus Hopper's truncations.
 
-    Hopper adds FP8 products with about 13 fraction bits ("DeepSeek-V3 technical report", section 3.3.2). Promotion
-    every 128 of K keeps a truncation relative to its own block's sum; the errors of the blocks grow with the square
-    root of their number, and 4 of those standard deviations are allowed."""
+    Hopper adds FP8 products with about 13 fraction bits and truncates once per 32 of K ("DeepSeek-V3 technical report",
+    section 3.3.2). Promotion every 128 of K keeps a truncation relative to its own block's sum. Errors of blocks grow
+    with the square root of their number; 4 of those standard deviations are allowed."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 
@@ -720,12 +720,12 @@ PROBLEMS = tuple(
         "4096x2112x7168",
     )
 )
-"""The FP8 story's problem and DeepGEMM's own dense shapes."""
+"""The first problem of gemm_fp8, then the shapes of DeepGEMM's own list of dense products."""
 
 HOPPER_PROBLEMS = (*PROBLEMS, *map(parse, ("1x2112x7168", "8x2112x7168", "64x2112x7168", "4096x5120x3200")))
-"""PROBLEMS, tokens of a decode step times the first projection of DeepSeek-V3's attention (q_lora_rank 1536,
-kv_lora_rank 512 and 64), and Qwen3-32B's down projection on eight GPUs (25600 / 8), which has an odd number of blocks
-of K."""
+"""PROBLEMS, the first projection of DeepSeek-V3's attention (q_lora_rank 1536, kv_lora_rank 512 and 64) for the 1, 8 or
+64 tokens of a decode step, and Qwen3-32B's down projection on eight GPUs (25600 / 8), with an odd number of blocks of
+K."""
 
 BLOCK_SCALED = Kernel(
     name="gemm_fp8_block_scaled",

@@ -1,12 +1,12 @@
-"""Matrix products in the three steps of the tutorials, D = op(A) @ op(B), in every type and layout.
+"""Matrix products D = op(A) @ op(B) in every type and layout, by three kernels, each a step of the tutorials.
 
-The steps are a tutorial kernel with 16x16 tiles, a tiled kernel whose blocks follow a 2-D swizzle, and a static
-persistent kernel. All are watched, so that the gain of each step can be plotted. Sums are float32; float32 operands are
-used as TF32.
+The three are a tutorial kernel with 16x16 tiles, a tiled kernel whose thread blocks follow a 2-D swizzle, and a
+static persistent kernel. All are watched, to plot the gain of each step. Sums are float32; float32 operands are used
+as TF32.
 
 The persistent kernel has one name per layout, gemm_nn to gemm_tt. The letters stand for A and B, "t" if the operand is
-transposed in memory: A as (K, M), B as (N, K). The layout is not part of a problem, because the sizes of square
-operands do not show it."""
+transposed in memory: A as (K, M), B as (N, K). A problem does not name the layout, because the sizes of square operands
+do not show it."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,15 +20,15 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 POWER_LIMITED_FROM_K = 2048
-"""Least K from which fewer blocks won; K = 1536 made no difference, and 1024 was slower (H100s, 2026-11-26)."""
+"""Smallest K with fewer thread blocks. K = 1536 gained nothing, and K = 1024 was slower (H100s, 2026-11-26)."""
 
 LARGEST_SIDE = 1 << 20
-"""Longest side of an operand. A longer one with a useful other side fits no GPU, so it is a typing error."""
+"""Largest M, N or K of a problem. A larger number is taken for a typing error: few GPUs could hold such operands."""
 
 
 @dataclass(frozen=True)
 class Type:
-    """Types of A, B and D, their bytes, and the rounding error allowed as a share of the largest output."""
+    """Holds the data types of A, B and D, their bytes, and the rounding error allowed relative to D's largest value."""
 
     operand: str
     result: str
@@ -43,13 +43,13 @@ TYPES = {
     "tf32": Type("float32", "float32", 4, 4, 2.0**-10),
     "fp8": Type("float8_e4m3fn", "bfloat16", 1, 2, 2.0**-8),
 }
-"""Types by the word that names them in a problem. Rounding is half a step of D: up to 2**-10 of a value in float16 and
-2**-7 in bfloat16. TF32 keeps 10 fraction bits of each operand, so a product is off by at most 2**-10."""
+"""Maps a type's word in a problem's name to its Type. `rounding` is half a step of D; a step is at most 2**-10 of a
+float16, 2**-7 of a bfloat16. TF32 keeps 10 fraction bits of each operand: a product is off by at most 2**-10."""
 
 
 @ct.kernel
 def gemm_tutorial_tiles(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt):
-    """One block per 16x16 tile of D, like a first cuTile kernel. Because of padding, M, N and K may be any numbers."""
+    """Computes D with one thread block per 16x16 tile, like a first cuTile kernel. Padding allows any M, N and K."""
     i, j = ct.bid(0), ct.bid(1)
     acc = ct.full((16, 16), 0.0, dtype=ct.float32)
     for k in range(ct.num_tiles(a, axis=1, shape=(16, 16), order=(1, 0) if a_transposed == 1 else (0, 1))):
@@ -61,10 +61,10 @@ def gemm_tutorial_tiles(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt)
 @ct.kernel
 def gemm_tiled_swizzled(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt, tile_m: ConstInt,
                         tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
-    """One block per tile of D, in an order that goes `group_size_m` tiles down M before it steps along N.
+    """Computes D with one thread block per tile. The order goes `group_size_m` tiles down M before it steps along N.
 
-    Blocks that run together then share tiles of B in L2. With a group of 1 the order goes along N: the swizzle is off.
-    """
+    Blocks that run together then share tiles of B in L2. With a group of 1 the order goes along N: the swizzle is
+    off."""
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
     i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
@@ -79,16 +79,16 @@ def gemm_tiled_swizzled(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt,
 def gemm_persistent_walk(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt, tile_m: ConstInt,
                          tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt, latency: ConstInt,
                          added_n: ConstInt, tiles_per_block: ConstInt, swap_ab: ConstInt):  # fmt: skip
-    """Static persistent: as many blocks as run at once compute tiles block, block + blocks, ... of the swizzle.
+    """Computes D with as many thread blocks as run at once: of n, number b computes tiles b, b + n, ... of the swizzle.
 
-    The loads of one tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many
-    more columns, from the end of D, so its width need not be a power of two. Tiles can then fill whole waves of blocks
-    where powers of two leave the last wave almost empty.
+    The loads of a tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many more
+    columns, from the end of D, so its width need not be a power of two. Tiles can then fill whole waves of thread
+    blocks where powers of two leave the last wave almost empty.
 
-    With `tiles_per_block` each block computes that many tiles, unrolled instead of in a loop. In the loop over tiles
-    the compiler waits for each instruction of some tiles, and of all with added columns (tileiras 13.4.92): 246 instead
-    of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). Two tiles per block took 175 us and one 182 (an H100,
-    2026-11-26): loads of the second begin while the first is stored.
+    With `tiles_per_block` each block computes that many tiles, unrolled. In a loop over tiles, the compiler waits for
+    each instruction of some tiles, and of all with added columns (tileiras 13.4.92): 246 instead of 175 us for bfloat16
+    4096x2112x7168 (an H200, 2026-11-24). Two tiles per block took 175 us and one 182 (an H100, 2026-11-26): loads of
+    the second begin while the first is stored.
 
     With `swap_ab` the product is D^T = op(B)^T @ op(A)^T, so the sides of a tile change places: `tile_m` counts columns
     of D, and `tile_n` and `added_n` count rows."""
@@ -102,12 +102,12 @@ def gemm_persistent_walk(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt
 
 def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n, tiles_per_block,
          swapped):  # fmt: skip
-    """Computes all tiles of a block. `swapped` says that a and b have changed places, and that d is the product's
-    transpose."""
+    """Computes all tiles of one thread block. `swapped` is 1 if the caller exchanged a and b; then the transpose of the
+    product is written to d."""
     along_m, along_n = (1, 0) if swapped == 1 else (0, 1)
     shape = (tile_n, tile_m) if swapped == 1 else (tile_m, tile_n)
     tiles_m = ct.num_tiles(d, axis=along_m, shape=shape)
-    # Not both by cdiv, so that the machine code without added columns does not change (2026-11-22).
+    # Without added columns num_tiles is used, so that their machine code does not change (2026-11-22).
     whole_n = ct.num_tiles(d, axis=along_n, shape=shape)
     tiles_n = whole_n if added_n == 0 else ct.cdiv(d.shape[along_n], tile_n + added_n)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k), order=(1, 0) if a_transposed == 1 else (0, 1))
@@ -127,7 +127,7 @@ def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size
 
 def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m, tile_n, tile_k, latency, added_n,
              swapped):  # fmt: skip
-    """Computes tile (i, j) of D, and the columns that are added to it."""
+    """Computes tile (i, j) of D and, if `added_n` is over 0, the tile's added columns."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     if added_n > 0:
         # If all added columns are taken, a block computes the last of them again: no tile may lie outside of D.
@@ -149,10 +149,10 @@ def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m
 
 
 def store(d, i, j, acc, swapped):
-    """Writes tile (i, j) of D, or tile (j, i) if a and b have changed places.
+    """Writes `acc` to tile (i, j) of D, or its transpose to tile (j, i) if `swapped` is 1.
 
-    The latter is written 64 rows of D at a time: for more the compiler reserves shared memory that a block of K could
-    use (126.7 instead of 112.2 us, FP8 320x32576x7168 on an H200, 2026-11-26). Float32 was not tried."""
+    The transpose is written 64 rows of D at a time: for more rows the compiler reserves shared memory that a block of K
+    could use (126.7 instead of 112.2 us, FP8 320x32576x7168 on an H200, 2026-11-26). Float32 was not tried."""
     if swapped == 1:
         rows = acc.shape[1] if d.dtype == ct.float32 else min(acc.shape[1], 64)
         parts = acc.shape[1] // rows
@@ -166,7 +166,7 @@ def store(d, i, j, acc, swapped):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of a tile number in groups of `group_size_m` rows of tiles."""
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N."""
     tiles_per_group = group_size_m * tiles_n
     first_m = tile // tiles_per_group * group_size_m
     rows = min(tiles_m - first_m, group_size_m)
@@ -174,8 +174,8 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m):
 
 
 def operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency):
-    """Loads tiles (tile_m, tile_k) of op(A) and (tile_k, tile_n) of op(B): `order` transposes an operand while it is
-    loaded."""
+    """Loads tile (i, k) of op(A), (tile_m, tile_k), and tile (k, j) of op(B), (tile_k, tile_n). Transposed operands are
+    turned while they are loaded."""
     x = ct.load(
         a,
         index=(i, k),
@@ -189,7 +189,7 @@ def operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, 
 
 
 def of_b(b, j, k, tile_n, tile_k, b_transposed, latency):
-    """Loads tile (k, j) of op(B)."""
+    """Loads tile (k, j) of op(B), (tile_k, tile_n)."""
     y = ct.load(
         b,
         index=(k, j),
@@ -202,7 +202,7 @@ def of_b(b, j, k, tile_n, tile_k, b_transposed, latency):
 
 
 def parse(text: str) -> Problem:
-    """Reads "4096x4096x4096" in float16, or with its type: "320x32576x7168-bfloat16"."""
+    """Reads "320x32576x7168-bfloat16": M=320, N=32576, K=7168, bfloat16. Without a type, operands are float16."""
     found = re.fullmatch(rf"(\d+)x(\d+)x(\d+)(?:-({'|'.join(TYPES)}))?", text.strip().lower())
     if found is None:
         raise BadProblem(
@@ -227,9 +227,9 @@ def tutorial_space(_: str) -> Space:
 
 
 def tiled_space(arch: str) -> Space:
-    """Returns tiles around the defaults by element size, with groups of 4, 8, 16, or 1 (no swizzle) to show its gain.
+    """Returns tiles of moderate sizes. A `group_size_m` of 1 (no swizzle) shows what groups of 4, 8 and 16 gain.
 
-    B200 and B300 also get the first config of the FP8 story; for other GPUs it does not compile within the limits."""
+    B200 and B300 also get THE_GUIDES, which does not compile for other GPUs within the limits of time and memory."""
     sides, depths = ((64, 128), (32, 64)) if is_before_hopper(arch) else ((64, 128, 256), (64, 128))
     if arch.startswith("sm_10"):
         return _tiled((*sides, 512), (*depths, 512), (1, 2, 8), _is_for_b200)
@@ -237,8 +237,8 @@ def tiled_space(arch: str) -> Space:
 
 
 THE_GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8, "group_size_m": 8}
-"""The guide's default for types of one byte. It also compiles for 16 bits, but not with clusters of 1 and 2 (tileiras
-13.4.92 for sm_100, 2026-11-28)."""
+"""Default config of the optimisation guide for types of one byte. It also compiles for 16 bits, but clusters of 1 and 2
+with such tiles do not (tileiras 13.4.92 for sm_100, 2026-11-28)."""
 
 
 def _tiled(
@@ -254,20 +254,20 @@ def _is_for_b200(config: Config) -> bool:
 
 
 SWAPS = (("tiles_per_block", (0, 1)), ("swap_ab", (0, 1)))
-"""Axes on Hopper; with 0 in both, a config is the plain persistent kernel."""
+"""Axes added on Hopper. With 0 in both, a config is the plain persistent kernel."""
 
 FEW_WAVES = (("added_n", (0, 16, 32, 64)), ("tiles_per_block", (0, 1, 2, 3)), ("swap_ab", (0, 1)))
-"""Configs for products that fill the GPU's multiprocessors only a few times."""
+"""Axes added on Hopper for products whose tiles fill the GPU's multiprocessors only a few times."""
 
 SWAP_FEW_ROWS = (("swap_ab", (0, 1)),)
-"""Axis on Blackwell, whose Tensor Cores take at least 64 rows of their first operand."""
+"""Axis added on Blackwell, whose Tensor Cores take at least 64 rows of their first operand."""
 
 Axes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> Space:
-    """Returns tiles and hints, with clusters if the GPU has them, and several blocks per multiprocessor for small
-    tiles."""
+    """Returns the configs of the persistent kernel: tiles, clusters if the GPU has them, one or more thread blocks per
+    multiprocessor, and the axes given for Hopper."""
     consumer = arch in ("sm_120", "sm_121")
     sides = (64, 128) if is_before_hopper(arch) else (64, 128, 256)
     clusters = (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,) if is_before_hopper(arch) else (1, 2)
@@ -287,33 +287,33 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
 
 
 def is_no_mirror(config: Config) -> bool:
-    """Returns False for swapped tiles that mirror others: only 64 rows of D, `tile_n` then, need them."""
+    """Returns False for configs that need no `swap_ab` but have it: only 64 rows of D (`tile_n` then) gain from it."""
     return not config.get("swap_ab", 0) or config["tile_m"] > config["tile_n"] == 64
 
 
 def is_before_hopper(arch: str) -> bool:
-    """Returns True for sm_80 to sm_89: no clusters, and tiles as NVIDIA's TileGym tunes them there. Larger and deeper
-    tiles spill up to 3,040 bytes, as compiled for sm_80 (2026-11-25)."""
+    """Returns True for sm_80 to sm_89, which have no clusters and get tiles like those of NVIDIA's TileGym. Larger and
+    deeper tiles spill up to 3,040 bytes, as compiled for sm_80 (2026-11-25)."""
     return arch.startswith("sm_8")
 
 
 def has_registers(config: Config) -> bool:
-    """Returns whether a thread of Hopper has registers besides those for the sums of its part of a tile."""
+    """Returns True if a thread of Hopper has registers left after those for its sums of a tile."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * (config["tile_n"] + config.get("added_n", 0)) // (threads * config["num_ctas"])
     return sums < min(255, 65536 // (threads * config["occupancy"]))
 
 
 def latency_of(problem: Problem, config: Config) -> int:
-    """Returns the latency hint for loads; 0 leaves the choice to the compiler. Persistent configs became slower with
-    any hint, and so did `gemm_nn` 1024x1024x1024: its small tiles took 6.6 us without and 6.7 with a hint of 4 (an
-    H100, 2026-11-27).
+    """Returns the latency hint for loads; 0 gives no hint. Persistent configs became slower with any hint, and so
+    did `gemm_nn` 1024x1024x1024: its small tiles took 6.6 us without and 6.7 with a hint of 4 (an H100,
+    2026-11-27).
 
-    For one tile per block with added columns the compiler loads two or three blocks of K ahead, and with a hint of 6
-    one more: 320x32576x7168 took 233.5 instead of 245.2 us in bfloat16 (an H100, 2026-11-26). A hint of 8 is for
+    With one tile per thread block and added columns, the compiler loads two or three blocks of K ahead; with a hint of
+    6, one more: 320x32576x7168 took 233.5 instead of 245.2 us in bfloat16 (an H100, 2026-11-26). A hint of 8 is for
     128x144 and swapped 128x272: 4096x576x7168 took 30.2 instead of 32.0 us in FP8, 267x13392x2624 44.1 instead of 45.8
-    in bfloat16, but other tiles 3 to 38 % more. A hint of 4 is for 4 warps and types of two bytes: 156x2480x4544 took
-    17.1 instead of 18.5 us, but 512x1792x16384 in FP8 37.9 instead of 33.4 (H100s, 2026-11-27)."""
+    in bfloat16. Other tiles lost 3 to 38 %. A hint of 4 is for 4 warps and types of two bytes: 156x2480x4544 took 17.1
+    instead of 18.5 us, but FP8 512x1792x16384 37.9 instead of 33.4 (H100s, 2026-11-27)."""
     if not config.get("tiles_per_block", 0) or "added_n" not in config:
         return 0
     if config["added_n"] == 0:
@@ -336,7 +336,7 @@ def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]
 
 
 def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns the grid of a persistent kernel, or one block per tile."""
+    """Returns a grid of `blocks_of_a_walk` thread blocks, or of one per `tiles_per_block` tiles if that is over 0."""
     tile = config["tile_m"], config["tile_n"] + config.get("added_n", 0)
     tiles_m, tiles_n = _tiles(problem, *(reversed(tile) if config.get("swap_ab", 0) else tile))
     if config.get("tiles_per_block", 0):
@@ -347,12 +347,12 @@ def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[in
 
 
 def blocks_of_a_walk(tiles: int, at_once: int, is_power_limited: bool) -> int:
-    """Returns as many blocks as run at once, or the fewest that need no more waves of tiles.
+    """Returns how many thread blocks share the tiles: as many as run at once or, if power limits the GPU, maybe fewer.
 
-    With more blocks, some would have a tile less, and the product would not end sooner. With fewer, the GPU runs faster
-    at its power limit: 303.2 instead of 306.1 us for bfloat16 4096x4096x7168, on 128 multiprocessors of 132. If K is
-    short, the product waits for D to be written, and waves of whole columns of tiles all write at one time: 235.0
-    instead of 208.5 us for 4096x32768x512 (H100s, 2026-11-26)."""
+    Fewer means as few as need no more waves of tiles. The clock is then higher: 303.2 instead of 306.1 us for
+    bfloat16 4096x4096x7168, on 128 multiprocessors of 132. Products with short K wait for D to be written, and
+    waves of whole columns of tiles write all at once: 235.0 instead of 208.5 us for 4096x32768x512 (H100s,
+    2026-11-26)."""
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once)
 
 
@@ -361,11 +361,11 @@ def tiles_of(config: Config) -> tuple[int, ...]:
 
 
 def tolerance(problem: Problem) -> float:
-    """Returns the rounding of the types, plus the error of the Tensor Cores' sums.
+    """Returns the allowed error, relative to the largest output: the types' rounding plus the errors of sums.
 
-    They add products of 16-bit types to within 2**-23 of the largest, once per 16 of K. Hopper adds those of FP8 with
-    about 13 bits, once per 32 ("DeepSeek-V3 technical report", section 3.3.2); fast sums truncate all in one direction.
-    """
+    Tensor Cores add 16-bit products to within 2**-23 of the largest product, once per 16 of K. Hopper adds FP8 products
+    with about 13 bits, once per 32 of K ("DeepSeek-V3 technical report", section 3.3.2). Fast sums truncate in one
+    direction."""
     k, types = problem.sizes["k"], _type(problem)
     adding = -(-k // 32) * 2.0**-14 if types.operand_bytes == 1 else -(-k // 16) * 2.0**-23
     return types.rounding + adding
@@ -390,7 +390,7 @@ def _kernel(
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
 ) -> Kernel:
-    """Returns the kernel for one layout; everything that depends on the layout is here."""
+    """Returns the kernel for one layout of A and B. Its nested functions hold all that depends on the layout."""
     a_transposed, b_transposed = (int(letter == "t") for letter in layout)
 
     def parsed(text: str) -> Problem:

@@ -1,11 +1,11 @@
 """Grouped matrix products: many small products of one shape in one launch, for mixture-of-experts layers.
 
-Rows of A belong to groups, each with its own B. Layouts: contiguous (the rows of all groups below each other, each
-group starting at a multiple of 128, with a group index per row or the end of each group), masked (each group has room
-for ROOM rows, of which some are used), and along K for the backward pass. FP8 operands have the scales of
-gemm_fp8_scaled; a dense product is one group.
+Rows of A belong to groups, each with its own B. There are three layouts. Contiguous: the rows of all groups below each
+other, each group starting at a multiple of 128, with a group index per row or the end of each group. Masked: each group
+has room for ROOM rows, of which some are used. Along K: for the backward pass. FP8 operands have the scales of
+gemm_fp8_scaled.
 
-Padding rows of D may hold any values."""
+Rows of D that only pad a group may hold any values."""
 
 import itertools
 import re
@@ -22,25 +22,25 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 BLOCK = 128
-"""Elements of K, and rows of B, that share a scale. Each group's rows (or share of K) are padded to a
-multiple of it."""
+"""Number of elements of K, and of rows of B, that share a scale. The rows of each group (or its share of K) are padded
+to a multiple of it."""
 
 COLUMNS = 64
-"""Columns in the last axis of D in FP8, whose shape is (rows, N / 64, 64): the same memory as (rows, N)."""
+"""Length of the last axis of D in FP8: the shape is (rows, N / 64, 64), which is the same memory as (rows, N)."""
 
 ROOM = 4096
-"""Rows per group in the masked layout, as in DeepGEMM's own tests."""
+"""Number of rows that a group has room for in the masked layout, as in DeepGEMM's own tests."""
 
 POWER_LIMITED_FROM_K = 2048
-"""Least K from which a GPU is at its power limit; see gemm_steps.py."""
+"""Smallest K for which power limits the GPU, so that fewer thread blocks are faster; see gemm_steps.py."""
 
 LARGEST_SIDE = 1 << 20
 MOST_GROUPS = 64
 HALVINGS = (MOST_GROUPS - 1).bit_length()
-"""Steps of a binary search for a group."""
+"""Number of steps of a binary search among MOST_GROUPS groups."""
 
 SCALE_LATENCY = 4
-"""Latency hint with which the compiler loads scales a whole loop step ahead of their use; with 1 and 2 it does not."""
+"""Latency hint with which the compiler loads scales a whole loop step before their use. 1 and 2 have no such effect."""
 
 ZERO = ct.PaddingMode.ZERO
 
@@ -48,12 +48,12 @@ ZERO = ct.PaddingMode.ZERO
 @ct.kernel
 def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
                            group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
-    """a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128), group_of_row (M,), -1 for padding, d
-    (M, N / 64, 64).
+    """Computes D from a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128) and group_of_row (M,),
+    which is -1 for padding. d is (M, N / 64, 64).
 
     `rest` is the number of blocks of K that are left after whole rounds of `steps`; they are multiplied after the loop.
-    Padding skips the loop and is multiplied only there, with the first group's B: if it skipped the blocks after the
-    loop too, the compiler would spill 448 bytes instead of none.
+    Padding rows skip the loop and are multiplied only after it, with the first group's B: if they skipped that too, the
+    compiler would spill 448 bytes of registers instead of none.
 
     A tile wider than 128 is computed as two products, one after the other, each with its own scale of B."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
@@ -68,11 +68,11 @@ def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: Cons
 @ct.kernel
 def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
                         group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
-    """Like grouped_fp8_contiguous, but end_of_group (G,) holds the row after each group's last; the next group starts
-    at a multiple of 128.
+    """Computes the same as grouped_fp8_contiguous from end_of_group (G,), which holds the row after each group's last.
+    The next group starts at a multiple of 128.
 
-    The tiles of all groups have consecutive numbers. A block computes every n-th tile, where n is the number of blocks.
-    """
+    The tiles of all groups have consecutive numbers. Of n thread blocks, each computes every n-th
+    tile."""
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     before = 0
@@ -89,7 +89,7 @@ def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstIn
 
 
 def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Computes tile (i, j) of D for group g; `rounds` is 0 for padding. Used by the two kernels above."""
+    """Computes tile (i, j) of D for group g. `rounds` is 0 for padding. Called by the two kernels above."""
     if tile_n > 128:
         wide_tile(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, latency, steps, rest)
     else:
@@ -97,7 +97,7 @@ def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n,
 
 
 def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Computes tile (i, j) of D with one product per block of K. Used by the same kernels."""
+    """Computes tile (i, j) of D for group g with one product per block of K. Called by any_tile_of_rows."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
@@ -113,7 +113,7 @@ def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, lat
 
 def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps, rest):
     """Computes tile (i, j) of D, 256 columns of group g, as two products of 128 columns per block of K. Scales are
-    loaded a round ahead; two_parts of gemm_fp8_scaled.py says why. Used by the three FP8 kernels.
+    loaded a round ahead, for the reasons in `two_parts` of gemm_fp8_scaled.py. All three FP8 kernels use it.
 
     If N ends within the left half, the right half is a copy of the left one, and is stored first."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
@@ -145,18 +145,18 @@ def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps
 
 
 def asked(step, steps):
-    """Returns how many scales of the next round were loaded before this step of the round; see gemm_fp8_scaled.py."""
+    """Returns how many steps' scales for the next round have been loaded before this step; see gemm_fp8_scaled.py."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
 def scales_of_parts(scale_a, scale_b, g, i, left, right, k, tile_m):
-    """Loads the scales of the rows, (1, tile_m), and of the left and right block of B, (1, 1)."""
+    """Loads the scales of A's rows, (1, tile_m), and of the left and right block of B, (1, 1) each."""
     of_left, of_right = of_weights(scale_b, g, left, k, 128), of_weights(scale_b, g, right, k, 128)
     return scales_of_rows(scale_a, g, i, k, tile_m), of_left, of_right
 
 
 def load_parts(a, b, g, i, j, k, tile_m, latency):
-    """Loads block k of K: (tile_m, 128) of A and two tiles (128, 128) of group g's B."""
+    """Loads block k of K: a tile (tile_m, 128) of A and two tiles (128, 128) of group g's B."""
     x, both = load_rows(a, g, i, k, tile_m, latency), weights(b, g, j, k, 256, 128, latency)
     return x, ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(0, 1), shape=(128, 128))
 
@@ -172,12 +172,12 @@ def add_part(acc, x, y, rows, block, once):
 def grouped_fp8_masked(a, b, scale_a, scale_b, rows_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
                        latency: ConstInt, steps: ConstInt, rest: ConstInt, apart: ConstInt,
                        halves: ConstInt):  # fmt: skip
-    """a (G, room, K), b (G, N, K), scale_a (G, K / 128, room), scale_b (G, N / 128, K / 128), d (G, room, N / 64, 64).
+    """Computes d (G, room, N / 64, 64) of a (G, room, K), b (G, N, K), their scales, and the rows that each group uses.
 
-    The tiles of all groups' used rows have consecutive numbers. A block computes every n-th tile, where n is the number
-    of blocks. A tile wider than 128 is computed as two products, each with its own scale of B. With `apart` these come
-    one after the other, because a thread has registers for the sums and half of a tile's products. With `halves` each
-    four warps of eight have half of the columns."""
+    scale_a is (G, K / 128, room) and scale_b (G, N / 128, K / 128). Tiles of all groups' used rows have consecutive
+    numbers; of n thread blocks, each computes every n-th. A tile wider than 128 is two products, each with its own
+    scale of B. With `apart` they follow each other: a thread has registers for the sums and half of a tile's products.
+    With `halves` each four of eight warps have half the columns."""
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     before = 0
     for g in range(b.shape[0]):
@@ -197,7 +197,7 @@ def grouped_fp8_masked(a, b, scale_a, scale_b, rows_of_group, d, tile_m: ConstIn
 
 
 def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
-    """Computes tile (i, j) of group g. Used by grouped_fp8_masked."""
+    """Computes tile (i, j) of group g's part of D. Called by grouped_fp8_masked."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
     for several in range(rounds):
@@ -213,9 +213,9 @@ def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, ste
 
 
 def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
-    """Computes tiles (i, 2 j) and (i, 2 j + 1) of group g, which share their tiles of A. Used by grouped_fp8_masked.
+    """Computes tiles (i, 2 j) and (i, 2 j + 1) of group g, loading their rows of A once. Called by grouped_fp8_masked.
 
-    If N ends within the left tile, it is computed twice: a tile must not lie outside of its array."""
+    If N ends within the left tile, that tile is computed twice: a tile must not lie outside of its array."""
     left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     right = left
     other = min(2 * j + 1, ct.num_tiles(b, axis=1, shape=(1, tile_n, 128)) - 1)
@@ -236,8 +236,8 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
 @ct.kernel
 def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
                              tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
-    """Like grouped_fp8_contiguous on Blackwell, whose Tensor Core applies a power of two per row and 32 of K itself.
-    scale_a (M, K / 128) and scale_b (G, N, K / 128) hold one per row and 128 of K; d (M, N)."""
+    """Computes the same as grouped_fp8_contiguous on Blackwell, whose Tensor Core applies a power of two per row and 32
+    of K. scale_a (M, K / 128) and scale_b (G, N, K / 128) hold one per row and 128 of K. d is (M, N)."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -254,7 +254,7 @@ def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: Co
 
 
 def per_32(scale, rows):
-    """Repeats scales: blocks of 128 of K -> (rows, blocks of 32)."""
+    """Repeats scales, each for 128 of K, four times: blocks of 128 of K -> (rows, blocks of 32 of K)."""
     blocks = scale.shape[-1]
     repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, 4))
     return ct.reshape(repeated, (rows, 4 * blocks))
@@ -264,7 +264,7 @@ def per_32(scale, rows):
 def grouped_bf16_contiguous(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """a (M, K), b (G, N, K), group_of_row (M,), -1 for padding."""
+    """Computes d (M, N) from a (M, K), b (G, N, K) and group_of_row (M,), which is -1 for padding."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -278,8 +278,8 @@ def grouped_bf16_contiguous(
 def grouped_bf16_nn(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Like grouped_bf16_contiguous, but b is (G, K, N), N innermost, as the gradient of a layer's input needs the
-    weights."""
+    """Computes the same as grouped_bf16_contiguous from b (G, K, N), with N innermost. The gradient of a layer's input
+    needs its weights in this layout."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=2, shape=(1, tile_k, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -297,10 +297,10 @@ def grouped_bf16_nn(
 def grouped_bf16_by_ends(
     a, b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Like grouped_bf16_contiguous, but end_of_group (G,) holds the row after each group's last; the next group starts
-    at a multiple of 128.
+    """Computes the same as grouped_bf16_contiguous from end_of_group (G,), which holds the row after each group's last.
+    The next group starts at a multiple of 128.
 
-    G is at most MOST_GROUPS. One loop goes over all tiles. Within a loop over groups the compiler waits for each
+    G is at most MOST_GROUPS. One loop goes over all tiles. In a loop over groups the compiler would wait for each
     product: 843 instead of 746 us for 8x4096x4096x2048 (an H100, 2026-11-27). grouped_fp8_by_ends loops over groups,
     because its products are added outside the Tensor Core and are not waited for."""
     groups = b.shape[0]
@@ -317,8 +317,8 @@ def grouped_bf16_by_ends(
 def grouped_bf16_along_k(
     a, b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """d[g] = a[rows of g]^T @ b[rows of g]: a (K, M), b (K, N), d (G, M, N), with the groups one after the other along
-    K.
+    """Computes d[g] = a[rows of g]^T @ b[rows of g] for each group g: a (K, M), b (K, N), d (G, M, N). The groups
+    follow each other along K.
 
     A group's share of K is a multiple of 128. If it is 0, the group's d is zero."""
     tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
@@ -340,11 +340,11 @@ def grouped_bf16_along_k(
 def grouped_fp8_along_k(
     a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, group_size_m: ConstInt, steps: ConstInt
 ):
-    """d[g] = a[:, K of g] @ b[:, K of g]^T in float32. Each row of a and of b has a scale per 128 of K: scale_a is (K /
-    128, M) and scale_b (K / 128, N).
+    """Computes d[g] = a[:, K of g] @ b[:, K of g]^T in float32 for each group g. Each row of a and of b has a scale per
+    128 of K: scale_a is (K / 128, M) and scale_b (K / 128, N).
 
-    K is innermost in a (M, K) and b (N, K), because Hopper's FP8 instructions read both so. A group's share of K is a
-    multiple of 128. If it is 0, the group's d is zero."""
+    K is innermost in a (M, K) and b (N, K), because Hopper's FP8 instructions read both like that. A group's share of K
+    is a multiple of 128. If it is 0, the group's d is zero."""
     tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=2, shape=(1, tile_m, tile_n))
     for tile in range(ct.bid(0), d.shape[0] * tiles_m * tiles_n, ct.num_blocks(0)):
@@ -371,17 +371,17 @@ def grouped_fp8_along_k(
 
 
 def add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n):
-    """Returns `acc` plus the product of block k of K, with a scale per row of A and per row of B."""
+    """Returns `acc` plus the product of block k of K, scaled by row of A and by row of B."""
     of_a, of_b = outer_scales(scale_a, scale_b, i, j, k, tile_m, tile_n)
     return acc + outer_product(a, b, i, j, k, tile_m, tile_n) * of_a * of_b
 
 
 def add_outer_ahead(acc, scale, a, b, scale_a, scale_b, i, j, k, last, once):
-    """Does the same on Hopper with `scale`, loaded one block before; also returns the scales of the next block.
+    """Returns `acc` plus the product of block k of K, scaled by `scale`, and the scales of the next block, for Hopper.
 
     Each product is added in a loop of one round, into which the compiler moves no part of the next product (see
-    `add_once` of gemm_fp8_scaled). Both measures together take 1,125 instead of 1,216 us for 4x7168x2048x8192; one
-    alone takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
+    `add_once` of gemm_fp8_scaled). The loop and the early scales together take 1,125 instead of 1,216 us for
+    4x7168x2048x8192; one alone takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
     tile_m, tile_n = acc.shape
     ahead = outer_scales(scale_a, scale_b, i, j, min(k + 1, last - 1), tile_m, tile_n)
     product = outer_product(a, b, i, j, k, tile_m, tile_n)
@@ -397,15 +397,15 @@ def outer_scales(scale_a, scale_b, i, j, k, tile_m, tile_n):
 
 
 def outer_product(a, b, i, j, k, tile_m, tile_n):
-    """Returns the product of block k of K, (tile_m, tile_n), without scales."""
+    """Returns the unscaled product of block k of K, (tile_m, tile_n)."""
     x = ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO)
     y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO)
     return ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32), use_fast_acc=True)
 
 
 def add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency):
-    """Returns `acc` plus the scaled product of block k of K with tile j of group g's B. Used by the three
-    FP8 kernels."""
+    """Returns `acc` plus the scaled product of block k of K with tile j of group g's B. All three FP8 kernels with
+    groups of rows use it."""
     tile_m = x.shape[0]
     scale = of_rows * of_weights(scale_b, g, j, k, tile_n)
     y = weights(b, g, j, k, tile_n, 128, latency)
@@ -414,19 +414,19 @@ def add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency):
 
 
 def rows_of(a, scale_a, i, k, tile_m, latency):
-    """Loads (tile_m, 128) of A, and its scales (1, tile_m)."""
+    """Loads a tile (tile_m, 128) of A, and the scales of its rows, (1, tile_m)."""
     of_rows = scales(scale_a, (k, i), (1, tile_m))
     return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency)), of_rows
 
 
 def masked_rows(a, scale_a, g, i, k, tile_m, latency):
-    """Loads (tile_m, 128) of group g's A, and its scales (1, tile_m). Used by grouped_fp8_masked."""
+    """Loads a tile (tile_m, 128) of group g's A, and its rows' scales, (1, tile_m). For grouped_fp8_masked."""
     x = load_rows(a, g, i, k, tile_m, latency)
     return x, scales_of_rows(scale_a, g, i, k, tile_m)
 
 
 def load_rows(a, g, i, k, tile_m, latency):
-    """Loads (tile_m, 128) of A, which has a leading axis of groups if it has three axes."""
+    """Loads a tile (tile_m, 128) of A: of group g if A has three axes, the first of which is the group."""
     if a.ndim == 2:
         return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
@@ -434,18 +434,18 @@ def load_rows(a, g, i, k, tile_m, latency):
 
 
 def scales_of_rows(scale_a, g, i, k, tile_m):
-    """Loads the scales of these rows, (1, tile_m)."""
+    """Loads the scales of the i-th tile of rows in block k of K, (1, tile_m)."""
     if scale_a.ndim == 2:
         return scales(scale_a, (k, i), (1, tile_m))
     return ct.reshape(scales(scale_a, (g, k, i), (1, 1, tile_m)), (1, tile_m))
 
 
 def store_tile(d, g, i, j, acc):
-    """Writes tile (i, j) of D, 64 or 128 columns. D has a leading axis of groups if it has four axes.
+    """Writes tile (i, j) of D, 64 or 128 columns. If D has four axes, the first is the group, and g is its index.
 
-    The columns of D are two axes, so that a tile of 128 columns is one store. With one axis the compiler stores 64
-    columns at a time; it has room for only so many beside four blocks of K, and each store waits for the one before it.
-    Two axes take 0.2 to 1.45 % less time (an H100, 2026-11-26)."""
+    D's columns are two axes, so that a tile of 128 columns is one store. With one axis the compiler stores 64 columns
+    at a time, as it has no room for more beside four blocks of K, and each store waits for the one before it. Two axes
+    save 0.2 to 1.45 % of the time (an H100, 2026-11-26)."""
     tile = ct.astype(acc, d.dtype)
     parts = columns_of(tile, 0) if tile.shape[1] == 64 else ct.cat((columns_of(tile, 0), columns_of(tile, 1)), 0)
     if d.ndim == 3:
@@ -455,7 +455,7 @@ def store_tile(d, g, i, j, acc):
 
 
 def store_masked_tile(d, g, i, j, acc, halves):
-    """Writes tile (i, j) of group g. With `halves` of 1 a tile of 128 columns is stored as it is. Joining its halves
+    """Writes tile (i, j) of group g. With `halves` of 1 a tile of 128 columns is stored as it is. To join its halves
     along the first axis would move 64 columns between warps, and tileiras 13.4.92 then spills 128 and 232 bytes."""
     if halves == 1:
         tile = ct.astype(acc, d.dtype)
@@ -465,13 +465,13 @@ def store_masked_tile(d, g, i, j, acc, halves):
 
 
 def columns_of(tile, part):
-    """Returns 64 columns of a tile as (1, rows, 64). Joined along the first axis they cause no bank conflicts in shared
-    memory."""
+    """Returns 64 columns of a tile as (1, rows, 64), the first ones for `part` 0. Joined along the first axis they
+    cause no bank conflicts in shared memory."""
     return ct.reshape(ct.extract(tile, index=(0, part), shape=(tile.shape[0], 64)), (1, tile.shape[0], 64))
 
 
 def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency):
-    """Returns `left` and `right` plus the scaled products of one block of K with B's tiles `j` and `other`."""
+    """Returns `left` and `right`, each plus the scaled product of block k of K with tile `j` or `other` of B."""
     tile_m = x.shape[0]
     scale_left = ct.reshape(of_rows * of_weights(scale_b, g, j, k, tile_n), (tile_m, 1))
     scale_right = ct.reshape(of_rows * of_weights(scale_b, g, other, k, tile_n), (tile_m, 1))
@@ -490,10 +490,10 @@ def add_once(acc, product, scale, once):
 
 
 def group_of_block(end_of_group, groups, block):
-    """Returns the group that contains rows block * 128 and on, by binary search over the ends of the groups.
+    """Returns the group that contains the rows from 128 * `block` on, by binary search over the ends of the groups.
 
-    It uses scalars only: a sum over a tile of ends cannot be a TMA coordinate, and 8x4096x4096x2048 takes 866 instead
-    of 746 us. A linear search takes 757 us (H100s, 2026-11-27)."""
+    The search uses scalars only. A sum over a tile of ends cannot be a TMA coordinate, and 8x4096x4096x2048 takes 866
+    instead of 746 us with it. A linear search takes 757 us (H100s, 2026-11-27)."""
     ended = 0
     for halving in ct.static_iter(range(HALVINGS)):
         upto = min(ended + 2 ** (HALVINGS - 1 - halving), groups)
@@ -504,13 +504,13 @@ def group_of_block(end_of_group, groups, block):
 
 
 def first_of_mine(before):
-    """Returns the first tile of a group that this block computes, if other groups have `before` tiles before it."""
+    """Returns the first tile of a group that this thread block computes, if earlier groups have `before` tiles."""
     blocks = ct.num_blocks(0)
     return (ct.bid(0) + blocks - before % blocks) % blocks
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Used by the
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Called by the
     kernels."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
@@ -524,7 +524,7 @@ def hint(latency):
 
 
 def weights(b, g, j, k, tile_n, tile_k, latency):
-    """Loads (tile_k, tile_n) of group g's B."""
+    """Loads a tile (tile_k, tile_n) of group g's B, transposed."""
     y = ct.load(b, index=(g, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO, latency=hint(latency))
     return ct.transpose(ct.reshape(y, (tile_n, tile_k)))
 
@@ -535,14 +535,14 @@ def of_weights(scale_b, g, j, k, tile_n):
 
 
 def scales(array, index, shape):
-    """Loads scales without TMA and bounds checks: rows come in multiples of 128, so no tile leaves its array."""
+    """Loads scales without TMA or bounds checks. Rows come in multiples of 128, so no tile leaves its array."""
     return ct.load(array, index=index, shape=shape, check_bounds=False, latency=SCALE_LATENCY, allow_tma=False)
 
 
 def used(g):
-    """Returns 1 for rows of a group, and 0 for padding (-1), which is then multiplied in no round of K.
+    """Returns 1 for rows of a group and 0 for padding (-1), whose loop over K then has no rounds.
 
-    A branch around the product would also skip padding, but the compiler does not overlap tiles across a branch."""
+    A branch around the loop would also skip padding, but the compiler does not overlap tiles across a branch."""
     return min(g + 1, 1)
 
 
@@ -556,10 +556,10 @@ def one_product(a, b, d, g, i, j, tiles_k, tile_m, tile_n, tile_k):
 
 @dataclass(frozen=True)
 class Share:
-    """How many rows (or how much of K) each group has: different sizes around the expected one, the same every time.
+    """Holds the rows (or the share of K) of each group: sizes drawn around an expected one, the same in every process.
 
-    `padded` is the size in multiples of BLOCK. With `empty_blocks` every second empty group has a block of padding, so
-    that tests meet groups with and without padding."""
+    `padded` has the sizes as multiples of BLOCK. With `empty_blocks` every second empty group has BLOCK rows of
+    padding, so that tests meet empty groups with and without padding."""
 
     real: tuple[int, ...]
     empty_blocks: bool = False
@@ -576,25 +576,25 @@ class Share:
 
 
 def share(problem: str, groups: int, expected: int, multiple: int = 1, *, empty_blocks: bool = False) -> Share:
-    """Draws sizes between 0.7 and 1.3 of `expected`, as DeepGEMM's tests do."""
+    """Draws a size per group, 0.7 to 1.3 of `expected` as in DeepGEMM's tests, with the problem's name as seed."""
     draw = np.random.default_rng(zlib.crc32(problem.encode()))
     sizes = (expected * draw.uniform(0.7, 1.3, groups)).astype(int)
     return Share(tuple(int(size) // multiple * multiple for size in sizes), empty_blocks)
 
 
 def parse_rows(text: str) -> Problem:
-    """Reads "4x8192x6144x7168": 4 groups of about 8192 rows, N=6144, K=7168, a group index per row."""
+    """Reads "4x8192x6144x7168": 4 groups of about 8192 rows, N=6144, K=7168. The kernel gets a group index per row."""
     return _rows(text, empty_blocks=True)
 
 
 def parse_nn(text: str) -> Problem:
-    """Reads a problem like `parse_rows`, for B with N innermost."""
+    """Reads a problem as `parse_rows` does, for kernels whose B has N innermost."""
     found = parse_rows(text)
     return Problem(found.name, {**found.sizes, "b_transposed": 0})  # tells baselines the layout
 
 
 def parse_ends(text: str) -> Problem:
-    """Reads a problem like `parse_rows`, for the layout with the end of each group."""
+    """Reads a problem as `parse_rows` does, for kernels that get the end of each group."""
     return _rows(text, empty_blocks=False)
 
 
@@ -641,7 +641,7 @@ def _multiples(text: str, **sizes: int) -> None:
 
 def fp8_space(arch: str) -> Space:
     """Returns the configs. Tiles have at most 128 rows: each group starts at a multiple of 128, so no tile holds rows
-    of two."""
+    of two groups."""
     return _fp8_space(arch, (8, 16))
 
 
@@ -650,7 +650,7 @@ def masked_space(arch: str) -> Space:
 
 
 def has_registers(config: Config) -> bool:
-    """Returns whether a thread has registers besides those for the sums of a tile."""
+    """Returns True if a thread has registers left after those for its sums of a tile."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * config["tile_n"] // threads
     return sums < min(255, 65536 // (threads * config["occupancy"]))
@@ -674,9 +674,9 @@ def _fp8_space(arch: str, group_sizes_m: tuple[int, ...]) -> Space:
 
 
 def block_scaled_space(arch: str) -> Space:
-    """Returns the configs; none before Blackwell, whose Tensor Cores are the first that apply scales. On sm_120 only
-    those that do not spill (tileiras 13.4.92), which are tiles by 8 warps. On sm_100 the compiler uses no Tensor Core
-    for 64 rows."""
+    """Returns the configs. GPUs before Blackwell have none, as their Tensor Cores apply no scales. On sm_120 only
+    configs that do not spill are listed (tileiras 13.4.92): tiles by 8 warps. On sm_100 tiles have 128 rows, because
+    the compiler uses no Tensor Core for 64."""
     consumer = arch.startswith("sm_12")
     return Space(
         (
@@ -698,8 +698,8 @@ def _has_registers_for_scales(config: Config) -> bool:
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """Returns the configs that are swept. But for Hopper, only those that do not spill: at most 64 accumulators
-    per thread, and not 4 warps with one block per multiprocessor."""
+    """Returns the configs. On other GPUs than Hopper only those that do not spill are listed: at most 64 sums per
+    thread, and not 4 warps with one thread block per multiprocessor."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -842,8 +842,8 @@ def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    """Returns the kernel's constants. With a wide tile, a thread with 128 sums has registers for 64 more products, not
-    for 128."""
+    """Returns the kernel's constants. `apart` is 1 if a thread has 128 or more sums of a wide tile: it has registers
+    for 64 more, not for 128."""
     is_wide, sums = config["tile_n"] > BLOCK, config["tile_m"] * config["tile_n"]
     apart = int(is_wide and sums >= 128 * 32 * config["num_worker_warps"])
     # On Hopper each warp has 16 rows; warps without rows of their own get columns. Blackwell's configs have one step.
@@ -853,7 +853,7 @@ def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def _steps_of(problem: Problem, config: Config) -> tuple[int, int]:
-    """Returns how many blocks of K are loaded together, and how many are left after whole rounds of them."""
+    """Returns how many blocks of K are loaded together, and how many are left after whole rounds of that many."""
     blocks = problem.sizes["k"] // BLOCK
     steps = min(config["steps"], blocks)
     return steps, blocks % steps
@@ -868,7 +868,7 @@ def bf16_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns the grid of a persistent kernel, with blocks_of_a_walk (gemm_steps.py) blocks."""
+    """Returns the grid of a persistent kernel, whose size is `blocks_of_a_walk` of gemm_steps.py."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = _at_once(config, sm_count)
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
@@ -876,8 +876,8 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 
 
 def grid_of_groups(_: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many blocks as run at once. The number of tiles is known only on the GPU (masked), or is a multiple of
-    the groups."""
+    """Returns as many thread blocks as run at once. The number of tiles is known only on the GPU (masked layout), or is
+    a multiple of the number of groups."""
     return _at_once(config, sm_count), 1, 1
 
 
@@ -925,7 +925,7 @@ def nn_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _rows_of_groups(inputs: Mapping[str, Any], xp: Any) -> Iterator[tuple[int, Any]]:
-    """Yields each group that has rows, and the indices of its rows."""
+    """Yields each group that has rows, with the indices of its rows."""
     start = 0
     for group in range(inputs["b"].shape[0]):
         if "group_of_row" in inputs:
@@ -955,23 +955,23 @@ def fp8_along_k_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, An
 
 
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
-    """Returns values (rows, K) times scales (rows, K / 128), each for 128 of K."""
+    """Returns `values` (rows, K) times `scales` (rows, K / 128), in which a column holds for 128 of K."""
     return values * xp.repeat(scales, BLOCK, axis=1)
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """Returns half a bfloat16 step plus 4 standard deviations of the rounding of Hopper's sums (gemm_fp8_scaled)."""
+    """Returns half a bfloat16 step plus 4 standard deviations of the errors of Hopper's sums (gemm_fp8_scaled.py)."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 
 def fp8_along_k_tolerance(problem: Problem) -> float:
-    """Returns 4 standard deviations of the rounding of Hopper's sums over the longest group; d is float32 and adds
-    none."""
+    """Returns 4 standard deviations of the errors of Hopper's sums over the longest group. D is float32, so its
+    rounding adds nothing."""
     return float(4 * (1.3 * problem.sizes["rows"] / 32) ** 0.5 * 2.0**-13)
 
 
 def bf16_tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
+    """Returns half a bfloat16 step of the largest output. Sums of bfloat16 products in float32 add almost no error."""
     return 2.0**-8
 
 
@@ -1013,8 +1013,8 @@ CONTIGUOUS = tuple(
     for groups in ("4x8192", "8x4096")
     for sizes in ("6144x7168", "7168x3072", "4096x4096", "4096x2048")
 )
-"""DeepGEMM's own list of problems. The other layouts are watched on fewer sizes, because their search spaces are the
-same."""
+"""DeepGEMM's own list of problems in the contiguous layout. Kernels of other layouts have fewer problems, because their
+spaces are the same."""
 
 ODD = parse_rows("8x4096x4096x1408")
 """A problem with an odd number of blocks of K: the down projection of GLM-4.5-Air's experts (1408 to 4096)."""

@@ -14,16 +14,16 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 LATENT, ROPE = 512, 64
-"""kv_lora_rank and qk_rope_head_dim of DeepSeek-V3's configuration."""
+"""Sizes of the two parts of a latent vector: kv_lora_rank and qk_rope_head_dim of DeepSeek-V3's configuration."""
 
 SCALE = (128 + ROPE) ** -0.5
-"""Factor of the scores: the head size before the projections are absorbed is qk_nope_head_dim 128 plus ROPE."""
+"""Factor of the scores. The head size before the projections are absorbed is qk_nope_head_dim, 128, plus ROPE."""
 
 LOG2_E = 1.4426950408889634
-"""exp(x) = exp2(x * LOG2_E): the GPU has an instruction for exp2."""
+"""Factor in exp(x) = exp2(x * LOG2_E). The GPU has an instruction for exp2."""
 
 LEAST = -1e30
-"""Initial largest score, which changes no softmax. Minus infinity would make the difference of two scores NaN."""
+"""Initial largest score, which changes no softmax. With minus infinity, differences of scores could be NaN."""
 
 ZERO = ct.PaddingMode.ZERO
 
@@ -32,11 +32,11 @@ ZERO = ct.PaddingMode.ZERO
 def mla_decode(
     q, kv, out, tile_m: ConstInt, tile_n: ConstInt, latent: ConstInt, rope: ConstInt, scale: ct.Constant[float]
 ):
-    """One block per sequence and `tile_m` heads. A tile of latent vectors is loaded once, as keys and as values.
+    """Computes out with one thread block per sequence and `tile_m` heads. A tile of kv is both keys and values.
 
     It is loaded in quarters: with one load the compiler has a single stage for it, whatever the hints, so loads and
     products alternate (sm_90, cuda-tile 1.7, 2026-11-23). `latency` gives the other loads two stages, which just fit. A
-    row's sum is computed at the end; in each step it would make the warps wait for one another twice more."""
+    row's sum is computed at the end; in each step it would make the warps wait twice more."""
     i, batch = ct.bid(0), ct.bid(1)
     keys = kv.shape[1]
     quarter = latent // 4
@@ -82,7 +82,7 @@ def mla_decode(
 
 
 def part(array, batch, row, column, rows, columns, latency=None):
-    """Loads (rows, columns) of one sequence's q or kv. Used by the kernel."""
+    """Loads a tile (rows, columns) of one sequence's q or kv. Called by the kernel."""
     at = (batch, row, column)
     tile = ct.load(array, index=at, shape=(1, rows, columns), padding_mode=ZERO, latency=latency)
     return ct.reshape(tile, (rows, columns))
@@ -106,8 +106,8 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the configs. On sm_90 tiles of 16 heads and 4 warps spill (536 and 1568 bytes), and a cluster of two gets
-    the Tensor Core code of older GPUs. Sums need 8 warps' registers except on sm_100 and its variants."""
+    """Returns the configs. On sm_90 tiles of 16 heads by 4 warps spill (536 and 1568 bytes), and a cluster of two gets
+    older GPUs' Tensor Core instructions. Sums need the registers of 8 warps except on sm_100 and its variants."""
     in_registers = not arch.startswith(("sm_10", "sm_11"))
     return Space(
         (
@@ -137,7 +137,7 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Computes one sequence at a time: all scores of all sequences would take gigabytes."""
+    """Returns the outputs, computed for one sequence at a time: all scores of all sequences would take gigabytes."""
     q, kv = inputs["q"], inputs["kv"]
     out = xp.empty((*q.shape[:2], LATENT), dtype=xp.float32)
     for batch in range(len(q)):
@@ -148,8 +148,8 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the tolerance of attention.py: weights and results are rounded to bfloat16, and a result is an average of
-    values."""
+    """Returns one bfloat16 step, as in attention.py: weights and results are rounded to bfloat16, and a result is an
+    average of values."""
     return 2.0**-7
 
 

@@ -1,4 +1,4 @@
-"""The products of multi-head latent attention that have their own weights for each head: DeepGEMM's einsum
+"""Products of multi-head latent attention in which each head has its own weights: DeepGEMM's einsum
 `bhr,hdr->bhd`.
 
 x is (tokens, heads, K), w (heads, N, K) and out (tokens, heads, N), bfloat16 and row-major."""
@@ -18,7 +18,7 @@ ZERO = ct.PaddingMode.ZERO
 
 @ct.kernel
 def mla_product(x, w, out, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt):
-    """out[:, head] = x[:, head] @ w[head]^T. Blocks of one head follow each other, so that its weights stay in L2."""
+    """Computes out[:, head] = x[:, head] @ w[head]^T. Thread blocks of a head run together and share its w in L2."""
     tiles_n = ct.cdiv(w.shape[1], tile_n)
     i, j, head = ct.bid(0) // tiles_n, ct.bid(0) % tiles_n, ct.bid(1)
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
@@ -55,7 +55,7 @@ def space(_: str) -> Space:
 
 
 def _has_registers(config: Config) -> bool:
-    """Returns True for at most 128 sums per thread; tiles of 128x128 need one block per multiprocessor."""
+    """Returns True for at most 128 sums per thread or, with two thread blocks per multiprocessor, 64x128 per tile."""
     sums = config["tile_m"] * config["tile_n"]
     return sums <= (64 * 128 if config["occupancy"] == 2 else 4096 * config["num_worker_warps"])
 
@@ -87,7 +87,7 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
+    """Returns half a bfloat16 step of the largest output. Sums of bfloat16 products in float32 add almost no error."""
     return 2.0**-8
 
 

@@ -1,7 +1,7 @@
-"""Combines experts' results: the last step of a mixture-of-experts layer.
+"""Kernel that combines experts' results: the last step of a mixture-of-experts layer.
 
-A token went to `top_k` experts. Their results are rows of x, sorted by expert; `row_of` names a token's rows, and y is
-their sum weighted by the router. Everything is read once, so the kernel is compared with a copy of as many bytes."""
+A token went to `top_k` experts. Their results are rows of x, sorted by expert. `row_of` names a token's rows, and y is
+their sum weighted by the router. Everything is read once, so the baseline is a copy of as many bytes."""
 
 import re
 import zlib
@@ -18,7 +18,7 @@ ConstInt: TypeAlias = ct.Constant[int]
 
 @ct.kernel
 def moe_combine(x, row_of, weight, y, top_k: ConstInt, tile_columns: ConstInt, whole: ConstInt):
-    """One block per token and `tile_columns`. x (tokens * top_k, columns), row_of and weight (tokens, top_k).
+    """Computes y: one thread block per token and tile. x (tokens * top_k, columns), row_of and weight (tokens, top_k).
 
     `whole` says that no tile leaves its row. Loads are then unchecked: behind the branch of a check each load would
     wait for the one before it."""
@@ -33,7 +33,7 @@ def moe_combine(x, row_of, weight, y, top_k: ConstInt, tile_columns: ConstInt, w
 
 
 def part_of_row(x, row, column, tile_columns, whole):
-    """Loads (1, tile_columns) of a row of x. Used by the kernel."""
+    """Loads a tile (1, tile_columns) of a row of x. Called by the kernel."""
     if whole == 1:
         return ct.load(x, index=(row, column), shape=(1, tile_columns), check_bounds=False, allow_tma=False)
     return ct.load(x, index=(row, column), shape=(1, tile_columns), padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
@@ -65,7 +65,7 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns rows in random order, each for one token and expert."""
+    """Returns row_of: all rows of x in random order, one for each token and expert."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     tokens, top_k = problem.sizes["tokens"], problem.sizes["top_k"]
     return {"row_of": draw.permutation(tokens * top_k).astype(np.int32).reshape(tokens, top_k)}
@@ -81,13 +81,13 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
 
 
 def reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
-    """Adds one of each token's experts at a time: a copy of all chosen rows would take as much memory as x."""
+    """Returns y, adding one expert per token at a time: a copy of all chosen rows would take as much memory as x."""
     x, rows, weights = inputs["x"], inputs["row_of"], inputs["weight"]
     return {"y": sum(x[rows[:, each]] * weights[:, each, None] for each in range(rows.shape[1]))}
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output; float32 sums of a few products lose next to nothing."""
+    """Returns half a bfloat16 step of the largest output. Sums of a few products in float32 add almost no error."""
     return 2.0**-8
 
 

@@ -1,5 +1,5 @@
-"""The first product of a mixture-of-experts layer, fused: it gathers rows of x by token while it reads them, and joins
-its two halves by SwiGLU at its end.
+"""The first two products of a mixture-of-experts layer, gate and up, fused with the steps before and after them: rows
+of x are gathered by token while they are read, and SwiGLU joins the two products.
 
 Without fusion the chosen tokens' rows are copied, multiplied group by group, and read again by the activation."""
 
@@ -17,13 +17,13 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 BLOCK = 128
-"""Each expert's rows are padded to a multiple of this; N and K are multiples of it."""
+"""Multiple to which each expert's rows are padded. N and K must be multiples of it."""
 
 HALF = 64
-"""Rows that share an entry of expert_of_half."""
+"""Number of rows that share an entry of expert_of_half."""
 
 PADDING = -1
-"""Entry of expert_of_half if all its rows are padding. Their results may have any values."""
+"""Entry of expert_of_half for rows that are all padding, whose results may have any values."""
 
 LOG2_E = 1.4426950408889634
 
@@ -33,13 +33,13 @@ ZERO = ct.PaddingMode.ZERO
 @ct.kernel
 def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, tile_n: ConstInt,
                 tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
-    """y = silu(x[token] @ gate^T) * (x[token] @ up^T), with the weights of each row's expert.
+    """Computes y = silu(x[token] @ gate^T) * (x[token] @ up^T), with the weights of each row's expert.
 
-    x (tokens, K), gate_up (experts, 2 N, K) with all rows of the gate before those of up, y (rows, N). Rows are sorted
-    by expert: token_of_row (rows,), and expert_of_half (rows / 64,).
+    x is (tokens, K), gate_up (experts, 2 N, K) with all rows of gate before those of up, and y (rows, N). Rows of y are
+    sorted by expert: token_of_row (rows,) and expert_of_half (rows / 64,) say which token and expert they have.
 
-    The unchecked gather compiles to copies of 16 bytes into shared memory that run ahead (cp.async). With
-    ct.load_advanced_indexing it would be one TMA load per row, and the row numbers would spill."""
+    The unchecked gather compiles to copies of 16 bytes into shared memory that run ahead (cp.async).
+    ct.load_advanced_indexing would be one TMA load per row, and the row numbers would spill."""
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -61,12 +61,12 @@ def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, t
 @ct.kernel
 def moe_gate_up_fp8(x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, tile_m: ConstInt,
                     tile_n: ConstInt, group_size_m: ConstInt, block_per_tile: ConstInt, latency: ConstInt):  # fmt: skip
-    """Computes the same in FP8. scale_x (tokens, K / 128) has a scale per row and 128 of K, scale_w (experts, 2 N /
-    128, K / 128) one per 128x128 block of the weights. gate_up is (experts, 2, N, K), y is bfloat16.
+    """Computes what moe_gate_up does, in FP8. scale_x (tokens, K / 128) has a scale per row and 128 of K, scale_w
+    (experts, 2 N / 128, K / 128) one per 128x128 block of the weights. gate_up is (experts, 2, N, K), y is bfloat16.
 
-    Products of 128 of K are promoted to float32 sums, as in gemm_fp8_scaled. With `block_per_tile` each block computes
-    one tile: a loop over tiles of 64x128 by 8 warps spills up to 760 bytes of registers; one tile spills none and loads
-    at least three blocks of K ahead (2026-11-25)."""
+    Products of 128 of K are promoted to float32 sums, as in gemm_fp8_scaled. With `block_per_tile` each thread block
+    computes one tile: a loop over tiles of 64x128 by 8 warps spills up to 760 bytes of registers; one tile spills none
+    and loads at least three blocks of K ahead (2026-11-25)."""
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
     if block_per_tile == 1:
@@ -85,9 +85,9 @@ def moe_gate_up_fp8(x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, 
 def fp8_tile(
     x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, i, j, tiles_n, tile_m, tile_n, latency
 ):  # fmt: skip
-    """Computes tile (i, j) of y. Used by moe_gate_up_fp8.
+    """Computes tile (i, j) of y. Called by moe_gate_up_fp8.
 
-    One load brings the weights of gate and up: two loads took 279.8 instead of 267.3 us, and with no hint did the
+    One load brings the weights of both gate and up. Two loads took 279.8 instead of 267.3 us, and no hint made the
     compiler load as many blocks of K ahead (8192x8x256x2048x7168, an H100, 2026-11-26)."""
     expert, steps = find_expert(x, expert_of_half, i, tile_m, 128)
     tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
@@ -109,8 +109,8 @@ def fp8_tile(
 
 
 def find_expert(x, expert_of_half, i, tile_m, tile_k):
-    """Returns the expert of tile `i`, and the number of blocks of K to add up; 0 blocks for padding. Used by the
-    kernels."""
+    """Returns the expert of tile `i`, and how many blocks of K the tile needs: 0 if all its rows are padding. Called by
+    the kernels."""
     expert = ct.load(expert_of_half, index=(i * tile_m // 64,), shape=(1,)).item()
     steps = ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))
     if tile_m < 128 and expert < 0:  # a tile of 128 rows always has rows of an expert
@@ -119,8 +119,8 @@ def find_expert(x, expert_of_half, i, tile_m, tile_k):
 
 
 def add_scaled(acc, rows, of_rows, both, part, scale_w, expert, j, k, latency):
-    """Returns `acc` plus the scaled product of block k of K with gate's (`part` 0) or up's (1) weights, tile `j` of
-    scale_w."""
+    """Returns `acc` plus the scaled product of block k of K with the weights of gate (`part` 0) or up (1). `j` is the
+    tile of weights in scale_w."""
     tile_n = acc.shape[1]
     at = (expert, j * tile_n // 128, k)
     of_weights = ct.load(
@@ -136,13 +136,13 @@ def hint(latency):
 
 
 def weights(gate_up, expert, j, k, tile_n, tile_k):
-    """Loads (tile_k, tile_n) of an expert's weights. Used by the kernel."""
+    """Loads a tile (tile_k, tile_n) of an expert's weights, transposed. Called by the kernel."""
     found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO)
     return ct.transpose(ct.reshape(found, (tile_n, tile_k)))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of a tile number: `group_size_m` tiles down before a step along N. Used by the
+    """Returns the position (i, j) of a tile number: `group_size_m` tiles down before a step along N. Called by the
     kernel."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
@@ -168,14 +168,14 @@ def parse(text: str) -> Problem:
 
 
 def _rows_of_experts(name: str, experts: int, rows: int, tokens: int) -> np.ndarray:
-    """Draws the rows of each expert, between 0.7 and 1.3 of `rows`, the same every time."""
+    """Draws a number of rows per expert, between 0.7 and 1.3 of `rows`. The problem's name is the seed."""
     draw = np.random.default_rng(zlib.crc32(name.encode()))
     counts: np.ndarray = np.clip((rows * draw.uniform(0.7, 1.3, experts)).astype(int), 1, tokens)
     return counts
 
 
 def space(_: str) -> Space:
-    """Returns configs with 8 warps and one block per multiprocessor: with 4 warps or two blocks the sums spill."""
+    """Returns configs with 8 warps and one thread block per multiprocessor: with 4 warps or two blocks, sums spill."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -192,7 +192,7 @@ HOPPER_AXES = (("block_per_tile", (0, 1)), ("latency", (0, 4, 7)))
 
 
 def fp8_space(arch: str) -> Space:
-    """Returns the configs; none before sm_89, whose Tensor Cores are the first with FP8."""
+    """Returns the configs. sm_80 has none, because its Tensor Cores have no FP8."""
     return Space(
         (
             ("tile_m", () if arch.startswith("sm_80") else (64, 128)),
@@ -231,7 +231,7 @@ def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns the tokens of each expert in order, each token once per expert. Padding rows read the first token."""
+    """Returns each expert's tokens in order, without repetition, and the expert per HALF rows. Padding has token 0."""
     tokens, experts, rows = (problem.sizes[name] for name in ("tokens", "experts", "rows"))
     draw = np.random.default_rng(problem.sizes["m"])
     token_of_row, expert_of_half = [], list[int]()
@@ -255,7 +255,7 @@ def fp8_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many blocks as run at once but at most one per tile; or one per tile."""
+    """Returns one thread block per tile if `block_per_tile` is 1, else at most as many as run at once."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     return tiles if config.get("block_per_tile", 0) else min(tiles, sm_count * config["occupancy"]), 1, 1
 
@@ -284,13 +284,13 @@ def _compute(inputs: Mapping[str, Any], x: Any, weights_of: Callable[[int], Any]
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output; float32 sums of bfloat16 products lose next to nothing."""
+    """Returns half a bfloat16 step of the largest output. Sums of bfloat16 products in float32 add almost no error."""
     return 2.0**-8
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """Returns half a bfloat16 step plus 4 standard deviations of the rounding of Hopper's FP8 sums (gemm_fp8_scaled),
-    twice: once for gate and once for up."""
+    """Returns half a bfloat16 step plus twice, for gate and for up, 4 standard deviations of the errors of Hopper's FP8
+    sums (gemm_fp8_scaled.py)."""
     return float(2.0**-8 + 8 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 

@@ -1,7 +1,7 @@
-"""Chooses experts: the first step of a mixture-of-experts layer, after the router's own small product.
+"""Kernels that choose experts: the first step of a mixture-of-experts layer, after the router's own small product.
 
 Each token gets the TOP_K experts with the highest scores, best first, with weights that sum to 1 (softmax) or to
-SCALING (by groups). The largest score is chosen and then lowered, so that the next one is found in the same way."""
+SCALING (groups). The kernels choose the largest score and lower it, so that the same search finds the next."""
 
 import re
 import zlib
@@ -17,10 +17,10 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 TOP_K = 8
-"""Experts per token in DeepSeek-V3 and in Qwen3-235B-A22B; a power of two, as the sides of tiles are."""
+"""Number of experts per token in DeepSeek-V3 and in Qwen3-235B-A22B. A power of two, as the sides of tiles must be."""
 
 GROUPS, KEPT = 8, 4
-"""DeepSeek-V3's experts are in 8 groups, of which each token keeps 4 (`n_group`, `topk_group`)."""
+"""Number of groups of DeepSeek-V3's experts, and how many of them each token keeps (`n_group`, `topk_group`)."""
 
 LOG2_E = 1.4426950408889634
 
@@ -28,20 +28,20 @@ SCALING = 2.5
 """Sum of the weights of a token's experts in DeepSeek-V3: its `routed_scaling_factor`."""
 
 CLEAR = 1e-5
-"""Least distance between the scores that decide a choice. Float32 scores differ by 1e-6 between implementations; if
-rounding decided, each could rightly choose another expert."""
+"""Smallest distance between the scores that decide a choice. Float32 scores differ by 1e-6 between implementations; at
+smaller distances each could rightly choose another expert."""
 
 LOWEST = -(1 << 31)
-"""Sort key of experts that are already chosen or are not eligible."""
+"""Sort key of experts that are already chosen or may not be chosen."""
 
 NOWHERE = 1 << 30
-"""An index larger than any expert's."""
+"""Index larger than any expert's, for places without the largest score."""
 
 
 @ct.kernel
 def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: ConstInt, tile_experts: ConstInt):
-    """logits (tokens, experts); expert and weight (tokens, TOP_K). Weights are the softmax over the chosen experts,
-    which is the softmax over all experts divided by its sum over the chosen."""
+    """Chooses experts by logits (tokens, experts); expert and weight are (tokens, TOP_K). Weights are the softmax over
+    the chosen experts, which is the softmax over all experts divided by the chosen ones' sum."""
     row = ct.bid(0)
     columns = numbers(tile_experts)[None, :]
     keys = ordered(rows_of(logits, row, 0, tile_rows, tile_experts))
@@ -63,11 +63,11 @@ def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: Cons
 
 @ct.kernel
 def moe_route_groups(logits, bias, expert, weight, tile_rows: ConstInt, half: ConstInt):
-    """Routes as DeepSeek-V3: scores are sigmoids, and a bias per expert counts only in choosing. Only experts of KEPT
-    groups can be chosen: of the groups whose two best scores have the highest sums.
+    """Chooses experts as DeepSeek-V3 does: a score is a sigmoid, and a bias per expert counts only in choosing. Experts
+    must be in one of the KEPT groups whose two best scores have the highest sums.
 
-    A row is two tiles, each of `half` its experts. With 128 columns a warp holds whole rows; with 256, two warps would
-    share a row, and every maximum would wait for both."""
+    A row of scores is two tiles, each with `half` of the experts. With 128 columns a warp holds whole rows. With 256,
+    two warps would share a row, and every maximum would wait for both."""
     row = ct.bid(0)
     left, of_left = scores_by_group(logits, bias, row, 0, tile_rows, half)
     right, of_right = scores_by_group(logits, bias, row, 1, tile_rows, half)
@@ -98,8 +98,8 @@ def rows_of(logits, row, column, tile_rows, columns):
 
 
 def scores_by_group(logits, bias, row, column, tile_rows, half):
-    """Returns the keys of one half's scores (rows, groups, experts of a group), and of each group's sum of its two best
-    scores."""
+    """Returns the sort keys of the scores of half of the experts (rows, groups, experts of a group), and the keys of
+    each group's sum of its two best scores."""
     more = ct.load(bias, index=(column,), shape=(half,), allow_tma=False)
     score = sigmoid(rows_of(logits, row, column, tile_rows, half)) + more[None, :]
     size = half // (GROUPS // 2)
@@ -111,26 +111,26 @@ def scores_by_group(logits, bias, row, column, tile_rows, half):
 
 
 def only_kept(keys, of_groups, tile_rows, half):
-    """Returns (rows, half): the keys of the kept groups; LOWEST for the others."""
+    """Returns the keys (rows, half), set to LOWEST in groups that are not kept. `of_groups` is LOWEST for kept ones."""
     taken = ct.reshape(of_groups == LOWEST, (tile_rows, GROUPS // 2, 1))
     return ct.reshape(ct.where(taken, keys, LOWEST), (tile_rows, half))
 
 
 def better_of(left, right, places, half):
-    """Returns the largest key of two adjacent tiles, and its index."""
+    """Returns the largest key of each row of two adjacent tiles, and its index."""
     key_left, at_left = best_of(left, places, 1)
     key_right, at_right = best_of(right, places, 1)
     return ct.maximum(key_left, key_right), ct.where(key_left >= key_right, at_left, at_right + half)
 
 
 def best_of(keys, places, axis):
-    """Returns the largest key along an axis, and its index, the first of equal keys. Used by the kernels."""
+    """Returns the largest key along an axis, and the first index that has it. Called by the kernels."""
     key = ct.max(keys, axis=axis, keepdims=True)
     return key, ct.min(ct.where(keys == key, places, NOWHERE), axis=axis, keepdims=True)
 
 
 def ordered(x):
-    """Maps floats to integers of the same order: Hopper has an instruction for the maximum of a warp's integers."""
+    """Returns integers in the order of the floats: Hopper has an instruction for the maximum of a warp's integers."""
     return turned(ct.bitcast(x, ct.int32))
 
 
@@ -139,7 +139,7 @@ def as_float(keys):
 
 
 def turned(bits):
-    """Flips the bits of negative floats, whose integer value grows with their magnitude."""
+    """Flips the bits of negative floats except the sign, because their integer value grows with their magnitude."""
     return ct.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
@@ -171,13 +171,13 @@ def parse_groups(text: str) -> Problem:
 
 
 def softmax_space(_: str) -> Space:
-    """Returns configs with 4 warps and several rows: if rows are fewer than warps, warps share rows and wait for each
-    other."""
+    """Returns configs with 4 warps and at least 4 rows. With fewer rows than warps, warps would share rows and wait for
+    each other."""
     return Space((("tile_rows", (4, 8, 16)), ("occupancy", (4, 8)), ("num_worker_warps", (4,))))
 
 
 def groups_space(_: str) -> Space:
-    """Returns the configs; 16 rows are left out, as they take 14 s of CPU time to compile."""
+    """Returns the configs. Tiles of 16 rows are left out, because they take 14 s of CPU time to compile."""
     return Space((("tile_rows", (4, 8)), ("occupancy", (4, 8)), ("num_worker_warps", (4,))))
 
 
@@ -200,7 +200,7 @@ def given_softmax(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns logits, and biases of a few hundredths."""
+    """Returns random logits, and random biases with a standard deviation of 0.02."""
     experts = problem.sizes["experts"]
     bias = (0.02 * np.random.default_rng(experts).standard_normal(experts)).astype(np.float32)
 
@@ -214,7 +214,7 @@ def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Draws normal values, and draws again for each token whose choice is decided by less than CLEAR."""
+    """Draws normal logits, and draws again for each token with two deciding scores closer than CLEAR."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     logits = np.empty((problem.sizes["tokens"], problem.sizes["experts"]), np.float32)
     again = np.arange(len(logits))
@@ -225,8 +225,8 @@ def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np
 
 
 def _least_gap(scores: np.ndarray, count: int, *, order: bool = True) -> np.ndarray:
-    """Returns for each row the least gap between neighbours among its `count` best scores and the next one; without
-    `order`, the gap before the next one."""
+    """Returns, for each row, the smallest gap between neighbours among its `count` best scores and the next one.
+    Without `order` it is only the gap before the next one."""
     best = np.sort(scores, axis=1)[:, ::-1][:, : count + 1]
     gaps = best[:, :-1] - best[:, 1:]
     least: np.ndarray = np.min(gaps if order else gaps[:, count - 1 :], axis=1, initial=np.inf)
@@ -263,7 +263,7 @@ def groups_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _by_group(scores: Any, xp: Any) -> tuple[Any, Any]:
-    """Returns each group's sum of its two best scores, and the scores, lowered in groups that are not kept."""
+    """Returns each group's sum of its two best scores, and all scores, -inf in groups that are not kept."""
     parted = scores.reshape(len(scores), GROUPS, -1)
     sums = xp.sort(parted, axis=2)[:, :, -2:].sum(axis=2)
     least = xp.sort(sums, axis=1)[:, GROUPS - KEPT, None]
@@ -276,12 +276,12 @@ def _sigmoid(values: Any, xp: Any) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns a few float32 steps, for the weights. Experts are numbers below 1024, so a wrong one is off by more."""
+    """Returns a few float32 steps for the weights. A wrong expert is off by far more: numbers are below 1024."""
     return 2.0**-17
 
 
 def flops(problem: Problem) -> int:
-    """Counts one comparison per expert and choice."""
+    """Counts one comparison per token, expert and choice."""
     return TOP_K * problem.sizes["tokens"] * problem.sizes["experts"]
 
 

@@ -1,7 +1,7 @@
-"""Scores of DeepSeek-V3.2's lightning indexer, which decide which keys a query attends to.
+"""Kernel of DeepSeek-V3.2's lightning indexer, whose scores decide which keys a query attends to.
 
-All index heads of a query share one key, as in multi-query attention. The score of a key is the weighted sum of the
-heads' positive products with it. Everything is FP8 except the weights and the keys' scales."""
+All index heads of a query share one key, as in multi-query attention. A key's score is the weighted sum, over the
+heads, of the positive products of query and key. All is FP8 except the weights and the keys' scales."""
 
 import re
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from tilewatch.kernels.contract import Array, BadProblem, Config, Kernel, Proble
 ConstInt: TypeAlias = ct.Constant[int]
 
 HEAD = 128
-"""index_head_dim of DeepSeek-V3.2's configuration."""
+"""Elements of an index head: index_head_dim of DeepSeek-V3.2's configuration."""
 
 ROWS_OF_REFERENCE = 64
 
 TOGETHER = 8
-"""Heads that are added up side by side. A thread holds two of every eight columns of a product, so each product and its
-addition are one instruction."""
+"""Number of heads that are added side by side. A thread holds two of every eight columns of a product, so that each
+product and its addition are one instruction."""
 
 ZERO = ct.PaddingMode.ZERO
 
@@ -29,13 +29,13 @@ ZERO = ct.PaddingMode.ZERO
 @ct.kernel
 def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, tile_n: ConstInt,
                heads: ConstInt, head: ConstInt, latency: ConstInt, whole: ConstInt):  # fmt: skip
-    """logits[i, j] = scale_k[j] * sum over h of max(q[i, h] . k[j], 0) * weights[i, h], for first[i] <= j < last[i].
+    """Computes logits[i, j] = scale_k[j] * sum_h max(q[i, h] . k[j], 0) * weights[i, h] for first[i] <= j < last[i].
 
-    q (queries, heads, head), k (keys, head), weights (queries, heads); other logits may have any values. A block
-    computes `tile_q` queries, which share its loads, and part of their keys. Blocks of the last queries, which see the
-    most keys, start first. If the last block has too few queries, it computes the last one twice. Keys are the rows of
-    a product and one query's heads its columns, so that a sum over heads stays within four lanes. It is stored directly
-    from them, because through shared memory the warps of a block would wait for each other."""
+    q is (queries, heads, head), k (keys, head), weights (queries, heads). Other logits may have any values. A thread
+    block computes part of the keys of `tile_q` queries, which share its loads. Blocks of the last queries, which see
+    the most keys, start first. A last block with too few queries computes the last one twice. A product has keys as
+    rows and one query's heads as columns, so that four lanes add up a row. They store the sum directly: through shared
+    memory the warps of a block would wait for each other."""
     i = ct.cdiv(q.shape[0], tile_q) - 1 - ct.bid(0)
     rows: tuple[Any, ...] = ()
     transposed: tuple[Any, ...] = ()
@@ -72,12 +72,12 @@ def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, ti
 
 
 def eight(tile, part, rows):
-    """Returns TOGETHER columns of a tile's heads. Used by the kernel."""
+    """Returns TOGETHER columns of a tile, those of part `part`. Called by the kernel."""
     return ct.extract(tile, index=(0, part), shape=(rows, TOGETHER))
 
 
 def scales(scale_k, j, tile_n, whole):
-    """Loads (tile_n,) of scale_k, unchecked if no tile leaves it. Used by the kernel."""
+    """Loads tile j of scale_k, (tile_n,), without bounds checks if no tile leaves the array. Called by the kernel."""
     if whole == 1:
         return ct.load(scale_k, index=(j,), shape=(tile_n,), check_bounds=False, latency=4, allow_tma=False)
     return ct.load(scale_k, index=(j,), shape=(tile_n,), padding_mode=ZERO, latency=4, allow_tma=False)
@@ -99,9 +99,9 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the configs; none before sm_89, whose Tensor Cores are the first with FP8. On sm_90 two queries of 128
-    keys in 8 warps never end (three configs, H100). On sm_100 the compiler ends with code -6 for four warps with 256
-    keys. On sm_120 others spill 2 KB or more, or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
+    """Returns the configs. sm_80 has none, because its Tensor Cores have no FP8. On sm_90 two queries of 128 keys in 8
+    warps never end (three configs, H100). On sm_100 the compiler ends with code -6 for 4 warps with 256 keys. On sm_120
+    others spill at least 2 KB, or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26). All these are left out."""
     rules = {"sm_9": _ends, "sm_10": _compiles, "sm_12": _spills_little}
     return Space(
         (
@@ -142,7 +142,7 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns the keys of each query: all before it, and itself. The queries are the end of the sequence."""
+    """Returns the range of keys that each query sees: itself and all before it. Queries are the end of the sequence."""
     queries, keys = problem.sizes["queries"], problem.sizes["keys"]
     last = np.arange(keys - queries + 1, keys + 1, dtype=np.int32)
     return {"first": np.zeros(queries, np.int32), "last": last}
@@ -155,14 +155,14 @@ def constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
-    """Returns one block per `tile_q` queries and part of the keys. About 500 blocks run at once, so 1024 end in two
+    """Returns one thread block per `tile_q` queries and part of the keys. About 500 run at once, so 1024 end in two
     waves, the second not full; 5 times as many waste less (1123 and 1051 us, 32768 keys, an H100, 2026-11-27). For 8192
     keys 2 parts are best."""
     return -(-problem.sizes["queries"] // config["tile_q"]), config["parts"], 1
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Computes the scores of some queries at a time: the products of all heads would take 64 times their memory."""
+    """Returns the scores, computed for a few queries at a time. Otherwise products would take 64 times their memory."""
     q, k, weights = inputs["q"], inputs["k"], inputs["weights"]
     logits = xp.full((len(q), len(k)), xp.nan, dtype=xp.float32)
     for start in range(0, len(q), ROWS_OF_REFERENCE):
@@ -177,13 +177,13 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns twice 2**-11: a product is four of Hopper's short FP8 sums, each truncated at 2**-13 of its
+    """Returns twice 2**-11: a product is four of Hopper's short FP8 sums, and each is truncated at 2**-13 of its
     largest term."""
     return 2.0**-10
 
 
 def pairs(problem: Problem) -> int:
-    """Returns the number of pairs of a query and a key that it sees."""
+    """Returns the number of pairs of a query and a key that this query sees."""
     queries, keys = problem.sizes["queries"], problem.sizes["keys"]
     return queries * (2 * keys - queries + 1) // 2
 

@@ -1,6 +1,6 @@
-"""RMSNorm, LayerNorm and their gradients over the rows of a bfloat16 matrix, with float32 inside.
+"""RMSNorm, LayerNorm and their gradients over the rows of a bfloat16 matrix, computed in float32.
 
-A block computes whole rows, so every element is read once and written once: they are compared with a copy of as many
+A thread block computes whole rows, so every element is read once and written once. The baseline is a copy of as many
 bytes."""
 
 import re
@@ -16,24 +16,24 @@ ConstInt: TypeAlias = ct.Constant[int]
 
 EPSILON = 1e-6
 LONGEST_ROW = 16384
-"""Most columns of a row. A row is held in the registers of one multiprocessor; this many float32 values take a quarter
-of them."""
+"""Largest number of columns. A row is held in the registers of one multiprocessor; this many float32 values take a
+quarter of them."""
 
 MOST_ROWS = 1 << 22
 
 LEAST_SPAN = 16
-"""Columns of the narrowest tile."""
+"""Number of columns of the narrowest tile."""
 
 BACKWARD_AXES = (("tile_rows", (1, 2)), ("allow_tma", (1, 0)), ("occupancy", (1, 2)), ("num_worker_warps", (4, 8)))
 
 PARTS = 256
-"""Rows of the gradient of the weights: two blocks for each multiprocessor of an H200, and few compared with
-x's rows."""
+"""Number of thread blocks of a gradient, each of which writes one row of partial sums: two for each multiprocessor of
+an H200, few beside x's rows."""
 
 
 @ct.kernel
 def rms_norm_rows(x, weight, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt):
-    """y = x / sqrt(mean(x**2) + EPSILON) * weight. The zeros that pad a tile add nothing to the sum."""
+    """Computes y = x / sqrt(mean(x**2) + EPSILON) * weight per row. The zeros that pad a tile do not change the sum."""
     tma = None if allow_tma == 1 else False
     factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
     for tile in range(ct.bid(0), ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)), ct.num_blocks(0)):
@@ -50,10 +50,10 @@ def rms_norm_rows(x, weight, y, columns: ConstInt, tile_rows: ConstInt, tile_col
 def layer_norm_rows(
     x, weight, bias, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt
 ):
-    """y = (x - mean) / sqrt(variance + EPSILON) * weight + bias.
+    """Computes y = (x - mean) / sqrt(variance + EPSILON) * weight + bias per row.
 
-    The variance is the mean of the squared centred values: as a difference of two large sums it would lose its digits.
-    Centring makes a tile's padding non-zero, so padding is masked."""
+    The variance is the mean of the squared centred values; a difference of two large sums would lose its digits.
+    Centring makes the padding of a tile non-zero, so the padding is set to zero again."""
     tma = None if allow_tma == 1 else False
     factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
     offset = ct.load(bias, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
@@ -75,12 +75,12 @@ def layer_norm_rows(
 def rms_norm_backward_rows(
     x, weight, dy, dx, dweight, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt
 ):
-    """dx and dweight of rms_norm. With r = 1 / sqrt(mean(x**2) + EPSILON) and g = dy * weight: dx = r * (g - x * r**2 *
-    mean(g * x)), and dweight = the sum over rows of dy * x * r.
+    """Computes the gradients dx and dweight of rms_norm. With r = 1 / sqrt(mean(x**2) + EPSILON) and g = dy * weight:
+    dx = r * (g - x * r**2 * mean(g * x)), and dweight = the sum over rows of dy * x * r.
 
-    dweight (PARTS, columns) has a row for each block, the sum over the block's own part of the rows; the caller adds
-    these rows. So the order of all sums is fixed, without atomics. A part is an even number of rows, so tiles of two
-    rows fit it."""
+    dweight (PARTS, columns) has one row per thread block: the sum over the rows of x that this block computes. The
+    caller adds up these rows. So all sums have a fixed order, without atomics. A thread block has an even number of
+    rows, so that tiles of two rows fit."""
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
@@ -110,12 +110,12 @@ def rms_norm_backward_rows(
 @ct.kernel
 def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstInt, tile_rows: ConstInt,
                              first: ConstInt, second: ConstInt, allow_tma: ConstInt):  # fmt: skip
-    """dx, dweight and dbias of layer_norm. With d = 1 / sqrt(variance + EPSILON), s = (x - mean) * d and g = dy *
-    weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight is the sum over rows of dy * s, and dbias of dy.
+    """Computes the gradients dx, dweight and dbias of layer_norm. With d = 1 / sqrt(variance + EPSILON), s = (x - mean)
+    * d and g = dy * weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight sums dy * s over rows, and dbias sums dy.
 
-    dweight and dbias have a row for each block, as in rms_norm_backward. A row is a tile of `first` columns and, if
-    that is not 0, one of `second`: 6144 columns in one tile would be 8192, and threads spill. Padding is non-zero only
-    in s, so it is masked where squares are added; dy is zero there."""
+    dweight and dbias have one row per thread block, as in rms_norm_backward. A row of x is a tile of `first` columns
+    and, if that is not 0, one of `second`: a single tile for 6144 columns would have 8192, and threads would spill.
+    Padding is non-zero only in s, so it is set to zero before squares are added; dy is zero there."""
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
@@ -159,13 +159,13 @@ def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstIn
 
 
 def find_spans(first, second):
-    """Returns the widths of a row's spans, the index of each span in tiles of its own width, and their number. Used by
-    the kernel."""
+    """Returns the widths of the tiles that a row is cut into, each one's index in tiles of its width, and their number.
+    Called by the kernel."""
     return (first, second), (0, first // max(second, 1)), 1 + min(second, 1)
 
 
 def load_factors(weight, widths, starts, count):
-    """Loads the weights of each span, (1, width). Used by the kernel."""
+    """Loads the weights of each of a row's tiles, (1, width). Called by the kernel."""
     factors: tuple[Any, ...] = ()
     for span in ct.static_iter(range(count)):
         loaded = ct.load(weight, index=(starts[span],), shape=(widths[span],), padding_mode=ct.PaddingMode.ZERO)
@@ -174,7 +174,7 @@ def load_factors(weight, widths, starts, count):
 
 
 def load_rows(array, tile, tile_rows, widths, starts, count, tma):
-    """Loads the spans of a tile of rows, (tile_rows, width). Used by the kernel."""
+    """Loads a few rows as one tile per span of columns, (tile_rows, width). Called by the kernel."""
     rows: tuple[Any, ...] = ()
     for span in ct.static_iter(range(count)):
         at, shape = (tile, starts[span]), (tile_rows, widths[span])
@@ -184,7 +184,7 @@ def load_rows(array, tile, tile_rows, widths, starts, count, tma):
 
 
 def mean_both(x, y, columns):
-    """Returns the means of the rows of two tiles, with one exchange between warps for both. Used by the kernels."""
+    """Returns the mean of each row of x and of y, with one exchange between warps for both. Called by the kernels."""
     x, y = ct.reduce((x, y), axis=1, func=lambda a, b, c, d: (a + c, b + d), identity=(0.0, 0.0), keepdims=True)
     return x * (1.0 / columns), y * (1.0 / columns)
 
@@ -203,7 +203,7 @@ def parse(text: str) -> Problem:
 
 
 def space(_: str) -> Space:
-    """Returns the configs: rows per tile, with many blocks per multiprocessor or few persistent ones."""
+    """Returns the configs: rows per tile, with many thread blocks per multiprocessor or few persistent ones."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -216,14 +216,14 @@ def space(_: str) -> Space:
 
 
 def backward_space(arch: str) -> Space:
-    """Returns persistent configs; the parts of dweight fix the number of blocks. On sm_90 tiles of 2 rows spill at
-    least 640 bytes unless 8 warps have one block per multiprocessor."""
+    """Returns the configs, all with PARTS thread blocks, since each writes a row of dweight. On sm_90, tiles of 2 rows
+    spill at least 640 bytes unless one thread block of 8 warps has a multiprocessor to itself."""
     return Space(BACKWARD_AXES, only=lambda config: _has_registers(arch, config))
 
 
 def layer_norm_backward_space(arch: str) -> Space:
-    """Returns the configs of rms_norm's gradient, and rows in two tiles for 8 warps with one block per multiprocessor:
-    threads with fewer registers spill."""
+    """Returns the configs of `backward_space`. Those with one thread block of 8 warps per multiprocessor also have rows
+    cut into two tiles; with fewer registers, threads spill."""
     return Space(
         (*BACKWARD_AXES, ("spans", (1, 2))),
         only=lambda config: _has_registers(arch, config) and (config["spans"] == 1 or _is_alone(config)),
@@ -279,8 +279,8 @@ def span_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def cut_columns(columns: int, spans: int) -> tuple[int, int]:
-    """Returns the columns of a row's tiles, powers of two: one tile that has room for the row, and 0; or two, the
-    larger one first. The last tile holds the remaining columns, and padding."""
+    """Returns the widths, powers of two, of the tiles that a row is cut into: one that has room for the row, and 0; or
+    two, the larger one first. The last tile holds the remaining columns, and padding."""
     whole = 1 << (columns.bit_length() - 1)
     left = columns - whole
     if spans == 1 or left == 0 or whole < LEAST_SPAN:
@@ -289,7 +289,7 @@ def cut_columns(columns: int, spans: int) -> tuple[int, int]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one block per tile or, for a persistent kernel, as many blocks as run at once."""
+    """Returns one thread block per tile or, for a persistent kernel, as many as run at once."""
     tiles = -(-problem.sizes["rows"] // config["tile_rows"])
     return min(tiles, sm_count * config["occupancy"]) if config["persistent"] else tiles, 1, 1
 
@@ -322,7 +322,7 @@ def layer_norm_backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping
 
 
 def _sum_parts(rows: Any, xp: Any) -> Any:
-    """Adds up the rows of each of PARTS parts, which have an even number of rows."""
+    """Returns the sum of the rows of each of PARTS thread blocks. Each has an even number of rows."""
     part = -(-len(rows) // (2 * PARTS)) * 2
     padded = xp.zeros((PARTS * part, rows.shape[1]), dtype=xp.float32)
     padded[: len(rows)] = rows
@@ -336,28 +336,28 @@ def layer_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output, up to 2**-8 of it; float32 inside is a thousand
-    times finer."""
+    """Returns the allowed error, relative to the largest output: half a bfloat16 step, up to 2**-8, and a little for
+    float32."""
     return 2.0**-8 + 2.0**-14
 
 
 def rms_norm_flops(problem: Problem) -> int:
-    """Counts square, add and two factors per element."""
+    """Counts, per element, a square, an addition and two multiplications."""
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def backward_flops(problem: Problem) -> int:
-    """Counts four products and sums for the means and dweight, three factors and a difference per element."""
+    """Counts, per element, four products and sums for means and dweight, three multiplications and a subtraction."""
     return 12 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def layer_norm_flops(problem: Problem) -> int:
-    """Counts sum, centre, square, add, two factors and offset per element."""
+    """Counts, per element, the sum, the centring, a square, an addition, two multiplications and the bias."""
     return 7 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def layer_norm_backward_flops(problem: Problem) -> int:
-    """Counts those of rms_norm's gradient, and a sum, a centring, two sums and a difference more."""
+    """Counts, per element, `backward_flops` and five more: a sum, a centring, two sums and a subtraction."""
     return 17 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
