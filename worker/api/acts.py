@@ -23,7 +23,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class Act:
-    """Holds what an act needs: the settings, and the holder of the caller's token."""
+    """Holds who acts and where: the holder of the caller's token, and the settings."""
 
     settings: Settings
     holder: Holder
@@ -42,7 +42,7 @@ def submit_check(
         str | None, Field(max_length=255, description="The watched repository, where there are several.")
     ] = None,
 ) -> SubmittedChecks:
-    """Compare two commits on the fleet's GPUs before a merge; read_check has the answer. Unchanged code costs nothing,
-    and an equal check is not done twice.
-    """
+    """Compare two commits on the fleet's GPUs before a merge. Call read_check for the answer.
+    Kernels whose code did not change are not timed, and a check that was asked before is not done
+    again."""
     return submit_check_for(act.settings, act.holder, CheckAsked(base, head, kernel, gpus, fail_over, repository))

@@ -27,8 +27,8 @@ for few rows."""
 
 
 class Server(MCPServer[Any]):
-    """An MCP server that refuses unknown arguments, which the library would ignore, and names the wrong ones in one
-    line."""
+    """Serves MCP and refuses unknown arguments, which the library would ignore. An error names the wrong arguments in
+    one line."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         for operation in OPERATIONS:
@@ -60,10 +60,10 @@ def make_server(settings: Settings) -> MCPServer[Any]:
 
 
 def propose_watch_file(folder: str) -> str:
-    """Returns a proposed watch file for the last commit of a Git repository in a folder of this machine: operators from
-    the calls in its tests, benchmarks and scripts, and the kernels that it does not reach, with the reason.
+    """Returns a proposed watch file for the last commit of a Git repository in a folder of this machine. It lists
+    operators called by tests, benchmarks and scripts, and the kernels that these do not reach, with reasons.
 
-    Takes minutes. Nothing is written to the folder. Its code runs in Tilewatch's sandbox, without a GPU."""
+    Takes minutes. Writes nothing to the folder. The repository's code runs in Tilewatch's sandbox, without a GPU."""
     try:
         return str(propose_at(Path(folder).expanduser(), "HEAD"))
     except errors.ExpectedError as refusal:

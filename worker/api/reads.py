@@ -36,7 +36,7 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 @dataclass(frozen=True)
 class SweepResults:
-    """The results of a sweep: its trials, the fastest first, and the measurements of its winner and baselines."""
+    """The results of a sweep: a trial per config, the fastest first, and measurements of the winner and baselines."""
 
     trials: list[TrialRow]
     measurements: list[MeasurementRow]
@@ -44,10 +44,10 @@ class SweepResults:
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """Everything behind the verdict on a run. `run_before` is the run to compare it with; None for the first run.
+    """What the verdict on a run rests on. `run_before` is the id of the run to compare it with; null for the first run.
 
-    `suspicion` is None if the run was not suspected. `replays` timed two cubins in the same minutes.
-    """
+    `suspicion` is null if the run raised none. `replays` are timings of two compiled kernels side by side on one
+    GPU."""
 
     run: RunRow
     run_before: int | None
@@ -58,7 +58,7 @@ class RunEvidence:
 
 @dataclass(frozen=True)
 class RegressionRecord:
-    """A confirmed change, with the series that it changed and its history."""
+    """A confirmed change of speed, with the series that it changed and its history."""
 
     regression: RegressionRow
     series: list[RegressionSeriesRow]
@@ -66,7 +66,7 @@ class RegressionRecord:
 
 
 def list_repositories(opened: Session) -> list[str]:
-    """List the repositories with results: the watched one first, then those of recordings."""
+    """List the repositories that have results: the watched one first, then those whose results come from recordings."""
     return series.list_repositories(opened)
 
 
@@ -99,7 +99,7 @@ def list_sweeps(
 
 
 def read_sweep(opened: Session, sweep_id: Id, limit: Rows = 1000) -> SweepResults:
-    """Read what a sweep found: its configs, the fastest first, with a time or why it has none, and the measurements."""
+    """Read a sweep: each config with its time or why it has none, the fastest first, and the winner's measurements."""
     trials = sweeps.list_trials(opened, sweep_id)
     if not trials:
         raise NotThere(f"there is no sweep {sweep_id}")
@@ -115,7 +115,7 @@ def list_verdicts(
     verdict: VerdictName | None = None,
     limit: Limit = 100,
 ) -> list[VerdictRow]:
-    """List the newest verdicts: did a run show a change, of how much, and why it is believed. +0.05 is 5 % slower."""
+    """List the newest verdicts: whether a run shows a change, its size (+0.05 is 5 % slower), and the reason."""
     return verdicts.list_verdicts(
         opened, repository=repository, kernel=kernel, problem=problem, gpu_model=gpu_model, verdict=verdict, limit=limit
     )
@@ -132,7 +132,7 @@ def read_detectable_change(
 
 
 def read_evidence(opened: Session, run_id: Id) -> RunEvidence:
-    """Read everything behind the verdict of a run: samples, telemetry, the suspicion and its replays."""
+    """Read what the verdict on a run rests on: samples, telemetry, the suspicion, and the replays that tested it."""
     run = evidence.find_run(opened, run_id)
     if run is None:
         raise NotThere(f"there is no run {run_id}")
@@ -161,16 +161,16 @@ def read_regression(opened: Session, regression_id: Id) -> RegressionRecord:
 
 
 def list_checks(opened: Session, limit: Limit = 20) -> list[CheckRow]:
-    """List the newest checks, which compare two commits before a merge. An exit_code is null until the check has ended:
-    0 fine, 1 slower, 2 could not tell.
-    """
+    """List the newest checks, each a comparison of two commits before a merge. An exit_code
+    is null until the check has ended, then 0 for fine, 1 for slower, and 2 for could not
+    tell."""
     return checks.list_checks(opened, limit)
 
 
 def read_check(opened: Session, check_id: Id) -> CheckStory:
-    """Read one check with the outcome of each kernel and problem. Its exit_code is null until it has ended: 0 fine, 1
-    slower, 2 could not tell.
-    """
+    """Read one check with the outcome of each kernel and problem. Its exit_code is null
+    until the check has ended, then 0 for fine, 1 for slower, and 2 for could not
+    tell."""
     found = checks.find_check(opened, check_id)
     if found is None:
         raise NotThere(f"there is no check {check_id}")
