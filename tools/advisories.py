@@ -29,7 +29,7 @@ _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 @dataclass(frozen=True, order=True)
 class Pin:
-    """A package and its version, by the name that indexes use."""
+    """A pinned package and its version. The name is in the form in which package indexes compare names."""
 
     name: str
     version: str
@@ -37,7 +37,8 @@ class Pin:
 
 @dataclass(frozen=True)
 class Known:
-    """Advisories and the day that they were read; `was_reached` is False if no service answered on that day."""
+    """Holds the known advisories and the day on which they were read. `was_reached` is False if OSV's service did not
+    answer that day."""
 
     day: dt.date
     advisories: tuple[Mapping[str, Any], ...]
@@ -68,7 +69,7 @@ def main() -> None:
 
 
 def read_pins(files: Iterable[Path]) -> list[Pin]:
-    """Returns each version that a file pins, once."""
+    """Returns every version that the files pin, each once."""
     pinned = (_PIN.findall(file.read_text(encoding="utf-8")) for file in files)
     return sorted({Pin(normalize(name), version) for each in pinned for name, version in each})
 
@@ -90,7 +91,7 @@ def write_known(file: Path, known: Known) -> None:
 
 
 def find(pins: Iterable[Pin], advisories: Iterable[Mapping[str, Any]]) -> list[tuple[Pin, Mapping[str, Any]]]:
-    """Returns the pinned versions that an advisory names, with the advisory; withdrawn advisories are left out."""
+    """Returns each pinned version that an advisory names, with that advisory. Withdrawn advisories are left out."""
     counted = [each for each in advisories if "withdrawn" not in each]
     return [(pin, each) for pin in pins for each in counted if any(_affects(part, pin) for part in each["affected"])]
 
@@ -104,8 +105,8 @@ def _affects(part: Mapping[str, Any], pin: Pin) -> bool:
 
 
 def _holds(events: Iterable[Mapping[str, str]], version: str) -> bool:
-    """Returns True if a version lies in a range of OSV: from an `introduced` until before a `fixed`, or until a
-    `last_affected`, inclusive."""
+    """Returns True if a version lies in a range of OSV. A range goes from an `introduced` to the version before a
+    `fixed`, or to a `last_affected`, which belongs to it."""
     try:
         at, inside = Version(version), False
         for event in events:

@@ -1,14 +1,16 @@
-"""Prints the tests of what was changed: the arguments for pytest, one a line. `make test-changed` runs them.
+"""Prints the tests to run after a change, as arguments for pytest, one per line. `make test-changed` runs them.
 
     python -m tools.changed_tests [PATH...]     # without a path, what differs from main, committed or not
 
-A changed test file is run itself. A module has the test file in the mirrored folder, and every test file that imports
-it, also inside a function or through a module of tests/. Fixtures of a conftest.py do not count: the servers of
-tests/conftest.py would make every test one of every module of db/. It also has the behaviour tests of its room: the
-files that the docstring of the room's `__init__.py` names. A module without a test file of its name also has the test
-files of the modules that import it. A module that has none of these, such as a page, has the tests of its room with the
-module's name in theirs, or else all tests of its room. Other files have none: `make test` runs the rest.
-"""
+A changed test file is run itself. A changed module has up to three kinds of tests. The first is the test file in the
+mirrored folder. The second is every test file that imports the module, also inside a function or through a module of
+tests/. Fixtures of a conftest.py do not count: the servers of tests/conftest.py would make every test one of every
+module of db/. The third is the behaviour tests of its room, the files that the docstring of the room's `__init__.py`
+names.
+
+A module without a test file of its name also has the test files of the modules that import it. A module that has no
+tests by these rules, such as a page, has the tests of its room with the module's name in theirs, or else all tests of
+its room. Other files have no tests here: `make test` runs the rest."""
 
 import ast
 import functools
@@ -32,13 +34,14 @@ def main() -> None:
 
 
 def list_changed() -> list[Path]:
-    """Returns the files that differ from where this branch left main, and those that Git does not track yet."""
+    """Returns the files that differ from the commit where this branch left main, and those that Git does not track
+    yet."""
     base = _git("merge-base", "HEAD", "main")[0]
     return [Path(each) for each in (*_git("diff", "--name-only", base), *_git("ls-files", "-o", "--exclude-standard"))]
 
 
 def list_tests(changed: Iterable[Path]) -> list[str]:
-    """Returns files and single tests, each once, relative to the checkout."""
+    """Returns the test files and single tests to run for the changed files, each once, relative to the checkout."""
     return list(dict.fromkeys(test for path in changed if path.suffix == ".py" for test in _tests_of(path)))
 
 
@@ -66,8 +69,8 @@ def _module(path: Path) -> str:
 
 
 def _room_of(path: Path) -> Path:
-    """Returns the folder of tests that mirrors a file's folder, or the nearest above it. A file of tests/ belongs to
-    its own folder; one in fixtures/ to the tests beside that folder."""
+    """Returns the folder of tests that mirrors a file's folder, or the nearest existing folder above it. For a file of
+    tests/ it is the file's own folder, and for one in fixtures/ the folder around fixtures/."""
     folder = path.parent
     parts = [part for part in folder.parts if part not in ("tests", "fixtures")]
     room = ROOT.joinpath("tests", *parts[2:] if parts[:2] == ["src", "tilewatch"] else parts)
@@ -78,15 +81,15 @@ def _room_of(path: Path) -> Path:
 
 @functools.cache
 def _list_behaviour_tests(room: Path) -> list[Path]:
-    """Lists the files that a room's docstring names: by their name those of the room, by their path under tests/
-    others."""
+    """Lists the test files that the docstring of a room names. A bare name is a file of the room itself, a path is one
+    under tests/."""
     package = room / "__init__.py"
     words = (ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) if package.exists() else None) or ""
     return [(ROOT / "tests" if "/" in name else room) / name for name in re.findall(r"[\w/]*test_\w+\.py", words)]
 
 
 def _list_tests_of_importers(path: Path) -> list[Path]:
-    """Lists the test files that are named after a module of the product that imports this one."""
+    """Lists the test files that are named after a module that imports this one. Only modules of the product count."""
     module = _module(path)
     importers = [each.relative_to(ROOT) for each in _list_product() if module in _imports(each)]
     tests = [_room_of(each) / f"test_{each.name}" for each in importers]
@@ -137,7 +140,7 @@ def _list_names(file: Path) -> list[str]:
 
 @functools.cache
 def _imports(file: Path) -> frozenset[str]:
-    """Returns the names that any form of import in a file may import; some of them are not modules."""
+    """Returns all names that a file may import, by any form of import. Some of the names are not modules."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

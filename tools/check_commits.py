@@ -1,11 +1,11 @@
-"""Refuses commit messages against the rules of CONTRIBUTING.md: one change in a short subject, the reason in the body.
+"""Refuses commit messages that break the rules of CONTRIBUTING.md: one change in a short subject, the reason in the
+body.
 
     python tools/check_commits.py               # every commit that was written after this file was added
     python tools/check_commits.py MESSAGE_FILE  # one message, as Git hands it to the hook commit-msg
     python tools/check_commits.py --install     # makes Git run it before each commit of this clone; `make dev` does
 
-It imports the standard library only, so that the hook works before anything is installed.
-"""
+It imports only the standard library, so that the hook works before anything is installed."""
 
 from __future__ import annotations  # the hook runs under whatever python3 a machine has
 
@@ -17,19 +17,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MOST_LETTERS = 60
 ABOUT_THE_AUTHOR = ("say", "tell", "let", "give", "ask", "call", "hold", "keep")
-"""Verbs that describe the author instead of the change: 459 of the first 1,194 subjects began with one."""
+"""Verbs that say what the author does, not what changed: 459 of the first 1,194 subjects began with one."""
 
 NO_VERBS = ("the", "a", "an", "of", "as", "in", "by", "from", "with", "under", "no", "none", "also", "both", "again")
 IMPERATIVES = ("pass", "process", "address", "focus", "embed", "feed", "need", "seed", "speed", "bring", "compress")
-"""Imperatives that end like a participle or a third person."""
+"""Imperatives whose ending looks like that of a participle or of a third person."""
 
 VERSION = re.compile(r"\b(Python|CUDA|Postgres|Redis|PyTorch|torch|cuda-tile) \d[\d.]*")
 UNIT = r"(%|(us|ms|s|min|h|KB|MB|GB|TB|W|x|times|bytes|lines|seconds|minutes|hours|GB/s|TFLOP/s|MHz)\b)"
 FIGURE = re.compile(rf"(?<![\w.])(\d[\d.,]*[ -]?{UNIT}|\d+\.\d+(?![\w.]))")
-"""A number with a unit, or a decimal. Names such as sm_90, H100, 13.5.37 or 1daa4d3 do not match."""
+"""Pattern of a figure: a number with a unit, or a decimal. Names such as sm_90, H100, 13.5.37 or 1daa4d3 do not
+match."""
 
 UNFINISHED = ("fixup!", "squash!", "amend!")
-"""Beginnings of subjects that `git rebase --autosquash` removes; the hook accepts them."""
+"""Beginnings of subjects that the hook accepts, because `git rebase --autosquash` removes them later."""
 
 HOOK = """#!/bin/sh
 # Written by tools/check_commits.py of Tilewatch.
@@ -40,7 +41,7 @@ exec python3 "$check" "$1"
 
 
 def find_faults(message: str) -> list[str]:
-    """Returns the faults of a commit message, a phrase each."""
+    """Returns the faults of a commit message, one phrase for each."""
     subject, _, rest = message.partition("\n")
     change = re.sub(r"^[\w./-]+: ", "", subject)
     first = change.partition(" ")[0].lower()
@@ -59,14 +60,16 @@ def find_faults(message: str) -> list[str]:
 
 
 def check_message(text: str) -> list[str]:
-    """Returns the faults of a message as the editor saves it: with comments, and the change below a scissors line."""
+    """Returns the faults of a message as the editor saves it: with comment lines, and with the diff below a scissors
+    line."""
     lines = text.partition("# ------------------------ >8")[0].splitlines()
     message = "\n".join(line for line in lines if not line.startswith("#")).strip()
     return [] if message.startswith((*UNFINISHED, "Merge ", "Revert ")) else find_faults(message)
 
 
 def check_commits(root: Path = ROOT) -> list[str]:
-    """Returns the faults of all commits written after the one that added this file; none if there is no history."""
+    """Returns the faults of all commits that were written after the one that added this file. The list is empty if the
+    checkout has no history."""
     added = _git(root, "log", "--diff-filter=A", "--format=%H %at", "--", "tools/check_commits.py").split()
     if not added:
         return []
@@ -83,7 +86,8 @@ def check_commits(root: Path = ROOT) -> list[str]:
 
 
 def install_hook(root: Path = ROOT) -> str | None:
-    """Installs the hook commit-msg. Returns a sentence if the clone has another hook or another folder of hooks."""
+    """Installs the hook commit-msg. Returns a sentence instead if the clone has another hook or another folder of
+    hooks."""
     folder = _git(root, "rev-parse", "--path-format=absolute", "--git-path", "hooks")
     if not folder:
         return None
@@ -97,7 +101,7 @@ def install_hook(root: Path = ROOT) -> str | None:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """Returns the output of a Git command; "" if it fails, as in a folder that is not a clone."""
+    """Returns the output of a Git command, or "" if the command fails, as it does in a folder that is not a clone."""
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 

@@ -34,7 +34,7 @@ CONFIG_PATH = (
     ("show", "dashboard/panels/series/sweep.py", "show"),
     ("show", "dashboard/charts/sweep.py", "cells"),
 )
-"""From a config of a search space to a dot on the Series page: phase, file and function of each step."""
+"""Steps from a config of a search space to a dot on the Series page. Each has a phase, a file and a function."""
 
 ALERT_PATH = (
     ("submit", "worker/cli/submit.py", "nightly"),
@@ -52,7 +52,7 @@ ALERT_PATH = (
     ("notify", "worker/notify/routing.py", "recipients"),
     ("notify", "worker/notify/senders.py", "Sender"),
 )
-"""From `tilewatch submit nightly` to a message about a regression."""
+"""Steps from `tilewatch submit nightly` to a message about a regression."""
 
 FILLS = {
     "submit": "#e8eef7",
@@ -65,13 +65,14 @@ FILLS = {
 }
 WIDTH, ROW, TOP, LEFT, PHASE = 900, 46, 16, 16, 92
 LINE, SHORT = 112, 24
-"""LINE is the most characters of a sentence in a box. A sentence with fewer than SHORT is shown with the
-one after it."""
+"""Lengths in characters. A sentence in a box is cut to LINE. A sentence shorter than SHORT is shown with the next
+one."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One box of a picture: the phase of the work, the file, the function in it and its docstring's first sentence."""
+    """One box of a picture: the phase of the work, the file, its function and the first sentence of the function's
+    docstring."""
 
     phase: str
     file: str
@@ -80,7 +81,8 @@ class Step:
 
 
 class NoSuchStep(Exception):
-    """A path names a function that its file lacks, or one without a docstring; the message names it."""
+    """Raised if a path names a function that its file lacks, or one without a docstring. The message names the
+    function."""
 
 
 def steps(path: tuple[tuple[str, str, str], ...]) -> list[Step]:
@@ -89,7 +91,7 @@ def steps(path: tuple[tuple[str, str, str], ...]) -> list[Step]:
 
 
 def svg(boxes: list[Step], title: str) -> str:
-    """Returns a picture of boxes from top to bottom as the text of an SVG file."""
+    """Returns a picture of boxes, one below the other, as the text of an SVG file."""
     height = 2 * TOP + ROW * len(boxes)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '

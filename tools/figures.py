@@ -20,12 +20,13 @@ from benchmarks.bounds import BOUNDS, RESULTS, ROOT, read_result, read_results
 from tools import measurements
 
 MODULES = {"mutants": "tests.mutants.run"}
-"""Benchmarks that lie elsewhere than in benchmarks/."""
+"""Modules of the benchmarks that are not in the folder benchmarks/."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One benchmark. `measures` are the paths whose change makes its result old, and `needs` the clones it reads."""
+    """One benchmark to run. `measures` are the paths whose change makes its result old. `needs` are the clones that it
+    reads."""
 
     name: str
     command: str
@@ -71,7 +72,8 @@ def read_runs() -> list[Run]:
 
 
 def choose(runs: Sequence[Run], names: Sequence[str], *, gpu: bool) -> list[Run]:
-    """Chooses the runs with these names, or all that need a GPU or need none. Ends the program for an unknown name."""
+    """Returns the runs with these names. Without names, returns those that need a GPU if `gpu` is True, else those that
+    need none. Ends the program for an unknown name."""
     known = {run.name: run for run in runs}
     if unknown := [name for name in names if name not in known]:
         raise SystemExit(f"there is no result {unknown[0]}; known: {', '.join(known)}")
@@ -79,7 +81,7 @@ def choose(runs: Sequence[Run], names: Sequence[str], *, gpu: bool) -> list[Run]
 
 
 def take(runs: Sequence[Run], *, with_advisories: bool) -> Iterator[str]:
-    """Runs the benchmarks and yields the names of those that ended badly. A missed bound is a figure, no failure."""
+    """Runs the benchmarks and yields the names of those that failed. A figure that misses its bound is no failure."""
     if with_advisories and _run("advisories", ["-m", "tools.advisories"]):
         yield "advisories"
     for run in runs:
@@ -100,7 +102,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 
 def list_old(runs: Sequence[Run]) -> Iterator[str]:
-    """Says which results are of another code than the one that is here, by what each measures."""
+    """Yields a line for each result that is old: what the benchmark measures has changed since."""
     for run in runs:
         file = RESULTS / f"{run.name}.json"
         if not file.exists():

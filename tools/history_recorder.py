@@ -1,4 +1,4 @@
-"""Measures the series of tools/record_history.py on this machine's GPU, and writes the recording's file."""
+"""Measures the series of tools/record_history.py on this machine's GPU, and writes them into a recording."""
 
 import datetime as dt
 import json
@@ -30,7 +30,8 @@ from tools.recorded_replay import ReplayedSide, replay_row
 
 @dataclass
 class Version:
-    """One series at one commit. `outcomes` are those of its trials, in order, once `is_compiled` is set."""
+    """One series at one commit. `outcomes` are the results of its trials, in order; they are there once `is_compiled`
+    is set."""
 
     commit: GitCommit
     library: Path
@@ -44,7 +45,7 @@ class Version:
 
     @property
     def code(self) -> tuple[object, ...]:
-        """Returns a value that is equal for equal code in equal configs."""
+        """Returns a value by which two versions can be compared: it is equal if code and configs are equal."""
         trials = zip(self.plan.trials, self.outcomes, strict=True)
         return tuple((json.dumps(dict(trial.config)), each and each.content_key) for trial, each in trials)
 
@@ -63,12 +64,12 @@ class Version:
 
 
 WRITE_EVERY_S = 15.0
-"""Seconds between writes of the file. It is written whole: 0.75 s of CPU time for the 13,815 rows of a night (2 cores,
-2026-11-23)."""
+"""Seconds between writes of the file, which is written whole each time: 0.75 s of CPU time for the 13,815 rows of a
+night (2 cores, 2026-11-23)."""
 
 COUNTED_TOGETHER = 8
-"""Series whose counters are read with one start of Nsight Compute, which takes 2 s. If the machine is taken away, the
-counters of up to this many series are lost (H100, 2026-11-26)."""
+"""Number of series whose counters one start of Nsight Compute reads, because a start takes 2 s. If the machine is taken
+away, the counters of up to this many series are lost (H100, 2026-11-26)."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class _Uncounted:
 
 @dataclass
 class Recorder:
-    """One GPU and the file that its runs are written to. `launches` are those of a replay. At the end of its `with`
-    block it reads the remaining counters and writes the file."""
+    """Measures on one GPU and writes the runs to one file. `launches` is the number of launches of a replay. At the end
+    of its `with` statement it reads the remaining counters and writes the file."""
 
     gpu: device.Gpu
     model: device.GpuSpec
@@ -94,11 +95,11 @@ class Recorder:
     _counted: dict[str, Counted] = field(default_factory=dict)
     _uncounted: list[_Uncounted] = field(default_factory=list)
     _profiler: Profiler | None = None
-    """Started profiler that waits for launches while the series before them are measured. It does not use the GPU
+    """A started profiler that waits for launches while earlier series are measured. It does not use the GPU
     meanwhile."""
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    """Thread that reads machine code and writes rows while the next series is measured: 0.5 s per series (H100,
-    2026-11-25)."""
+    """A thread that reads machine code and writes rows while the next series is measured, which takes 0.5 s per series
+    (H100, 2026-11-25)."""
     _written: list[Future[None]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -115,8 +116,8 @@ class Recorder:
 
     @property
     def host(self) -> str:
-        """Returns a name of the physical GPU: borrowed machines share their names, and two GPUs must not share a
-        series' host."""
+        """Returns a name for the physical GPU. Borrowed machines have equal host names, and series of two GPUs must not
+        be taken for one host's."""
         return f"{self.model.slug}-{self.gpu.uuid.removeprefix('GPU-')[:8]}"
 
     def measure(self, version: Version) -> Params | None:
@@ -173,7 +174,8 @@ class Recorder:
         self._written.append(self._writer.submit(write))
 
     def replay(self, good: Version, bad: Version, good_config: Params, bad_config: Params) -> None:
-        """Replays the winners of two commits. If their machine code is equal, only that is written."""
+        """Replays the winners of two commits. If their machine code is equal, nothing is launched and that fact is
+        written."""
         before, after = good.find_side(good_config), bad.find_side(bad_config)
         if before is None or after is None:
             return
@@ -190,8 +192,8 @@ class Recorder:
         self._written.append(self._writer.submit(self._add, bad, [row]))
 
     def _add(self, version: Version, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Adds rows, and writes the file every WRITE_EVERY_S, so that a machine that is taken away leaves its
-        measurements."""
+        """Adds rows, and writes the file every WRITE_EVERY_S seconds, so that the measurements remain if the machine is
+        taken away."""
         self._rows += recording_file.renumber(self._rows, rows)
         machine, repository = f"{self.host}, {self.gpu.name}", version.commit.repository
         self._header = recording_file.Header(machine, recording_file.now(), repository, "tilewatch history")
@@ -206,7 +208,7 @@ class Recorder:
 
 def measure_series(recorder: Recorder, versions: Sequence[Version], stop_at: float) -> None:
     """Measures a series at its first commit, at each commit that changes its code, and at its last. Each change is
-    replayed; commits that left the machine code unchanged are written as such.
+    replayed. Commits that left the machine code unchanged are only recorded as such.
 
     Starts nothing after `stop_at`, in seconds of time.monotonic()."""
     won: Params | None = None

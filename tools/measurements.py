@@ -3,8 +3,8 @@
     python -m benchmarks.restore --write benchmarks/results/restore.json
     python -m tools.measurements
 
-Figures of a command that have the same bound and the same last words are one row, which shows the worst of them.
-"""
+Figures of one command are one row if they have the same bound and the same words after the last colon of their names.
+The row shows the worst of them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,8 @@ def _write_result(result: Result) -> str:
 
 
 def group(figures: Sequence[Figure]) -> list[list[Figure]]:
-    """Returns figures in groups that share their bound and the text after the last colon of their name."""
+    """Returns the figures in groups. Those of a group have the same bound and the same text after the last colon of
+    their names."""
     groups: dict[tuple[str, str], list[Figure]] = {}
     for figure in figures:
         groups.setdefault((figure.bound, figure.what.rpartition(": ")[2]), []).append(figure)
@@ -47,7 +48,8 @@ def group(figures: Sequence[Figure]) -> list[list[Figure]]:
 
 
 def find_worst(figures: Sequence[Figure]) -> Figure:
-    """Returns the figure that misses the common bound by most, or is nearest to it."""
+    """Returns the figure that misses the common bound by the most or, if none misses it, the one that is nearest to
+    it."""
     if figures[0].bound.startswith(("at most", "at least")):
         sign = -1 if figures[0].bound.startswith("at least") else 1
         return max(figures, key=lambda figure: sign * read_number(figure.value, figure.bound))
@@ -55,7 +57,8 @@ def find_worst(figures: Sequence[Figure]) -> Figure:
 
 
 def read_number(text: str, bound: str) -> float:
-    """Returns the number of a value in the unit of its bound: the one in % if the bound is in %, else the first."""
+    """Returns the number in a figure's text that its bound is about: the one in % if the bound is in %, else the first
+    number."""
     share = re.search(r"([\d.]+) ?%", text) if "%" in bound else None
     found = share or re.search(r"(-?[\d,.]+)", text)
     return float(found[1].replace(",", "")) if found else float("nan")

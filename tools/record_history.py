@@ -38,11 +38,12 @@ from tilewatch.kernels.results import Params, Plan
 from tools.history_recorder import Recorder, Version, measure_series
 
 JOBS = max(1, (os.cpu_count() or 1) * 3 // 4)
-"""Compiler processes; the other cores measure. With 8 compilers 7 series took 82 s, with 16 on the 16 cores 92 s, and
-compiling ends long before the last series either way (H100, 2026-11-26)."""
+"""Number of compiler processes; the other cores measure. 7 series took 82 s with 8 compilers and 92 s with 16 on 16
+cores. With both numbers, compiling ends long before the last series is measured (H100, 2026-11-26)."""
 
 REPLAY_LAUNCHES = 8
-"""As many launches as the judge wants before it reports a change (worker/detection/policy.py, `least_launches`)."""
+"""Number of launches of a replay: as many as the judge needs to report a change (worker/detection/policy.py,
+`least_launches`)."""
 
 Only = Sequence[Mapping[str, Any]]
 
@@ -110,7 +111,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def read_history(arguments: argparse.Namespace, arch: str, only: Only | None) -> list[Version]:
-    """Returns every wanted series at every commit, oldest first. A commit that cannot be read is left out."""
+    """Returns each wanted series at each commit, the oldest commit first. Commits that cannot be read are left out."""
     if _git(arguments.repository, "rev-parse", "--is-shallow-repository").strip() == "true":
         raise SystemExit(
             f"{arguments.repository} is a shallow clone: its commits would come before all others. "
@@ -139,9 +140,10 @@ def read_history(arguments: argparse.Namespace, arch: str, only: Only | None) ->
 
 
 def _select(plans: Sequence[Plan], library: Path, arch: str, sha: str, only: Only) -> tuple[Plan, ...]:
-    """Returns the wanted plans of this commit, each with its wanted configs.
+    """Returns the plans of this commit that are wanted, each with only the wanted configs.
 
-    The tile table's config is chosen among all configs of a space, so it is not a baseline for some of them."""
+    A plan with only some configs has no tile table among its baselines, because the table's config is chosen among
+    all."""
     found = {(plan.kernel, plan.problem): plan for plan in plans}
     selected = []
     for each in only:
@@ -158,7 +160,8 @@ def _select(plans: Sequence[Plan], library: Path, arch: str, sha: str, only: Onl
 
 
 def _read_one(library: Path, arch: str, wanted: Mapping[str, Any]) -> Plan | None:
-    """Returns the plan of a problem that the library can parse but does not watch; None if it cannot parse it."""
+    """Returns the plan of a problem that the library can parse but does not watch. Returns None if it cannot parse the
+    problem."""
     try:
         (plan,) = catalog.read(library, arch=arch, kernel=wanted["kernel"], problem=wanted["problem"])
     except ExpectedError:
@@ -171,7 +174,8 @@ def _is_wanted(config: Params, configs: Sequence[Params]) -> bool:
 
 
 def _check_out(arguments: argparse.Namespace, sha: str) -> Path:
-    """Returns the commit's own library folder, or the watch folder copied over its checkout."""
+    """Returns the library folder to measure a commit with: the commit's own, or the watch folder copied over its
+    checkout."""
     checkout: Path = (arguments.work / "commits" / sha).absolute()
     checkout.mkdir(parents=True, exist_ok=True)
     parts = [arguments.library] if arguments.library else []
@@ -192,7 +196,8 @@ def _check_out(arguments: argparse.Namespace, sha: str) -> Path:
 
 
 def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: float) -> None:
-    """Compiles all trials, the first version's first, so that it can be measured while others compile."""
+    """Compiles all trials in the order of the versions, so that the first version can be measured while others
+    compile."""
     left = [len(version.plan.trials) for version in versions]
     for version in versions:
         version.outcomes = [None] * len(version.plan.trials)
@@ -206,8 +211,7 @@ def compile_all(versions: Sequence[Version], store: str, jobs: int, limit_s: flo
 
 
 def prepare_baselines(series: Mapping[str, Sequence[Version]], gpu: device.Gpu, store: str) -> None:
-    """Makes DeepGEMM compile its kernels, so that measurements find them in its cache. Other baselines
-    compile nothing."""
+    """Makes DeepGEMM compile its kernels into its cache before they are measured. Other baselines compile nothing."""
     last = [versions[-1] for versions in series.values()]
     wanted = [SeriesToPrepare(each.library, each.plan.kernel, each.plan.problem, each.plan.baselines) for each in last]
     for failure in baseline_cache.fill(wanted, gpu.uuid, store):

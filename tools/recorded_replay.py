@@ -1,4 +1,4 @@
-"""Converts a replay of two commits on this machine into the row of a recording."""
+"""Writes a replay of two commits on this machine as a row of a recording."""
 
 import datetime as dt
 from dataclasses import asdict, dataclass
@@ -24,7 +24,8 @@ class ReplayedSide:
 def replay_row(
     plan: Plan, model: GpuSpec, base: ReplayedSide, head: ReplayedSide, at: dt.datetime, result: ReplayResult | None
 ) -> dict[str, Any]:
-    """Returns the row of a replay of two commits' winners. `result` is None if both have the same machine code."""
+    """Returns the row of a replay of two commits' winners. `result` is None if both winners have the same machine
+    code."""
     return {
         "row": "replay",
         "key": f"{plan.kernel}:{plan.problem}:{model.slug}:{base.commit.sha}:{head.commit.sha}:{at.isoformat()}",

@@ -40,7 +40,7 @@ from tilewatch.worker.transfer.toolchain_reports import import_report
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 OWN_REPOSITORY = "https://example.org/tilewatch.git"
-"""Repository shown for the recordings of our own library: this clone's own URL would appear in a picture."""
+"""URL shown as the repository of our own library's recordings. Otherwise pictures would show the URL of this clone."""
 
 NIGHTS = 100  # the winners of gemm_fp8 change at commit 60; the whole year would take 2.6 GB
 WIDE_NIGHTS = 8
@@ -49,8 +49,9 @@ START_LIMIT_S = 120
 DRAW_LIMIT_S = 120
 LOOK_EVERY_S = 1.5
 COLOURS = 256
-"""Colours of a picture's palette, which makes it a third of the bytes. Chosen by coverage, no colour is off by more
-than 10 of 255 (the overview of the fleet, 2026-11); chosen by frequency, the few blue letters became green."""
+"""Number of colours in a picture's palette, which makes the file a third as large. With colours chosen by coverage, no
+colour is off by more than 10 of 255 (the overview of the fleet, 2026-11). Chosen by frequency, the few blue letters
+became green."""
 
 DRAWN = """() => {
     const app = document.querySelector('[data-testid="stApp"]');
@@ -58,21 +59,22 @@ DRAWN = """() => {
         && !document.querySelector('[data-testid="stSkeleton"], [data-testid="stSpinner"], [data-stale="true"]')
         && [...document.querySelectorAll('.js-plotly-plot')].every(plot => plot.querySelector('.main-svg'));
 }"""
-"""Script that returns true when Streamlit has run the page and every plot of it is drawn."""
+"""Script that returns true once Streamlit has run the page and each of its plots is drawn."""
 
 ERRORS = '[data-testid="stException"], [data-testid="stAlertContentError"]'
 
 
 class WrongPage(Exception):
-    """A page does not show what its picture needs; the message is a sentence."""
+    """Raised if a page does not show what its picture needs. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A page at an address. `text` must be on it. The window is in CSS pixels, of which `scale` pixels are stored.
+    """A picture to take of the page at an address. `text` must appear on the page. The window is in CSS pixels, and
+    each is stored as `scale` pixels.
 
-    `run` names the run for {run} in the address, by kernel, problem and the beginning of its commit, because the number
-    of a run changes when a recording is added."""
+    `run` says which run's number replaces {run} in the address: by kernel, problem and the beginning of its commit,
+    because the numbers of runs change when a recording is added."""
 
     name: str
     address: str
@@ -110,7 +112,7 @@ RECORDED = (
     ),
 )
 PUBLISHED = Picture("published", "index.html", "How far from DeepGEMM", height=1150)
-"""The first page of the site that `tilewatch publish` makes of the recordings, opened from its file."""
+"""Picture of the first page of the site that `tilewatch publish` makes of the recordings, opened from its file."""
 SIMULATED = (
     Picture("fleet-overview", "/?since=a+month+ago", "Biggest movers, as a table", height=1850),
     Picture(
@@ -184,8 +186,8 @@ def fill_made(url: str) -> None:
 
 @contextlib.contextmanager
 def serve(fill: Callable[[str], None]) -> Iterator[tuple[str, str]]:
-    """Starts servers with a filled database and a dashboard for it, as `tilewatch up` does. Yields its address and the
-    database's URL."""
+    """Starts servers with a filled database and a dashboard that shows it, as `tilewatch up` does. Yields the
+    dashboard's address and the database's URL."""
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewatch-pictures-", dir="/var/tmp")))
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
@@ -209,7 +211,7 @@ def serve(fill: Callable[[str], None]) -> Iterator[tuple[str, str]]:
 
 
 def place(url: str, picture: Picture) -> Picture:
-    """Returns the picture with the number of its run in the address."""
+    """Returns the picture with the run's number written into its address."""
     if picture.run is None:
         return picture
     kernel, problem, commit = picture.run
@@ -277,7 +279,7 @@ def store(picture: Picture, drawn: bytes) -> None:
 
 
 def wait_until_drawn(page: Page, picture: Picture) -> bytes:
-    """Returns the page as a PNG, once two in a row were the same."""
+    """Returns the page as a PNG, once two screenshots in a row were equal."""
     before, trouble, deadline = b"", "is not drawn", time.monotonic() + DRAW_LIMIT_S
     while time.monotonic() < deadline:
         page.wait_for_function(DRAWN)

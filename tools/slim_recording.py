@@ -15,7 +15,8 @@ from typing import Any
 from tilewatch.kernels.recording import recording_file
 
 LEFT_OUT = ("checklist", "code_diff", "counters", "launch", "tied_counters")
-"""Fields of a measurement's detail that take most of its bytes, and that a series of nights does not need."""
+"""Fields of a measurement's `detail` that are left out: they take most of the bytes, and a series of nights does not
+need them."""
 
 Row = Mapping[str, Any]
 
@@ -33,7 +34,7 @@ def main() -> None:
 
 
 def slim(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yields the rows of a slim recording, in their order."""
+    """Yields the rows that a slim recording keeps, in their order."""
     sweep_of = {row["key"]: row["sweep"] for row in rows if row["row"] == "run"}
     won = {
         sweep_of[row["run"]]: row["config"] for row in rows if row["row"] == "measurement" and row["role"] == "kernel"

@@ -1,10 +1,9 @@
-"""Draws the picture of a report of `tilewatch toolchain compare`.
+"""Draws a picture of a report of `tilewatch toolchain compare`.
 
     python -m tools.toolchain_picture recordings/toolchains/h200-13.4.92..13.5.37.json toolchain-13.5.37.png
 
-Points have their 95 % intervals, worst on top; a second point shows where the operator was re-tuned. Operators that are
-still undecided are left out, and the title counts them. It needs Chromium.
-"""
+Each operator has a point with its 95 % interval, the worst on top. A second point shows the operator after it was
+re-tuned. Operators that are still undecided are left out, and the title counts them. The program needs Chromium."""
 
 import argparse
 import sys
@@ -20,7 +19,7 @@ from tilewatch.kernels.comparing.toolchains.safety_verdict import OperatorSafety
 from tilewatch.kernels.comparing.verdict import Verdict
 
 WIDTH, ROW, MARGIN = 1000, 17, 110
-"""Pixels of the picture's width, of an operator's row, and of title and axis."""
+"""Pixels of the picture's width, of the height of an operator's row, and of the height of title and axis."""
 
 
 def main() -> None:
