@@ -33,7 +33,7 @@ START_LIMIT_S = 60
 
 @dataclass(frozen=True)
 class Question:
-    """A request; `{...}` in its path stands for a number, of which each call takes another."""
+    """A request to the API. Each `{...}` in its path stands for a number, and each call uses another number."""
 
     name: str
     path: str

@@ -1,11 +1,11 @@
-"""Plants a better config outside the short list of recorded full sweeps, and counts the nights until an alarm.
+"""Plants a config outside a short list that beats the list, and counts the nights until an alarm reports it.
 
     python -m benchmarks.beaten_lists [--report-only]
 
-A new toolchain makes one config of the rest 3 % faster than the list. Each night draws its share as a nightly does, and
-times it with the noise of a sweep; a lead over the list is replayed, as the judge does. In the worlds without a plant
-no config of the rest is faster than the list, and many are as fast.
-"""
+The spaces are recorded full sweeps. A new toolchain makes one config outside the short list 3 % faster than the list.
+Each night draws its share of these configs, as a nightly does, and times it with the noise of a sweep. If a config
+leads the list, it is replayed, as the judge does. In the worlds without a planted config none outside the list is
+faster, and many are equally fast."""
 
 import argparse
 import math
@@ -31,14 +31,15 @@ NIGHTS, WANTED_NIGHTS = 6, 3
 SWEEP_NOISE = 0.003
 """Relative standard deviation of a config's median in a sweep: configs within this of the fastest are tied."""
 LAUNCH_NOISE = 0.0014
-"""That of the ratio of two sides in a launch of a replay (FP8 products on an H200, 2026-11)."""
+"""Relative standard deviation of the ratio of two sides in one launch of a replay (FP8 products on an H200,
+2026-11)."""
 LISTED = -1
-"""Number of the fastest config of the short list; those of the rest count from 0."""
+"""Number that stands for the fastest config of the short list. Configs outside the list are numbered from 0."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A space after a new toolchain. `times_us` are those of the rest."""
+    """A search space after a new toolchain. `times_us` are the times of the configs outside the short list."""
 
     listed_us: float
     times_us: np.ndarray
@@ -74,7 +75,7 @@ def make_world(space: Space, planted: int | None) -> World:
 
 
 def run_nights(world: World, draw: np.random.Generator, nights: int) -> list[int]:
-    """Returns the configs about which the nights opened an alarm."""
+    """Returns the numbers of the configs for which the nights opened an alarm."""
     rest = [{"number": number} for number in range(len(world.times_us))]
     tried, ahead, alarms = Tried([], [], [], "no toolchain", False), 0.0, []
     for night in range(nights):

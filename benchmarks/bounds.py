@@ -1,12 +1,11 @@
-"""Prints the figures of a benchmark beside their bounds; a missed bound makes the exit code 1.
+"""Prints the figures of a benchmark, each with its bound. The exit code is 1 if a bound is missed.
 
-bounds.toml holds each figure's bound, the least number of cases that it is taken of, and what a case is. A figure of
-fewer cases misses its bound.
+bounds.toml holds, for each figure, its bound, the least number of cases that it must be taken of, and what a case is. A
+figure of fewer cases misses its bound.
 
-The first line names commit, time, machine and load, which a figure needs to be written down. Times on a machine that
-others use say little: `--report-only` prints the same and ends with 0. `--write FILE` also stores the figures that have
-a bound, for docs/develop/measurements.md.
-"""
+The first line names commit, time, machine and load, which belong to every figure that is written down. Times on a
+machine that others use mean little: with `--report-only` the output is the same and the exit code 0. `--write FILE`
+also stores the figures that have a bound, for docs/develop/measurements.md."""
 
 import argparse
 import datetime as dt
@@ -30,12 +29,12 @@ BOUNDS = ROOT / "benchmarks" / "bounds.toml"
 KINDS = ("at_most", "at_least", "exactly", "within", "between")
 GPUS = Path("/proc/driver/nvidia/gpus")
 NOT_MEASURED = (":!benchmarks/results", ":!docs")
-"""Files that may differ from the commit while figures are taken, because they do not change what is measured."""
+"""Paths that may differ from the commit while figures are taken, because no benchmark measures them."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of a benchmark's table. `is_met` is None if there is no bound."""
+    """One line of a benchmark's table. `is_met` says whether the bound is met, and is None if there is no bound."""
 
     what: str
     value: str
@@ -46,10 +45,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bound:
-    """What figures with a name like `name` must be, and of how many cases `of` what they are taken at least.
+    """What every figure with a name like `name` must be, and the least number of cases that it must be taken of. `of`
+    says what a case is.
 
-    `limit` is "asked" where the run itself says how much it must be, such as the number of jobs that were submitted.
-    """
+    `limit` is "asked" if only the run itself knows the limit, such as the number of jobs that it submitted."""
 
     name: str
     kind: str
@@ -62,7 +61,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Result:
-    """The figures of one command that have a bound, and where and when they were measured."""
+    """The figures with a bound that one command measured, and where and when it ran."""
 
     command: str
     commit: str
@@ -73,7 +72,7 @@ class Result:
 
 @functools.cache
 def read_bounds(file: Path = BOUNDS) -> Mapping[str, Sequence[Bound]]:
-    """Reads the bounds of each benchmark, by the name of its module."""
+    """Returns the bounds of each benchmark. The key is the name of the benchmark's module."""
     tables = tomllib.loads(file.read_text(encoding="utf-8"))["bounds"]
     return {name: tuple(_read_bound(*each) for each in table.items()) for name, table in tables.items()}
 
@@ -90,8 +89,8 @@ def find_bound(what: str) -> Bound | None:
 
 
 def measure(what: str, value: Any, *, cases: int, wanted: Any = None, text: str | None = None) -> Figure:
-    """Returns a figure beside its bound of bounds.toml. `wanted` is the limit of a bound that the run itself says, and
-    `text` what is printed instead of the number. Raises KeyError where the figure has no bound."""
+    """Returns a figure with its bound from bounds.toml. `wanted` is the limit if only the run knows it, and `text` is
+    printed instead of the number. Raises KeyError if the figure has no bound."""
     bound = find_bound(what)
     if bound is None:
         raise KeyError(f"'{what}' has no bound in {BOUNDS.name}")
@@ -112,7 +111,7 @@ def measure(what: str, value: Any, *, cases: int, wanted: Any = None, text: str 
 
 
 def require_cases(figure: Figure) -> Figure:
-    """Returns the figure, which misses its bound where it was taken of fewer cases than the bound asks for."""
+    """Returns the figure. It misses its bound if it was taken of fewer cases than the bound asks for."""
     bound = find_bound(figure.what)
     if bound is None or figure.is_met is None or figure.cases >= bound.cases:
         return figure
@@ -132,8 +131,8 @@ def exactly(what: str, value: object, wanted: object) -> Figure:
 
 
 def not_measured(what: str, reason: str) -> Figure:
-    """Returns a figure that could not be measured, which misses its bound: a benchmark must not pass by
-    measuring less."""
+    """Returns a figure that was not measured, with the reason. It misses its bound, because a benchmark must not pass
+    by measuring less."""
     return Figure(what, reason, "a figure", False)
 
 
@@ -143,7 +142,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _read_place(text: str) -> Path:
-    """Returns the file of `--write`. Refuses a missing folder at once, before the figures of half an hour are lost."""
+    """Returns the path of the file for `--write`. A missing folder is refused at once, before the figures of half an
+    hour are lost."""
     file = Path(text)
     if not file.absolute().parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {file.parent}")
@@ -153,8 +153,8 @@ def _read_place(text: str) -> Path:
 def report(
     figures: Iterable[Figure], *, report_only: bool = False, write: Path | None = None, may_be_few: bool = False
 ) -> int:
-    """Prints each figure as it comes, and stores those with a bound in the file `write`. `may_be_few` is for tests: a
-    figure of few cases may meet its bound.
+    """Prints each figure as it comes, and stores those with a bound in the file `write`. With `may_be_few`, which is
+    for tests, figures of few cases may meet their bounds.
 
     Returns the exit code: 1 if a bound is missed or there is no figure at all."""
     print(describe_run(), flush=True)
@@ -213,14 +213,15 @@ def describe(figures: Sequence[Figure]) -> Result:
 
 
 def find_command() -> str:
-    """Returns the command line without the options that say what to do with the figures."""
+    """Returns the command line without the options that only say what to do with the figures."""
     spec = sys.modules["__main__"].__spec__
     words = ["python -m", (spec.name if spec else Path(sys.argv[0]).stem).removesuffix(".__main__"), *sys.argv[1:]]
     return re.sub(r" --(report-only|write[ =]\S+)", "", " ".join(words))
 
 
 def find_commit() -> str:
-    """Returns the commit of this checkout, and whether it has changed files; "unknown" outside of Git."""
+    """Returns the commit of this checkout, followed by a note if files were changed. Returns "unknown" outside of
+    Git."""
     asked = ("git", "-C", str(ROOT))
     try:
         sha = subprocess.run((*asked, "rev-parse", "--short=10", "HEAD"), capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Measures in a real browser how long one person waits: for opening a page, and for changes inside a session."""
+"""Measures in a real browser how long one person waits for a page to open and for changes in an open page."""
 
 import shutil
 import time
@@ -11,13 +11,14 @@ from playwright.sync_api import Browser, Page, sync_playwright
 PLOT = ".js-plotly-plot .main-svg, table.series td a"
 PLOT_OR_TABLE = f'{PLOT}, [data-testid="stDataFrame"] canvas'
 SHOWN = "first => !document.body.dataset.moving && document.querySelector(first)"
-"""A page hides its first screen until that stands still; a bare page of Streamlit's does not."""
+"""Script that returns true once `first` is on the page and the page stands still. Our pages hide the first screen until
+then; a bare page of Streamlit does not."""
 PATIENCE_MS = 60_000
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 """Options for Chromium: containers forbid its own sandbox, and it would look for updates."""
 
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
-"""Browsers to look for; the first that is found is used, so that figures of one machine are those of one browser. CI
+"""Browsers to look for. The first that is found is used, so that one machine always measures the same browser. CI
 installs the second."""
 
 
@@ -35,8 +36,8 @@ def chromium(path: str) -> Iterator[Browser]:
 
 
 def opened(browser: Browser, view: str) -> tuple[float, int]:
-    """Returns the seconds until the first plot or table is drawn in a new session, and the bytes received
-    until then."""
+    """Returns the seconds until the first plot or table is drawn in a new session, and the bytes that were received by
+    then."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
     sent = [0]
@@ -56,8 +57,8 @@ def opened(browser: Browser, view: str) -> tuple[float, int]:
 
 
 def open_again(browser: Browser, views: Mapping[str, str], repeats: int) -> dict[str, list[float]]:
-    """Returns the seconds until the first plot or table of each view is shown, by somebody who was there before. The
-    views take turns, so that what else the machine does hits all of them."""
+    """Returns, for each view, the seconds until its first plot or table is shown to somebody who was there before. The
+    views take turns, so that other work on the machine slows all of them."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
     took: dict[str, list[float]] = {name: [] for name in views}
@@ -74,7 +75,8 @@ def open_again(browser: Browser, views: Mapping[str, str], repeats: int) -> dict
 
 
 def inside(browser: Browser, address: str, repeats: int) -> Iterator[tuple[str, list[float]]]:
-    """Seconds from a click to the new plot, in a session that has been open for a while."""
+    """Yields names of clicks, each with the seconds from a click to the new plot, in a session that has been open for a
+    while."""
     context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
@@ -122,8 +124,8 @@ def _first_switches(browser: Browser, address: str, repeats: int) -> list[float]
 
 
 def _wide_sweep(page: Page, repeats: int) -> dict[str, list[float]]:
-    """Measures the seconds until the heatmap is of the other space, and until the slowest of its charts is
-    there too."""
+    """Measures the seconds until the heatmap shows the other space, and the seconds until the slowest of its charts is
+    drawn too."""
     took: dict[str, list[float]] = {
         "Series: to the heatmap of 500 configs": [],
         "Series: to its parallel coordinates": [],
@@ -163,10 +165,10 @@ def _drawn(page: Page) -> None:
 
 
 def _until_other_plot(page: Page, act: Callable[[], Any], kind: str = "") -> float:
-    """Returns the seconds from the click until the data of the first plot (of a kind) differ, as Plotly has decoded
-    them. All traces are compared: a baseline's ratio to itself is 1 for every problem.
+    """Returns the seconds from the click until the data of the first plot (of type `kind`, if given) differ, as Plotly
+    has decoded them. All traces are compared, because a baseline's ratio to itself is 1 for every problem.
 
-    The browser's own clock is used: a script that clicks first checks for 40 ms whether its target is at rest."""
+    The browser's own clock is used: a script that clicks spends 40 ms first to check whether its target is at rest."""
     shown = f"""(() => {{
         const drawn = {_traces(kind)}[0];
         const first = values => Array.from(values ?? []).slice(0, 20);
@@ -182,7 +184,7 @@ def _until_other_plot(page: Page, act: Callable[[], Any], kind: str = "") -> flo
 
 
 def _traces(kind: str) -> str:
-    """Returns a script that lists the traces of each plot on the page; `kind` keeps those of one type."""
+    """Returns a script that lists the traces of each plot on the page, only those of type `kind` if that is given."""
     plots = "Array.from(document.querySelectorAll('.js-plotly-plot')).map(plot => plot._fullData ?? [])"
     kept = f"traces => traces.filter(trace => '{kind}' === '' || trace.type === '{kind}')"
     return f"{plots}.map({kept}).filter(traces => traces.length)"

@@ -1,13 +1,13 @@
-"""Replays recorded full sweeps as nights that draw shares, and counts how often the stated chances held.
+"""Replays recorded full sweeps as nights that draw shares of configs, and counts how often the stated chances were
+right.
 
     python -m benchmarks.certificates [--plot FILE] [--report-only]
 
-Each sweep of 140 configs and more of the recordings is a space. Its short list is what a person would have made: the
-eight fastest configs of another sweep of the same kernel, on another problem or GPU. The rest is drawn in 28 nights,
-100 times. On each night `worker.detection.certificate` states the chance that a config which was not tried is better by
-1 % and by 3 %; the recording knows the truth. The other sweeps are the full looks that a fleet would have: none, 20 or
-60 of them.
-"""
+Each recorded sweep of at least 140 configs is a space. Its short list is what a person would have made: the eight
+fastest configs of another sweep of the same kernel, on another problem or GPU. The other configs are drawn in 28
+nights, and this is repeated 100 times. On each night `worker.detection.certificate` states the chance that a config
+that was not tried is better by 1 % and by 3 %. The recording tells whether one was. The other sweeps serve as the full
+looks that a fleet would have: none, 20 or 60 of them."""
 
 import argparse
 import itertools
@@ -46,20 +46,20 @@ class FullSweep:
 
 @dataclass(frozen=True)
 class Space:
-    """A full sweep with a short list: the fastest time of the list, and the times of the rest."""
+    """A full sweep with a short list: the fastest time on the list, and the times of all other configs."""
 
     listed_us: float
     rest_us: np.ndarray
 
     @property
     def ahead(self) -> float:
-        """Returns the share by which the fastest of the rest beats the list."""
+        """Returns the share by which the fastest config outside the short list beats the list."""
         return max(0.0, float(1 - self.rest_us.min() / self.listed_us))
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What a certificate stated on a night, and whether a config that was not tried was better indeed."""
+    """The chance that a certificate stated on a night, and whether a config that was not tried was indeed better."""
 
     chance: float
     better: bool
@@ -103,7 +103,8 @@ def make_spaces(sweeps: Sequence[FullSweep], draw: np.random.Generator) -> Itera
 
 
 def replay(spaces: Sequence[Space]) -> dict[tuple[int, float], list[Statement]]:
-    """Returns what was stated on all nights, by the number of full looks and by how much better a config must be."""
+    """Returns the statements of all nights. Keys are the number of full looks and by how much a config must be
+    better."""
     stated: defaultdict[tuple[int, float], list[Statement]] = defaultdict(list)
     aheads = [space.ahead for space in spaces]
     for number, space in enumerate(spaces):
@@ -119,7 +120,8 @@ def replay(spaces: Sequence[Space]) -> dict[tuple[int, float], list[Statement]]:
 
 
 def _state(space: Space, order: np.ndarray, looks: Sequence[float], better_by: float) -> list[Statement]:
-    """Returns the statements of one replay's nights; the last night, which has tried everything, is left out."""
+    """Returns the statements of one replay's nights. The last night is left out, because all configs have been tried by
+    then."""
     fastest = np.minimum.accumulate(order)
     left = np.minimum.accumulate(order[::-1])[::-1]
     statements = []
@@ -144,8 +146,8 @@ def list_figures(stated: Mapping[tuple[int, float], Sequence[Statement]]) -> Ite
 
 
 def group(statements: Sequence[Statement]) -> list[tuple[float, float]]:
-    """Returns the mean chance stated and the share of nights that it happened, for each class of chances that was
-    stated on 1,000 nights and more."""
+    """Returns, for each class of chances that were stated on at least 1,000 nights, the mean chance stated and the
+    share of nights on which it came true."""
     chances = np.array([each.chance for each in statements])
     better = np.array([each.better for each in statements])
     classes = [(chances > low) & (chances <= high) for low, high in itertools.pairwise(EDGES)]
@@ -153,8 +155,8 @@ def group(statements: Sequence[Statement]) -> list[tuple[float, float]]:
 
 
 def draw_plot(stated: Mapping[tuple[int, float], Sequence[Statement]]) -> str:
-    """Returns the calibration plot as SVG: the chance stated to the right, how often it happened upwards. A point below
-    the diagonal is a chance that was overstated."""
+    """Returns the calibration plot as SVG: the stated chance on the x axis, how often it came true on the y axis. A
+    point below the diagonal is a chance that was stated too high."""
     side, left = 320, 60
     frame = f"M{left} 10V{side + 10}H{side + left}M{left} {side + 10}L{side + left} 10"
     parts = [

@@ -18,7 +18,7 @@ from tilewatch.worker.queue import lease
 
 LEASE, FAULT = "TILEWATCH_CHAOS_LEASE_S", "TILEWATCH_CHAOS_FAULT"
 RENEWALS = 9
-"""Renewals per lease, the ratio of LEASE_S and RENEW_S."""
+"""Number of renewals per lease: LEASE_S divided by RENEW_S."""
 
 
 def _change_as_anybody(session: Session, job_id: int, _: str, columns: dict[str, Any]) -> bool:
@@ -56,7 +56,7 @@ def plant(faults: Iterable[str]) -> None:
 
 
 def set_lease(lease_s: float) -> None:
-    """Sets the length of this process's leases; each is renewed as often as before, also after a start of Postgres."""
+    """Sets the length of this process's leases in seconds. Each is renewed as often as before."""
     jobs.RENEWAL_S *= lease_s / lease.LEASE_S
     for module in (run_job, lease):
         module.LEASE_S = lease_s  # type: ignore[attr-defined]

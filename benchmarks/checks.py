@@ -1,11 +1,10 @@
-"""Submits 20 checks at once to a fleet with one GPU, in the middle of a nightly, and watches who gets the GPU.
+"""Submits 20 checks at once to a fleet with one GPU, in the middle of a nightly, and reports who gets the GPU.
 
     python -m benchmarks.checks [--checks 20] [--launch-s 1.0] [--report-only]
 
-Real servers, real Celery workers and the real compiler; only the GPU is simulated (worker/gpu/simulated.py), and takes
-a second for a trial or a launch. No time is scaled: the checks need the GPU for 12 minutes, which is longer than they
-may keep it from the nightly. Each check must be answered, in the order of submission, and the nightly must end whole.
-"""
+Servers, Celery workers and the compiler are real; only the GPU is simulated (worker/gpu/simulated.py), with a second
+per trial or launch. No time is scaled: the checks need the GPU for 12 minutes, which is longer than they may keep it
+from the nightly. Each check must be answered, in the order of submission, and the nightly must end whole."""
 
 import argparse
 import itertools
@@ -27,10 +26,10 @@ from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.submitting.submit_check import CheckAsked, submit_check
 
 SWEEPS = 6
-"""Sweeps of the nightly. Each has 50 trials and takes the GPU for 50 s."""
+"""Number of sweeps of the nightly. Each has 50 trials and takes the GPU for 50 s."""
 
 PROBLEMS = 3
-"""Operators in a check."""
+"""Number of operators in a check."""
 
 LIMIT_S = 3600.0
 FILE = "scale.py"
@@ -65,7 +64,7 @@ def run_checks(checks: int, launch_s: float) -> Iterator[Figure]:
 
 
 def _wait(here: Stage) -> None:
-    """Runs beat's tick until no job is open."""
+    """Runs the beat process's tick until no job is open."""
     deadline = time.monotonic() + LIMIT_S
     while count(here, Job, Job.state.in_(OPEN)):
         if time.monotonic() > deadline:
@@ -106,12 +105,13 @@ def _figures(here: Stage, checks: int) -> Iterator[Figure]:
 
 
 def _count_overtaken(waited_s: Sequence[float]) -> int:
-    """Counts the checks that waited longer than a later one. All were submitted at once."""
+    """Returns the number of checks that waited longer than one submitted after them. All were submitted at once."""
     return sum(later < earlier for earlier, later in itertools.pairwise(waited_s))
 
 
 def _list_gaps_s(spans: Sequence[tuple[float, float]], since: float) -> list[float]:
-    """Returns the times between sweeps of the nightly after the first check was submitted; `spans` are in order."""
+    """Returns the seconds between sweeps of the nightly after `since`, when the first check was submitted. `spans` are
+    in order."""
     return [later[0] - max(earlier[1], since) for earlier, later in itertools.pairwise(spans) if later[0] > since]
 
 
@@ -120,8 +120,8 @@ def _describe(waited_s: Sequence[float]) -> str:
 
 
 def _commit_heads(folder: Path, heads: int) -> list[str]:
-    """Writes a second kernel in its own file, and commits that each change its code. Returns the commits, the base
-    first."""
+    """Commits a second kernel in a file of its own, and then one commit per head that changes its code. Returns the
+    commits, the base first."""
     source = LIBRARY.replace("shift", "scale").replace("PROBLEMS", str(PROBLEMS)).replace("STEPS", "2")
     shas = []
     for number in range(heads + 1):

@@ -2,11 +2,10 @@
 
     python -m benchmarks.code_diff [--report-only] [--all]
 
-40 one-line changes of 8 kernels, each for sm_90 and sm_100, are made to bytecode and compared with the unchanged one:
-the bytecode alone decides which lines are blamed. For one change of each kernel, and for all with --all, both sides
-are compiled too: these diffs are timed, and scored a second time from machine code alone, as for cubins that were
-stored without their bytecode.
-"""
+40 one-line changes of 8 kernels are made for sm_90 and sm_100 each. The changed bytecode is compared with the unchanged
+one, and the bytecode alone decides which lines are blamed. For one change of each kernel, or for all with --all, both
+sides are compiled too. These diffs are timed. They are also scored a second time from machine code alone, as for cubins
+that were stored without their bytecode."""
 
 import argparse
 import functools
@@ -41,7 +40,7 @@ COMPILE_LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class Scored:
-    """A planted change and the lines that were blamed for it, in order."""
+    """A planted change and the source lines that were blamed for it, in the order of blame."""
 
     planted: Planted
     arch: str
@@ -50,7 +49,8 @@ class Scored:
 
     @property
     def place(self) -> int | None:
-        """Returns 1 for the line that was blamed first, and so on; None if it was not blamed."""
+        """Returns the place of the changed line among the blamed ones, 1 for the first. Returns None if it was not
+        blamed."""
         return self.blamed.index(self.line) + 1 if self.line in self.blamed else None
 
 

@@ -1,8 +1,8 @@
-"""Scores `tilewatch compare`: errors and power on made and recorded launches, and the time of whole answers.
+"""Scores `tilewatch compare`: its error rates and power on made-up and recorded launches, and the time of whole
+answers.
 
-Recorded launches are those of benchmarks/gpu/compare.py of e7265af; the whole answer for a
-changed kernel file is timed where there is a GPU.
-"""
+The recorded launches are those of benchmarks/gpu/compare.py at commit e7265af. The whole answer for a changed kernel
+file is timed only on a machine with a GPU."""
 
 import argparse
 import json
@@ -28,12 +28,12 @@ from tilewatch.kernels.library import FOLDER
 
 RECORDED = Path(__file__).parent / "gpu" / "launches_h200.json"
 DESIGN = Design(operators=3)
-"""The design of a comparison: one changed kernel file with three problems."""
+"""Design of a comparison of one changed kernel file with three problems."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The launches of one pair, in the order in which they ran."""
+    """The launches of one pair of sides, in the order in which they ran."""
 
     name: str
     is_aa: bool
@@ -135,8 +135,8 @@ def _read_recorded() -> list[Recorded]:
 
 
 def _time_answers() -> Iterator[Figure]:
-    """Times whole cold answers of the command in a new repository: with no code changed, and with one kernel file
-    changed."""
+    """Yields the time of whole cold answers of the command in a new repository: one without changed code, and one with
+    a changed kernel file."""
     has_gpu = bool(device.gpus())
     options = [] if has_gpu else ["--static"]
     machine = "on the GPU" if has_gpu else "static, every architecture"
@@ -187,14 +187,14 @@ def _is(kind: str, ended: Iterable[Ended], *others: str) -> list[bool]:
 
 
 def _time_answer(what: str, took_s: float) -> Figure:
-    """The bounds are for a machine with a GPU and 16 cores."""
+    """Returns the time of an answer as a figure. Its bound holds for a machine with a GPU and 16 cores."""
     if bounds.find_bound(what) is None:
         return Figure(what, f"{took_s:.0f} s")
     return bounds.measure(what, took_s, cases=1)
 
 
 def _count(what: str, hits: list[bool]) -> Figure:
-    """Returns the share of cases as a figure, with its bound where it has one."""
+    """Returns the share of cases that are hits as a figure, with its bound if it has one."""
     share = sum(hits) / len(hits)
     text = f"{sum(hits)} of {len(hits)} ({share:.1%})"
     has_bound = bounds.find_bound(what) is not None

@@ -1,4 +1,5 @@
-"""Makes launches to test the verdicts of kernels/comparing: noise of several shapes around a known change."""
+"""Makes launches that test the verdicts of kernels/comparing. They have noise of several shapes around a known
+change."""
 
 import math
 import random
@@ -12,16 +13,17 @@ QUIET = 0.0015
 recordings/story)."""
 
 MODE_GAP, MODE_SHARE = 0.03, 0.3
-"""A process in three runs 3 % slower, because of where its memory lies (docs/reference/judging.md)."""
+"""How much slower a process in the slow mode is, and the share of such processes: memory lies differently in each
+process (docs/reference/judging.md)."""
 
 
 def find_next_look(launches: int, design: Design) -> int:
-    """Returns the launch count of the next look, or `launches` itself if the budget is spent."""
+    """Returns the number of launches at the next look, or `launches` itself if the budget is spent."""
     return next((look for look in design.looks if look > launches), launches)
 
 
 Noise = Callable[[random.Random], float]
-"""Returns what one launch adds to the logarithm of one side's time."""
+"""A function that draws what one launch adds to the logarithm of one side's time."""
 
 
 def _normal(chance: random.Random) -> float:
@@ -57,7 +59,8 @@ class Ended:
 
 
 def compare(change: float, noise: Noise, design: Design, chance: random.Random) -> Ended:
-    """Adds launches look by look, as kernels/comparing/compare.py does. `change` 0.01 makes the head 1 % slower."""
+    """Returns a comparison that adds launches look by look, as kernels/comparing/compare.py does. With `change` 0.01
+    the head is 1 % slower."""
     base_us: list[float] = []
     head_us: list[float] = []
     while True:

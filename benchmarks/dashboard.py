@@ -1,12 +1,11 @@
-"""Measures the dashboard with a simulated fleet in a real Postgres: its queries, its pages, and many people.
+"""Measures the dashboard with a simulated fleet in a real Postgres: its queries, its pages, and many people at once.
 
     python -m benchmarks.dashboard [--nights 365] [--home FOLDER] [--only PART...] [--report-only]
 
-365 nights are the whole year: 9.5 million trials, 2.9 GB, two minutes to fill. With --home they are kept for the next
-time. Queries are timed in Postgres' own client; pages in headless Chromium from the click to the plot; twenty people as
-sessions that speak the browser's protocol. Bounds hold for medians, those of queries and of many people for the 95th
-percentile.
-"""
+365 nights are a whole year: 9.5 million trials, 2.9 GB, two minutes to write. With --home they are kept for the next
+run. Queries are timed in Postgres' own client, and pages in headless Chromium, from the click to the plot. Twenty
+people are sessions that speak the browser's protocol. Bounds hold for medians; for queries and many people they hold
+for the 95th percentile."""
 
 import argparse
 import contextlib
@@ -63,7 +62,8 @@ PAGES = {
 }
 SERVER = ROOT / "dashboard" / "server.py"
 BARE = "import plotly.graph_objects as go\nimport streamlit as st\nst.plotly_chart(go.Figure(go.Heatmap(z=[[1, 2]])))\n"
-"""The smallest page of Streamlit with Plotly; the rest of a page's time is ours."""
+"""Source of the smallest Streamlit page with a Plotly plot. What a page of ours takes longer than this one is our own
+time."""
 PAGE_REPEATS, AGAIN_REPEATS = 5, 15
 COLD_STARTS = 3
 PEOPLE, VIEWS_EACH = 20, 10
@@ -189,7 +189,8 @@ def _opened(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
 
 
 def _again(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
-    """Opens the front page and the series page again, in turns with a bare page of Streamlit's that has one plot."""
+    """Times the front page and the series page for a returning person, in turns with a bare page of Streamlit that has
+    one plot."""
     script = home / "bare.py"
     script.write_text(BARE)
     with _serve(url, home) as (address, _), _serve(url, home, script) as (bare, _):
@@ -209,7 +210,7 @@ def _inside(browser: Browser, url: str, home: Path) -> Iterator[Figure]:
 
 
 def _timed(what: str, took_s: list[float]) -> Figure:
-    """The bound, where there is one, is the median's."""
+    """Returns times as a figure. Its bound, if it has one, is for the median."""
     text = f"{median(took_s):.2f} s (worst {max(took_s):.2f})"
     if bounds.find_bound(what) is None:
         return Figure(what, text)
@@ -225,7 +226,7 @@ def _bare(browser: Browser, url: str, home: Path) -> list[float]:
 
 
 def _people(url: str, home: Path) -> Iterator[Figure]:
-    """Measures twenty people at once, on a server that was used before."""
+    """Yields the figures of twenty people at once, on a server that was used before."""
     views = [*PAGES.values(), *_series_views(url)]
     with _serve(url, home) as (address, _):
         visitors.browse(address, views, people=4, views_each=25, think=False)
@@ -240,7 +241,7 @@ def _people(url: str, home: Path) -> Iterator[Figure]:
 
 
 def _memory(url: str, home: Path) -> Iterator[Figure]:
-    """Measures how much the memory of the process grows in a thousand more views."""
+    """Yields the figure of how much the memory of the server process grows in a thousand more views."""
     views = [*PAGES.values(), *_series_views(url)]
     with _serve(url, home) as (address, server):
         visitors.browse(address, views, people=4, views_each=25, think=False)
@@ -253,7 +254,7 @@ def _memory(url: str, home: Path) -> Iterator[Figure]:
 
 
 def _series_views(url: str) -> list[str]:
-    """Returns addresses of trends and sweeps of many series."""
+    """Returns the addresses of the trend and sweep views of many series."""
     with session(url) as opened:
         series = series_queries.list_series(opened)[:: len(series_queries.list_series(opened)) // 40]
     about = [f"kernel={row.kernel}&problem={row.problem}&gpu={row.gpu_model}" for row in series]
@@ -261,7 +262,7 @@ def _series_views(url: str) -> list[str]:
 
 
 def _count_queries(url: str, view: str) -> int:
-    """Returns the number of queries of one view when nothing is cached; they are counted in this process."""
+    """Returns the number of queries that one view makes when nothing is cached. The view runs in this process."""
     page, _, query = view.lstrip("/").partition("?")
     app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=120)
     os.environ["TILEWATCH_DATABASE_URL"] = url

@@ -1,4 +1,5 @@
-"""Opens a real Postgres with a simulated fleet in it: made for one benchmark, or kept in a folder for the next one."""
+"""Opens a real Postgres that holds a simulated fleet. It is made for one benchmark, or kept in a folder for the next
+one."""
 
 import contextlib
 import datetime as dt
@@ -23,7 +24,8 @@ WIDE_NIGHTS = 8
 
 @dataclass(frozen=True)
 class Filled:
-    """A database with a fleet in it. `size` has the number of trials, and the time it took to write them."""
+    """A database with a simulated fleet in it. `size` is a figure with the number of trials and the time it took to
+    write them."""
 
     database_url: str
     home: Path
@@ -32,8 +34,8 @@ class Filled:
 
 @contextlib.contextmanager
 def open_filled(nights: int, kept: Path | None) -> Iterator[Filled]:
-    """Opens servers with a filled database. In a folder `kept` they stay for the next benchmark, and are used if they
-    exist."""
+    """Starts servers with a filled database, and yields it. With a folder `kept`, the database stays there for the next
+    benchmark and is used again if it exists."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-bench-", dir="/var/tmp") as folder:
         home = kept or Path(folder)
         home.mkdir(parents=True, exist_ok=True)

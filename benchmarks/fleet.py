@@ -1,8 +1,7 @@
-"""A year of a simulated fleet, written straight into the tables: what the dashboard's figures are measured on.
+"""Writes a year of a simulated fleet straight into the tables. The dashboard's figures are measured on it.
 
 Postgres makes every number from a seed. Every fifth series changes once in the year, so that there is something to
-find; toolchains change twice.
-"""
+find. Toolchains change twice."""
 
 import datetime as dt
 import hashlib
@@ -44,7 +43,7 @@ NARROW = {"tile_m": (64, 128, 256), "tile_n": (64, 128, 256), "tile_k": (64, 128
 WIDE = {"tile_m": TILES, "tile_n": TILES, "tile_k": TILES, "num_ctas": (1, 2), "occupancy": (1, 2)}
 WIDE_KERNEL, WIDE_PROBLEM = "gemm_fp8_hinted", "320x32576x7168"
 SWEEPS_AT_ONCE = 6_000
-"""Sweeps whose trials are written by one statement: Postgres keeps a statement's pending checks in memory."""
+"""Number of sweeps whose trials are written by one statement. Postgres keeps a statement's pending checks in memory."""
 
 POINTS = """
 insert into runs (key, sweep_id, origin, host, gpu_uuid, gpu_name, timer, toolchain, toolchain_sha256, telemetry,
@@ -194,9 +193,10 @@ order by s.id, k.config_id;
 
 @dataclass(frozen=True)
 class Fleet:
-    """How much is simulated. The whole: 365 nights, 60 series per GPU model, 54 configs: 9.5 million trials.
+    """The size of the simulated fleet. By default it has 365 nights, 60 series per GPU model and 54 configs: 9.5
+    million trials.
 
-    In the last `wide_nights` one more kernel is swept over 500 configs on every GPU model."""
+    In the last `wide_nights` nights one more kernel is swept over 500 configs on every GPU model."""
 
     nights: int = 365
     gpu_models: int = 8
@@ -207,10 +207,10 @@ class Fleet:
 
 
 def fill(session: Session, fleet: Fleet) -> None:
-    """Writes the fleet into an empty migrated database; the caller commits.
+    """Writes the fleet into an empty migrated database. The caller commits.
 
-    Triggers and foreign keys are off until then: half of the time would go to checking rows that are right by design.
-    """
+    Triggers and foreign keys are off until the commit: half of the time would go into checks of rows that are right by
+    design."""
     session.execute(text("set local session_replication_role = replica"))
     session.execute(text("select setseed(0.4)"))
     session.execute(

@@ -1,10 +1,9 @@
-"""Measures a fetch and an order of a history of 100,000 commits, once the clone has its index.
+"""Measures a fetch and the ordering of a history of 100,000 commits, once the clone has its index.
 
     python -m benchmarks.histories [--commits 100000] [--report-only]
 
-The order is asked for a plain history, for one with a foxtrot merge behind its first commits, which is ordered over
-all of its commits, and for one that was rewritten from its middle.
-"""
+Three histories are ordered: a plain one; one with a foxtrot merge behind its first commits, which needs all of its
+commits to be ordered; and one that was rewritten from its middle."""
 
 import argparse
 import statistics
@@ -24,7 +23,7 @@ from tilewatch.worker.git.commits import find_tips
 
 REPEATS = 5
 KNOWN = 400
-"""Commits that are stored already: a year of nights."""
+"""Number of commits that are stored already: a year of nights."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,16 +1,18 @@
-"""Measures the queue under chaos (killed workers and servers), and the time a job spends outside its own work.
+"""Measures the queue under chaos (killed workers and servers), and the time that a job takes besides its own work.
 
     python -m benchmarks.jobs chaos [--seed 1] [--jobs 300] [--kill-every 2] [--report-only]
     python -m benchmarks.jobs overhead [--jobs 20] [--report-only]
 
-Real servers, real Celery workers and the real compiler; only the GPU is simulated (worker/gpu/simulated.py). `chaos`
-kills one of four workers at random every few seconds, stops one for longer than a lease, empties Redis once and
-restarts Redis and Postgres twice while a nightly of many sweeps with 50 trials each goes on and alarms are opened. Then
-it counts what is lost, doubled or stuck, and what was really done to the fleet: a run without a kill, a stop, a restart
-or a flush proves nothing and misses its bounds. tests/end_to_end/test_chaos.py plants faults that it must notice
-(benchmarks/chaos_app.py). `overhead` submits
-one sweep after the other to calm workers and takes the time from submit to verdict, less that of the run itself.
-"""
+Servers, Celery workers and the compiler are real; only the GPU is simulated (worker/gpu/simulated.py).
+
+`chaos` runs a nightly of many sweeps with 50 trials each while alarms are opened. Meanwhile it kills one of four
+workers at random every few seconds, stops one for longer than a lease, empties Redis once, and restarts Redis and
+Postgres twice. Then it counts what is lost, doubled or stuck. It also counts what was really done to the fleet: a run
+without a kill, a stop, a restart or a flush proves nothing and misses its bounds. tests/end_to_end/test_chaos.py plants
+faults that it must notice (benchmarks/chaos_app.py).
+
+`overhead` submits one sweep after the other to workers that are not disturbed. It takes the time from submit to
+verdict, less that of the run itself."""
 
 import argparse
 import contextlib
@@ -52,17 +54,17 @@ from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 TICK_S = 5.0
-"""Seconds between beat's ticks. In operation it is a minute; here less, so that the run is about crashes,
-not waiting."""
+"""Seconds between two ticks of Celery beat. In operation it is a minute; here it is less, so that the run is not mostly
+waiting."""
 
 RESTARTS = 2
 LEASES_STOPPED, MOST_LEASES_STOPPED = 1.5, 20.0
 MESSAGES_LIMIT_S = 40.0
 LETTING_GO_LIMIT_S = 20.0
 STUCK_LEASES = 12
-"""Leases after which a fleet that measures nothing is stuck: its open jobs will never end."""
+"""Number of leases after which a fleet that measures nothing counts as stuck: its open jobs will never end."""
 LET_GO = ("lost to another worker", "done, but lost meanwhile")
-"""What worker/run_job.py logs."""
+"""Texts that worker/run_job.py logs when a worker finds that its job has become another worker's."""
 LIMIT_S = 1500.0
 OPEN = ("waiting", "queued", "running")
 
@@ -116,20 +118,20 @@ class Stage:
 
 @dataclass(frozen=True)
 class Chaos:
-    """How much work there is, and what is done to it. The defaults are those of `make figures ONLY=jobs-chaos`."""
+    """The amount of work, and what is done to the fleet. The defaults are those of `make figures ONLY=jobs-chaos`."""
 
     sweeps: int = 300
     trials: int = 50
-    """Trials per sweep: a multiple of five."""
+    """Number of trials per sweep, a multiple of five."""
 
     trial_s: float = 0.03
-    """Simulated seconds of a trial. At 0.004 all 300 jobs ended in 56 s, before the lease of the stopped worker and
-    before a server was stopped (2026-11-28)."""
+    """Simulated seconds of a trial. With 0.004 s all 300 jobs ended in 56 s, before the lease of the stopped worker
+    ended and before a server was stopped (2026-11-28)."""
 
     workers: int = 4
     kill_every_s: float = 2.0
     busy_kills: int | None = None
-    """Number of workers to kill, each while it has a job. None: kill any worker until all is done."""
+    """Number of workers to kill, each while it has a job. With None, any worker is killed, until all jobs are done."""
 
     stops: int = 1
     """Number of workers to stop (SIGSTOP) while they have a job; they continue when its lease is over."""
@@ -137,16 +139,16 @@ class Chaos:
     lease_s: float = LEASE_S
     alarms: int = 3
     faults: tuple[str, ...] = ()
-    """Names of chaos_app.FAULTS, which are planted into the workers and into this process."""
+    """Names of faults in chaos_app.FAULTS. They are planted into the workers and into this process."""
 
     limit_s: float = LIMIT_S
     waits: bool = True
-    """If False, a postponed job is due at once, and a message counts as lost at once."""
+    """If False, postponed jobs are due at once, and messages count as lost at once."""
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """A worker that was stopped, its job, and when, by time.monotonic()."""
+    """A stopped worker, its job, and the time of the stop by time.monotonic()."""
 
     worker: str
     job_id: int
@@ -155,7 +157,7 @@ class Stopped:
 
 @dataclass
 class Harm:
-    """Harm that took effect on the fleet, rather than what was ordered."""
+    """Counts of the harm that took effect on the fleet, which may be less than what was ordered."""
 
     kills: int = 0
     restarts: int = 0
@@ -180,7 +182,7 @@ def main() -> None:
 
 
 def chaos(seed: int, wanted: Chaos) -> Iterator[Figure]:
-    """Yields the harm done to the fleet, and figures that nothing was lost, doubled or stuck."""
+    """Yields figures of the harm done to the fleet, and figures of what was lost, doubled or stuck."""
     sweeps, trials = wanted.sweeps, wanted.trials
     chance = random.Random(seed)  # noqa: S311 - a seed that repeats the chaos
     harm = Harm()
@@ -218,7 +220,8 @@ def chaos(seed: int, wanted: Chaos) -> Iterator[Figure]:
 
 
 def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> None:
-    """Kills, restarts and flushes until every job has ended, and counts what took effect."""
+    """Kills workers, restarts servers and empties Redis until every job has ended. Counts in `harm` what took
+    effect."""
     names = [f"gpu{number}@chaos" for number in range(wanted.workers)]
     with contextlib.ExitStack() as stack:
         running = {name: start(here, name, "gpu.sim,judge", "1") for name in names}
@@ -265,7 +268,7 @@ def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> N
 
 
 def _choose(here: Stage, chance: random.Random, names: list[str], wanted: Chaos, harm: Harm) -> str | None:
-    """Returns the worker to kill now; None to kill no one."""
+    """Returns the name of the worker to kill now, or None to kill none."""
     if wanted.busy_kills is None:
         return chance.choice(names)
     if harm.kills == wanted.busy_kills:
@@ -280,15 +283,15 @@ def _has_last_attempts(here: Stage) -> bool:
 
 
 def _list_busy(here: Stage) -> list[tuple[int, str]]:
-    """Returns the jobs that are being measured, each with its worker."""
+    """Returns the ids of the jobs that are being measured, each with the name of its worker."""
     with session(here.servers.database_url) as opened:
         held = opened.execute(select(Job.id, Job.owner).where(Job.kind == "measure", Job.state == "running")).all()
     return sorted((job_id, owner.partition("#")[0]) for job_id, owner in held if owner)
 
 
 def _may_go_on(here: Stage, stopped: Stopped, lease_s: float) -> bool:
-    """Returns True if the lease of the stopped worker's job is long over and the job is another worker's or open to
-    nobody."""
+    """Returns True if the lease of the stopped worker's job is long over, and the job is another worker's or no
+    worker's."""
     stopped_s = time.monotonic() - stopped.at
     if stopped_s < LEASES_STOPPED * lease_s:
         return False
@@ -299,14 +302,14 @@ def _may_go_on(here: Stage, stopped: Stopped, lease_s: float) -> bool:
 
 
 def _signal(process: subprocess.Popen[bytes], kind: signal.Signals) -> bool:
-    """Sends a signal. Returns False if the process had ended."""
+    """Sends a signal to a process. Returns False if the process had already ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, kind)
     return process.poll() is None
 
 
 def _wait_for_letting_go(here: Stage, stops: int) -> None:
-    """Waits until each stopped worker has logged that its job is another worker's, or until a limit.
+    """Waits until each stopped worker has logged that its job is another worker's, or until a time limit.
 
     The caller does no other harm meanwhile. On 2026-11-28 Postgres was stopped at that moment in CI: the worker
     postponed its job and logged nothing."""
@@ -316,14 +319,14 @@ def _wait_for_letting_go(here: Stage, stops: int) -> None:
 
 
 def _count_let_go(here: Stage) -> int:
-    """Counts how often a worker logged that its job had become another worker's."""
+    """Returns how often a worker logged that its job had become another worker's."""
     logs = "".join(each.read_text(errors="replace") for each in here.logs.glob("gpu*.log"))
     return sum(logs.count(words) for words in LET_GO)
 
 
 def _variables(wanted: Chaos) -> dict[str, str]:
-    """Returns the variables that benchmarks/chaos_app.py reads. This process sends jobs again, so it gets the faults
-    too."""
+    """Returns the environment variables that benchmarks/chaos_app.py reads. This process sends jobs again too, so the
+    same faults are planted into it."""
     chaos_app.plant(wanted.faults)
     return {
         **({chaos_app.LEASE: str(wanted.lease_s)} if wanted.lease_s != LEASE_S else {}),
@@ -332,7 +335,7 @@ def _variables(wanted: Chaos) -> dict[str, str]:
 
 
 def _break_fetches(here: Stage, number: int) -> None:
-    """Adds repositories that cannot be fetched: each causes an alarm, and a message."""
+    """Adds repositories that cannot be fetched. Each of them causes an alarm, and the alarm a message."""
     with session(here.servers.database_url) as opened:
         for each in range(number):
             repositories.add(opened, f"broken{each}", f"https://example.org/broken{each}", "main")
@@ -340,7 +343,7 @@ def _break_fetches(here: Stage, number: int) -> None:
 
 
 def _wait_for_messages(here: Stage, number: int) -> list[int]:
-    """Updates alarms as beat does, and returns the number of messages of each alarm about a fetch. An alarm and its
+    """Updates alarms as Celery beat does. Returns the number of messages of each alarm about a fetch. An alarm and its
     messages are written in one transaction."""
     of_alarms = select(func.count(Message.id)).select_from(Alarm).outerjoin(Message, Message.alarm_id == Alarm.id)
     query = of_alarms.where(Alarm.kind == "fetch_failed").group_by(Alarm.id)
@@ -355,7 +358,7 @@ def _wait_for_messages(here: Stage, number: int) -> list[int]:
 
 
 def _end_waits(here: Stage) -> None:
-    """Does to postponed jobs, and to jobs whose message may be lost, what a minute would do."""
+    """Ends the wait of postponed jobs, and of jobs whose message may be lost, as a minute of waiting would."""
     with contextlib.suppress(OperationalError), session(here.servers.database_url) as opened:
         long_ago = func.now() - dt.timedelta(seconds=2 * dispatch.RESEND_AFTER_S)
         opened.execute(update(Job).where(Job.state == "queued").values(not_before=None, sent_at=long_ago))
@@ -377,7 +380,7 @@ def _started_at(here: Stage) -> dt.datetime:
 
 
 def _empty_redis(here: Stage) -> int:
-    """Empties Redis and returns the number of keys removed."""
+    """Empties Redis. Returns the number of keys that were removed."""
     with redis.Redis.from_url(here.servers.broker_url) as client:
         keys = int(client.dbsize())
         client.flushall()
@@ -499,7 +502,7 @@ def end(process: subprocess.Popen[bytes]) -> bool:
 
 
 def send_again(here: Stage) -> None:
-    """Sends jobs again, as beat's tick does; a server that is down now is tried at the next tick."""
+    """Sends open jobs again, as the tick of Celery beat does. If a server is down, the next tick tries again."""
     with contextlib.suppress(OperationalError, BrokerUnreachable, redis.RedisError):
         lost = reconcile(here.servers.database_url, here.servers.broker_url)
         dispatch.send(dispatch.sender(here.servers.broker_url), here.servers.database_url, lost)

@@ -1,13 +1,14 @@
-"""Scores the judge: what it finds in made worlds, compared with what was hidden in them.
+"""Scores the judge: what it finds in made-up worlds, compared with the changes hidden in them.
 
     python -m benchmarks.judge [--worlds N] [--seed 2000] [--only mix] [--code both] [--jobs 2] [--report-only]
 
-Prints one line per kind of world, without and with the machine code of each series known: false alarms per 1,000
-points, precision, recall, F1 of the exact first bad build, delay, the changes of 5 % or more that were reported within
-2 nights, size error, replay launches against nightly launches, and alerts for a commit that did not change the code of
-the series. A warm-up of 30 nights holds no change and is not scored. Each world is played by a process of its own,
-`--jobs` at a time, with and without code; it needs no database. docs/develop/measurements.md has the figures.
-"""
+Prints one line per kind of world, once with and once without the machine code of each series known to the judge. A line
+has false alarms per 1,000 points, precision, recall, F1 of the exact first bad build, delay, the changes of 5 % or more
+that were reported within 2 nights, size error, replay launches against nightly launches, and alerts for a commit that
+did not change the code of the series.
+
+A warm-up of 30 nights holds no change and is not scored. Each world is played by a process of its own, `--jobs` at a
+time. No database is needed. docs/develop/measurements.md has the figures."""
 
 import argparse
 import multiprocessing
@@ -36,7 +37,8 @@ FOUND_WITHIN_NIGHTS = 20
 SOON_NIGHTS = 2
 LARGE = 0.05
 NEAR_BUILDS = 3
-"""An alert is about a change if it names a build at most this far from it; the exact build is scored separately."""
+"""Most builds between a change and the build that an alert names, if the alert counts as being about the change. The
+exact build is scored separately."""
 ROUNDS_A_NIGHT = 24
 
 KINDS = (
@@ -59,7 +61,7 @@ LIFE = dict(life_kinds())
 
 
 SCORED = ("false_per_1000", "precision", "recall", "exact_f1", "delay_p90", "large_soon", "replays")
-"""What of a line may have a bound."""
+"""Names of the scores of a line that may have a bound."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ class CodeAlert:
 
 @dataclass(frozen=True)
 class PlayedWorld:
-    """A world after all its nights were judged: each change with the first night that measured its series since.
-    `unchanged` counts alerts for a commit that did not change the code; `cpu_s` is the CPU time for making and judging
-    it."""
+    """A world after all its nights were judged. It has each change with the first night that then measured its series.
+    `unchanged` counts alerts for a commit that did not change the code; `cpu_s` is the CPU time of making and judging
+    the world."""
 
     changes: dict[Change, int]
     alerts: tuple[CodeAlert, ...]
@@ -89,7 +91,7 @@ class PlayedWorld:
 
 @dataclass(frozen=True)
 class Score:
-    """Scores of a kind of world; None if it has no changes, or none was found."""
+    """Scores of one kind of world. A score is None if the worlds have no changes, or if none was found."""
 
     false_per_1000: float
     precision: float | None
@@ -117,7 +119,7 @@ def main() -> None:
 
 
 def _measure(options: argparse.Namespace) -> Iterator[Figure]:
-    """Prints a line with all scores for each kind of world. The figures are those that have a bound."""
+    """Prints a line with all scores for each kind of world. Yields only the figures that have a bound."""
     names = (
         "false/1000",
         "precision",
@@ -157,7 +159,7 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def count_worlds(kind: Kind) -> int:
-    """Counts the worlds of a kind that its bounds ask for."""
+    """Returns the number of worlds of a kind that its bounds ask for."""
     names = (f"{kind.name}, code known: {each}" for each in (*SCORED, "alerts for unchanged code"))
     return max(bound.cases for name in names if (bound := bounds.find_bound(name)) is not None)
 
@@ -245,7 +247,8 @@ def _line(score: Score) -> str:
 
 
 def _list_figures(kind: Kind, code: bool, score: Score, worlds: int) -> Iterator[Figure]:
-    """What of a line has a bound. A value that there is not (nothing changed, nothing was found) misses its bound."""
+    """Yields the scores of a line that have a bound. A score that is None (nothing changed, or nothing was found)
+    misses its bound."""
     about = f"{kind.name}, code {'known' if code else 'not known'}"
     for name in SCORED:
         value, what = getattr(score, name), f"{about}: {name}"
@@ -256,8 +259,8 @@ def _list_figures(kind: Kind, code: bool, score: Score, worlds: int) -> Iterator
 
 
 def _match(world: PlayedWorld) -> tuple[int, list[tuple[Change, CodeAlert, int]]]:
-    """Returns the number of alerts that are about a change, and for each change found in time its first alert, with the
-    nights since its first measured night."""
+    """Returns the number of alerts that are about a change. Also returns each change that was found in time, with its
+    first alert and the nights between the first measurement of the change and that alert."""
     true_alerts = 0
     first: dict[Change, CodeAlert] = {}
     for alert in world.alerts:

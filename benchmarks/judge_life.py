@@ -1,8 +1,8 @@
-"""Makes worlds of what happens in a fleet's life, with other parameters than those the detector was tuned on.
+"""Makes worlds of what happens in the life of a fleet, with other parameters than those that the detector was tuned on.
 
-A series has 0.7 to 1.6 times the noise of its level; two thirds of a node's noise remain the next night instead of
-half; and a change hits a whole kernel in half of all cases instead of a third. Each world has one situation; "life: all
-of it" has all of them. This module does not use the detector."""
+A series has 0.7 to 1.6 times the noise of its level. Two thirds of a node's noise carry over to the next night instead
+of half. A change hits a whole kernel in half of all cases instead of a third. Each world has one situation; the world
+"life: all of it" has all of them. This module does not use the detector."""
 
 from dataclasses import dataclass, replace
 

@@ -1,10 +1,11 @@
-"""Makes worlds with a known truth: nights with noise like ours, the changes hidden in them, and replays.
+"""Makes worlds with a known truth: nights with noise like that of real GPUs, changes hidden in them, and replays.
 
-The noise is that of an H200 (quiet) and of public GPU CI series (typical, noisy). It has heavy-tailed parts: of a node
-in a night, of a series in a night, of a launch, a round and a sample. This module does not use the detector.
+The noise is that of an H200 (quiet) and of public GPU CI series (typical, noisy). It is the sum of heavy-tailed noise
+of a node in a night, of a series in a night, of a launch, of a round and of a sample. This module does not use the
+detector.
 
-The machine code of a series changes with each change, and sometimes without one (NEUTRAL_CODE); a new toolchain changes
-that of all series half of the time."""
+The machine code of a series changes with each change, and sometimes without one (NEUTRAL_CODE). Half of the time, a new
+toolchain changes the machine code of all series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,14 +23,14 @@ LAUNCHES, ROUNDS, SAMPLES = 3, 2, 10
 WARM_UP_NIGHTS = 30
 
 NEUTRAL_CODE = 0.01
-"""How often a night's commit changes a kernel's code on all nodes without changing its time."""
+"""Share of nights whose commit changes a kernel's code on all nodes without changing its time."""
 CODE_MISSING = 0.01
-"""Share of points whose code is not known."""
+"""Share of points whose machine code is not known."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Relative standard deviations. Half of `shared` is carried over to the next night."""
+    """Relative standard deviations of the parts of the noise. Half of `shared` carries over to the next night."""
 
     shared: float
     own: float
@@ -47,8 +48,8 @@ NOISES: dict[Level, Noise] = {
 
 @dataclass(frozen=True)
 class Kind:
-    """What a world holds. Without `level`, each level has a third of the series. `whole_kernels` is the share of
-    changes that hit every shape of a kernel on a node; `changed` is the share of series that change."""
+    """What a world of this kind contains. Without `level`, a third of the series has each noise level. `whole_kernels`
+    is the share of changes that hit every shape of a kernel on a node; `changed` is the share of series that change."""
 
     name: str
     level: Level | None
@@ -61,8 +62,8 @@ class Kind:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the code of one series, complete after `nights` builds. `size` is the change of the logarithm of its
-    time."""
+    """A change of the code of one series, which is complete after `nights` builds. `size` is the change of the
+    logarithm of the series' time."""
 
     series: int
     build: int
@@ -72,9 +73,11 @@ class Change:
 
 @dataclass
 class World:
-    """Nights are drawn in order, each once. Replays are drawn on the node in its state of the newest night.
+    """A made-up world. Its nights are drawn in order, each once. Replays are drawn on the node as it is in the newest
+    night.
 
-    Replays have their own random generator per series and night: the judge's questions change no other times."""
+    Replays have a random generator of their own per series and night, so that the judge's questions change no other
+    times."""
 
     kind: Kind
     nights: int
@@ -146,8 +149,8 @@ class World:
         return {"code": f"{series}.{self.code_numbers[series, night]}"}
 
     def replay(self, night: int, series: int, builds: Sequence[int], launches: int) -> list[tuple[float, ...]]:
-        """Returns the times of each build, in us. A build before the first one has the code before the first night's
-        change."""
+        """Returns the times of each build in us. A build before the first one has the code from before the first
+        night's change."""
         seed = (self.replay_seed, night, series)
         chance = self.replay_chances.setdefault((night, series), np.random.default_rng(seed))
         times_us = []
@@ -182,7 +185,8 @@ class World:
         return np.exp(all_of_it).reshape(SERIES, LAUNCHES, ROUNDS * SAMPLES)
 
     def _draw_code_numbers(self) -> None:
-        """Draws with its own random generator, so that worlds with and without code are otherwise equal."""
+        """Draws the numbers of machine codes with a random generator of its own, so that worlds with and without code
+        are otherwise equal."""
         self.code_chance = np.random.default_rng(int(self.base_us.sum() * 1e6))
         neutral = self.code_chance.random((self.nights, KERNELS)) < NEUTRAL_CODE
         moves = neutral[:, self.kernel].T

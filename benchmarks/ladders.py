@@ -1,13 +1,12 @@
-"""Plants pairs of causes in a version, times its ladder, and compares each share with the planted one.
+"""Plants pairs of causes in a version, times its ladder, and compares each cause's share with the planted one.
 
     python -m benchmarks.ladders [--report-only]
 
-Two of compiler, frontend (cuda-tile), driver, baseline (torch) and library (cuBLAS) make one operator slower than its
-baseline, by 1.5 to 8 points each; compiler and frontend may also interact. All five have other versions in the head,
-and two more operators lose nothing. Launches have the noise of a GPU, and sometimes a slow process. The timing, its
-order and its end are those of `tilewatch toolchain compare`; the GPU is made up. The truth is the mean step of both
-orders, from the planted changes alone.
-"""
+Two of five causes make one operator slower than its baseline, by 1.5 to 8 points each: compiler, frontend (cuda-tile),
+driver, baseline (torch) and library (cuBLAS). Compiler and frontend may also interact. All five have other versions in
+the head, and two more operators lose nothing. Launches have the noise of a GPU, and sometimes a slow process. Timing,
+its order and its end are those of `tilewatch toolchain compare`; the GPU is made up. The true share of a cause is the
+mean step over both orders, from the planted changes alone."""
 
 import argparse
 import itertools
@@ -33,14 +32,16 @@ from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairW
 
 CAUSES = ("compiler", "cuda-tile", "driver", "torch", "cuBLAS and cuBLASLt")
 OPERATORS = ("gemm_nt", "even", "equal")
-"""The first loses; the second has other machine code of equal speed, the third identical code."""
+"""Operators of a world. The first loses speed. The second has other machine code of equal speed, and the third
+identical code."""
 
 LAUNCH_NOISE = 0.0014
-"""Deviation of the ratio of two sides in a launch (FP8 products on an H200, 2026-11)."""
+"""Standard deviation of the ratio of two sides in one launch (FP8 products on an H200, 2026-11)."""
 SLOW_CHANCE, SLOW = 0.02, 0.02
-"""Chance and size of a side that is slow in one process."""
+"""Chance that a side is slow in a process, and how much slower it then is."""
 SESSION_NOISE = 0.0005
-"""Deviation of all times between two drivers. It is larger between two cards: 0.34 % (benchmarks/nights.py)."""
+"""Standard deviation of all times between two drivers. Between two cards it is larger: 0.34 %
+(benchmarks/nights.py)."""
 
 WITHIN_POINTS = 0.2
 CONFIG = {"tile_m": 64}
@@ -48,19 +49,19 @@ CONFIG = {"tile_m": 64}
 
 @dataclass(frozen=True)
 class World:
-    """Planted changes in points by cause; `interaction` is added if compiler and cuda-tile are both swapped."""
+    """The planted changes by cause, in points. `interaction` is added if both compiler and cuda-tile are swapped."""
 
     points: Mapping[str, float]
     interaction: float
 
     def find_code(self, swapped: Sequence[str]) -> float:
-        """Returns the time of our code relative to the base's."""
+        """Returns the time of our code with these parts swapped, relative to its time in the base."""
         both = {"compiler", "cuda-tile"} <= set(swapped)
         named = (self.points.get(name, 0.0) for name in ("compiler", "cuda-tile") if name in swapped)
         return 1 + (sum(named) + both * self.interaction) / 100
 
     def find_baseline(self, swapped: Sequence[str]) -> float:
-        """Returns the time of the baseline relative to the base's version of it."""
+        """Returns the time of the baseline with these parts swapped, relative to its time in the base."""
         time = 1.0
         for name in ("torch", "cuBLAS and cuBLASLt"):
             time /= 1 + self.points.get(name, 0.0) / 100 if name in swapped else 1
@@ -79,7 +80,8 @@ class World:
 
 
 class PlantedBench:
-    """Times works of a world with noise. A cubin's name is its operator and what is swapped in it."""
+    """Times the works of a world with noise, in place of a GPU. The name of a cubin is its operator and what is swapped
+    in it."""
 
     def __init__(self, world: World, draw: random.Random, *, has_new_driver: bool) -> None:
         self._world, self._draw = world, draw
@@ -103,7 +105,7 @@ class PlantedBench:
 
 
 class PlantedBaselines:
-    """Times the baseline of a world with noise. A work's label is its side."""
+    """Times the baseline of a world with noise, in place of a GPU. The label of a work is its side."""
 
     def __init__(self, world: World, draw: random.Random, sides: Mapping[str, Sequence[str]]) -> None:
         self._world, self._draw, self._sides = world, draw, sides
@@ -151,7 +153,7 @@ def read_points(found: OperatorLadder | None) -> dict[str, float]:
 
 
 def time_world(world: World, draw: random.Random) -> tuple[OperatorLadder, ...]:
-    """Times a report on a GPU with the base's driver, then on one with the head's. Returns its ladders."""
+    """Times a report on a GPU with the base's driver and then on one with the head's. Returns the report's ladders."""
     report = make_report()
     sides = {side.name: side.swapped or CAUSES for side in report.sides[1:]}
     with tempfile.TemporaryDirectory(prefix="bench-ladders-") as root:

@@ -1,11 +1,10 @@
-"""Measures the whole kernel library on this machine's GPU, every kernel on every watched problem with its baselines.
+"""Measures the whole kernel library on this machine's GPU: every kernel on every watched problem, with its baselines.
 
     python -m benchmarks.library [KERNEL ...] [--problem P] [--library FOLDER] [--json FILE] [--report-only]
 
-Compiles on all cores but one while the GPU measures what is already compiled; problems that agree on a signature share
-their cubins. Prints one line per kernel and problem (time, each baseline's time and ratio over ours, share of the best
-config of the space's other values), and the total wall and GPU seconds. What could not be measured misses a bound.
-"""
+Compiles on all cores but one while the GPU measures what is already compiled. Problems with equal signatures share
+their cubins. Prints for each kernel and problem our time, each baseline's time and its ratio to ours, and the fastest
+configs. Then it prints the total wall and GPU seconds. What could not be measured misses a bound."""
 
 import argparse
 import json

@@ -1,8 +1,7 @@
 """Scores how well planted mechanisms are recognised: `python -m benchmarks.mechanisms`. Needs no GPU.
 
-Each of 24 pairs of builds is compiled, and the mechanism is decided from configs, static facts and instructions alone,
-as for runs without counters.
-"""
+Each of 24 pairs of builds is compiled. The mechanism is decided from configs, static facts and instructions alone, as
+it is for runs without hardware counters."""
 
 import argparse
 import shutil

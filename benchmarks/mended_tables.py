@@ -2,11 +2,10 @@
 
     python -m benchmarks.mended_tables [--nights 200] [--report-only]
 
-Nights are written to a real Postgres with the noise of an H200 and judged by the judge; known times take the place of
-the GPU. Ten shipped configs become 4 % slower than another one. On other nights a sweep times what ships too slow, or
-the code changes and its speed does not. After three nights a person merges a pull request or closes it, or the code
-becomes fast again. A local forge counts.
-"""
+Nights are written to a real Postgres with the noise of an H200 and judged by the judge. Known times take the place of a
+GPU. Ten configs that the repository ships become 4 % slower than another config. On other nights a sweep times a
+shipped config too slow, or the code changes but not its speed. Three nights after a pull request, a person merges or
+closes it, or the shipped config becomes fast again. A local forge receives and counts the pull requests."""
 
 import argparse
 import shutil
@@ -31,18 +30,19 @@ from tilewatch.worker.settings import Settings
 PLANTED = 10
 SLOWER = 1.04
 WAITS = 3
-"""Nights after which something happens to a pull request."""
+"""Number of nights until something happens to a pull request."""
 ENDS = ("merge", "merge", "decline", "merge", "revert")
 KERNELS, PROBLEMS = ("gemm", "norm", "attention", "routing"), ("1024", "2048", "4096")
 TILES = {16: 1.3, 32: 1.002, 64: 1.0, 128: 1.02, 256: 1.5}
-"""Times of the configs of each problem, relative to the fastest. Two are tied."""
+"""Time of each config of a problem by its tile, relative to the fastest config. Two are tied."""
 DISTURBED, EQUAL_CODE = 7, 11
-"""Every so many nights one sweep times what ships too slow, or new code is as fast as the old."""
+"""Every DISTURBED nights one sweep times a shipped config too slow. Every EQUAL_CODE nights new code is as fast as the
+old."""
 
 
 @dataclass
 class Planted:
-    """A slow entry, and the pull requests about it."""
+    """A slow entry of the tuned table, and the pull requests about it."""
 
     series: Series
     night: int
@@ -122,7 +122,8 @@ def run_nights(world: TunedNights, nights: int) -> Count:
 
 
 def plant(world: TunedNights, number: int, night: int) -> Planted:
-    """Makes what ships for one problem slower than another config: of another kernel than the last one's."""
+    """Makes the shipped config of one problem slower than another config. The problem is of another kernel than the
+    last one's."""
     series = (KERNELS[number % len(KERNELS)], PROBLEMS[number // len(KERNELS)])
     shipped, times = world.read_shipped()[series], world.times[series]
     world.change(series, shipped, SLOWER * min(us for tile, us in times.items() if tile != shipped) / times[shipped])
@@ -130,7 +131,7 @@ def plant(world: TunedNights, number: int, night: int) -> Planted:
 
 
 def answer(world: TunedNights, planted: Planted, how: str) -> None:
-    """Does with the pull request of a slow entry what a person does, or makes the entry fast again."""
+    """Merges or closes the pull request of a slow entry, as a person does, or makes the entry fast again."""
     series = planted.series
     if how == "revert":
         world.change(series, world.read_shipped()[series], 1 / (1.05 * SLOWER))
@@ -142,7 +143,8 @@ def answer(world: TunedNights, planted: Planted, how: str) -> None:
 
 
 def judge_pull_request(world: TunedNights, count: Count, number: int) -> None:
-    """Counts a new pull request: for its slow entry, or as wrong. It replaces one slow config by the best."""
+    """Counts a new pull request as right for its slow entry, or as wrong. A right one replaces one slow config by the
+    best."""
     pull = world.forge.pulls[number - 1]
     old, new = world.read_shipped(), world.read_shipped(pull.branch)
     changed = [series for series in old if old[series] != new[series]]

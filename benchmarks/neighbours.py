@@ -1,7 +1,7 @@
-"""Measures what busy neighbours cost a ratio: series on one GPU of a host, alone and beside series on all others.
+"""Measures what busy neighbours change in a ratio. Series are timed on one GPU of a host, alone and while series run on
+all its other GPUs.
 
-Used by benchmarks/night.py, which has the winners and their machine code.
-"""
+Used by benchmarks/night.py, which has the winners and their machine code."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from tilewatch.kernels.results import Cubin, RunResult
 from tilewatch.kernels.statistics import ratio_interval
 
 SERIES = 30
-"""Series that are measured alone and beside neighbours, as many as benchmarks/bounds.toml asks for."""
+"""Number of series that are measured alone and beside neighbours: as many as benchmarks/bounds.toml asks for."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class WonSeries:
 
 
 def list_won(database_url: str) -> list[WonSeries]:
-    """Lists the newest winner of each series that has a baseline, evenly over the kernels: SERIES of them."""
+    """Lists the newest winners of SERIES series that have a baseline, spread evenly over the kernels."""
     with session(database_url) as opened:
         rows = opened.execute(
             select(Sweep.kernel, Sweep.problem, Sweep.arch, Measurement.baseline)
@@ -64,7 +64,7 @@ def list_won(database_url: str) -> list[WonSeries]:
 
 
 def find_ratio(run: RunResult) -> float:
-    """Returns the main baseline's time over the winner's. Raises ValueError where either has no time."""
+    """Returns the main baseline's time divided by the winner's. Raises ValueError if one of them has no time."""
     times = {each.implementation: each.samples_us for each in run.measurements if each.samples_us}
     ours = next(each.samples_us for each in run.measurements if each.role == "kernel")
     main = find_main(name for name in times if name != run.measurements[0].implementation)
@@ -75,7 +75,7 @@ def find_ratio(run: RunResult) -> float:
 
 
 def measure(won: Sequence[WonSeries], gpus: Sequence[Gpu], library: Path, store_url: str) -> Iterator[Figure]:
-    """Yields the differences; nothing on a host with one GPU."""
+    """Yields figures of the differences between ratios alone and beside neighbours; none on a host with one GPU."""
     if len(gpus) < 2:
         return
     alone = _measure_all(won, gpus[0], library, store_url)
@@ -109,7 +109,7 @@ def _measure_all(won: Sequence[WonSeries], gpu: Gpu, library: Path, store_url: s
 
 
 def _measure_until(over: threading.Event, won: Sequence[WonSeries], gpu: Gpu, library: Path, store_url: str) -> int:
-    """Measures series after series, and returns how many."""
+    """Measures one series after another until `over` is set. Returns the number of measured series."""
     kept, done = KeptProcess(), 0
     try:
         while not over.is_set():

@@ -1,13 +1,13 @@
-"""Measures whole nights by the road of a customer, on a machine with GPUs: `tilewatch up` with an empty home.
+"""Measures whole nights as a customer would run them, on a machine with GPUs: `tilewatch up` with an empty home.
 
     python -m benchmarks.night [--kernels gemm_fp8_scaled,rms_norm] [--export FOLDER] [--report-only]
 
-It is the source of every figure on nights; tools/record_history.py measures histories.
-The first nightly is the one that `up` submits; the second is of a commit that changes no kernel. Prints for each when
-the last config was compiled, the last series was measured, the last verdict and the last counters were there; the
-seconds of each phase of a series; the share of the time in which the GPUs measure; the database's connections; how far
-the two nights differ; what busy neighbours cost; and README's lines on cost.
-"""
+It is the source of every figure on nights; tools/record_history.py measures histories. The first nightly is the one
+that `up` submits. The second is of a commit that changes no kernel.
+
+Prints for each night when the last config was compiled, the last series measured, the last verdict given and the last
+counters read. It also prints the seconds of each phase of a series, the share of the time in which the GPUs measure,
+the database's connections, how far the two nights differ, what busy neighbours cost, and README's lines on cost."""
 
 import argparse
 import datetime as dt
@@ -38,18 +38,20 @@ from tilewatch.worker.settings import Settings
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = (sys.executable, "-m", "tilewatch.worker.cli.main")
 COUNTED_AFTER_S = 60.0
-"""Seconds that a night is waited for beyond its bound: counters are read last, when no series waits."""
+"""Seconds to wait for a night beyond its bound. Counters are read last, when no series waits."""
 
 PREPARED, MEASURED = ("prepare", "baselines"), ("sweep", "rounds")
 
 NEWEST = select(func.max(Job.submission_id)).where(Job.kind == "measure")
-"""The newest submission with work of this machine: recordings, which `up` imports beside the night, have no jobs."""
+"""Query for the newest submission with jobs that measure. Recordings, which `up` imports beside the night, have no
+jobs."""
 
 
 @dataclass(frozen=True)
 class Night:
-    """Seconds from the start to the last config, run, verdict and counters; and sums over its series. `changed` counts
-    its series called changed, `ratios` are by series, and `cpu_s` is what compiling took."""
+    """Times of a night in seconds from its start: of the last config, run, verdict and counters; and sums over its
+    series. `changed` is the number of series with a verdict of a change, `ratios` are by series, and `cpu_s` is the CPU
+    time of compiling."""
 
     series: int
     compiled_s: float | None
@@ -68,8 +70,8 @@ class Night:
 
     @property
     def share_measuring(self) -> float:
-        """Returns the share of the time from the first series' start to the last one's end in which a GPU is in a
-        sweep, in rounds or in the pauses between them."""
+        """Returns the share of time in which a GPU is in a sweep, in rounds, or in the pauses between rounds. The time
+        is from the start of the first series to the end of the last one."""
         return sum(self.phases_s.get(name, 0.0) for name in MEASURED) / (self.measuring_span_s * self.gpus)
 
     @property
@@ -84,7 +86,7 @@ class Night:
 
 @dataclass
 class Connections:
-    """The most connections to the database at one time, sampled every second."""
+    """The largest number of connections to the database at one time, sampled every second."""
 
     database_url: str
     most: int = 0
@@ -283,8 +285,8 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
 
 
 def describe(night: Night, number: int, *, is_whole: bool) -> Iterator[Figure]:
-    """Yields the figures of the first night, or of the second one. A night of the whole library has the bounds of its
-    number of GPUs: of one H100 with 16 cores, and of four with 64."""
+    """Yields the figures of a night; `number` says whether it is the first or the second. A night of the whole library
+    has the bounds for its number of GPUs: one H100 with 16 cores, or four with 64."""
     gpus = f"{night.gpus} GPU{'' if night.gpus == 1 else 's'}"
     name = f"{('first', 'second')[number]} night on {gpus}"
 
@@ -312,7 +314,7 @@ def describe(night: Night, number: int, *, is_whole: bool) -> Iterator[Figure]:
 
 
 def compare(first: Night, second: Night) -> Iterator[Figure]:
-    """Yields how far two nights of equal kernels differ. Its bounds hold on every machine."""
+    """Yields figures of how far two nights of equal kernels differ. Their bounds hold on every machine."""
     yield bounds.measure("second night: series called changed", second.changed, cases=second.series)
     both = len(first.ratios.keys() & second.ratios.keys())
     named = "second night: series with a ratio in both"
@@ -322,7 +324,8 @@ def compare(first: Night, second: Night) -> Iterator[Figure]:
 
 
 def find_spread(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """Returns the 90th percentile of how far the ratios of a series are apart; infinite where no series has two."""
+    """Returns the 90th percentile, over series, of how far the two nights' ratios differ. Returns infinity if no series
+    has two ratios."""
     apart = sorted(abs(second[each] / first[each] - 1.0) for each in first.keys() & second.keys())
     return apart[min(len(apart) - 1, int(0.9 * len(apart)))] if apart else math.inf
 

@@ -1,11 +1,11 @@
-"""Measures the cost of a nightly on this machine without a GPU: real servers, real Celery workers, the real compiler.
+"""Measures the cost of a nightly on this machine without a GPU, with real servers, Celery workers and the real
+compiler.
 
     python -m benchmarks.nightly [--model b200] [--processes 2] [--report-only]
 
-Prints, for the FP8 GEMM's 500 configs: wall time of the first nightly against the CPU seconds of its compiles, the
-time of a second nightly of the same commit, what a commit recompiles that changes one kernel of two, and the peak
-memory of everything, beside their bounds.
-"""
+Prints these figures for the FP8 GEMM's 500 configs, each with its bound: the wall time of the first nightly against the
+CPU seconds of its compiles; the time of a second nightly of the same commit; how much is compiled again for a commit
+that changes one kernel of two; and the peak memory of all processes."""
 
 import argparse
 import contextlib
@@ -34,7 +34,7 @@ from tilewatch.worker.submitting.submit import submit_nightly
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 3600.0
 SECOND_SPACE = 8
-"""Configs of the second kernel's space (`_repository`)."""
+"""Number of configs in the second kernel's space (`_repository`)."""
 
 
 def main() -> None:
@@ -166,8 +166,8 @@ def _worker(settings: Settings, processes: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _peak_memory() -> Iterator[list[int]]:
-    """Yields the peak of the proportional memory (PSS) of this process and all that it started, in bytes, sampled every
-    second."""
+    """Yields a list whose value is the peak memory in bytes of this process and all processes that it started, sampled
+    every second. Memory is the proportional set size (PSS)."""
     peak, over = [0], threading.Event()
 
     def look() -> None:

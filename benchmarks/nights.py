@@ -1,12 +1,12 @@
-"""Prints how far recorded nights lie apart where nothing changed: the error of a ratio, and of a kernel's mean.
+"""Prints how far recorded nights differ where nothing changed: the error of a ratio, and of the mean of a kernel's
+ratios.
 
     python -m benchmarks.nights [--report-only]
 
 Two nights of a GPU model are compared where the winner's machine code, the compiler, the driver and the baseline's
-version are the same. What is left is the card, the machine and the noise. The spread is the standard deviation of one
-night, which is that of the difference over the root of two. It also names the series that moved in the newest night of
-each GPU model by more than three spreads.
-"""
+version are equal. What still differs is the card, the machine and the noise. The spread is the standard deviation of
+one night, which is that of the difference of two nights divided by the square root of two. It also names the series
+whose ratio in the newest night of a GPU model moved by more than three spreads."""
 
 import argparse
 import functools
@@ -27,21 +27,21 @@ from tilewatch.kernels.statistics import ratio_interval
 
 RECORDINGS = ROOT / "recordings"
 OURS = ("deepgemm_as_called", "tile_table")
-"""Not shown as baselines: one lays its operands out in the call, one is a config of our own (python -m
-benchmarks.tile_table)."""
+"""Baselines that are left out: one lays out its operands within the timed call, one is a config of our own kernel
+(python -m benchmarks.tile_table)."""
 
 WHOLE = 60
-"""Least series of a whole night."""
+"""Fewest series of a night that counts as whole."""
 
 MOVED = 3.0
 
 Series = tuple[str, str, str]
-"""Kernel, problem and baseline."""
+"""Kernel, problem and baseline of a ratio."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A ratio of a series in a night, and all that has to be the same for two of them to be comparable."""
+    """The ratio of a series in a night, with everything that must be equal in two nights to compare their ratios."""
 
     ratio: float
     same: tuple[str, ...]
@@ -58,7 +58,8 @@ class RecordedNight:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far the ratios of one series lie apart in `pairs` pairs of nights; `sd` is relative, of one night."""
+    """How far the ratios of one series differ between nights, from `pairs` pairs of nights. `sd` is the relative
+    standard deviation of one night."""
 
     pairs: int
     sd: float
@@ -73,21 +74,21 @@ def main() -> None:
 
 
 def name_group(kernel: str, problem: str) -> str:
-    """Returns the kernel; with the type, if its problems have several types."""
+    """Returns the kernel's name, followed by the type if its problems have several types."""
     _, _, dtype = problem.partition("-")
     return f"{kernel} {dtype}" if dtype and kernel in ("gemm_nn", "gemm_nt") else kernel
 
 
 @functools.cache
 def read_nights() -> Sequence[RecordedNight]:
-    """Returns the recorded nights, whole or not, in the order in which they ended."""
+    """Returns all recorded nights, whole or not, in the order in which they ended."""
     files = (*RECORDINGS.glob("*.jsonl.gz"), *RECORDINGS.glob("nights/*.jsonl.gz"))
     nights = [night for file in files for night in read_file(file)]
     return sorted(nights, key=lambda night: night.finished_at)
 
 
 def read_file(file: Path) -> Iterator[RecordedNight]:
-    """Yields the nights of a file, one for each commit."""
+    """Yields the nights of a recording, one for each commit."""
     rows = recording_file.read(file).rows
     sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
     code = {(row["code_key"], row["compiler"]): row["code_sha256"] for row in rows if row["row"] == "compilation"}
@@ -121,8 +122,8 @@ def read_file(file: Path) -> Iterator[RecordedNight]:
 
 
 def compare_nights(nights: Sequence[RecordedNight], *, on_one_card: bool) -> Iterator[Mapping[Series, float]]:
-    """Yields for each pair of nights of a GPU model, on one card or on two, the logarithm of the later ratio over the
-    earlier one, for each series that has the same code in both."""
+    """Yields, for each pair of nights of a GPU model, a change per series: the logarithm of the later ratio over the
+    earlier one. Both nights were on one card or on two. Only series with the same code in both nights are listed."""
     for earlier, later in itertools.combinations(nights, 2):
         if earlier.gpu_model == later.gpu_model and (earlier.card == later.card) == on_one_card:
             yield {
@@ -133,7 +134,8 @@ def compare_nights(nights: Sequence[RecordedNight], *, on_one_card: bool) -> Ite
 
 
 def measure_spreads(nights: Sequence[RecordedNight], *, on_one_card: bool) -> dict[Series, Spread]:
-    """Returns the spread of each series that two nights on one card, or on two cards, have with the same code."""
+    """Returns the spread of each series, from all pairs of nights in which it has the same code. Pairs are on one card
+    or, if `on_one_card` is False, on two."""
     apart: dict[Series, list[float]] = {}
     for compared in compare_nights(nights, on_one_card=on_one_card):
         for series, change in compared.items():
@@ -142,8 +144,8 @@ def measure_spreads(nights: Sequence[RecordedNight], *, on_one_card: bool) -> di
 
 
 def measure_means(nights: Sequence[RecordedNight]) -> dict[tuple[str, str], float]:
-    """Returns the spread of the geometric mean of each kernel and baseline, from pairs of nights on two cards. Only
-    series with the same code in both count."""
+    """Returns the spread of the geometric mean of the ratios of each kernel to each baseline, from pairs of nights on
+    two cards. Only series with the same code in both nights count."""
     apart: dict[tuple[str, str], list[float]] = {}
     for compared in compare_nights(nights, on_one_card=False):
         groups: dict[tuple[str, str], list[float]] = {}
@@ -155,12 +157,12 @@ def measure_means(nights: Sequence[RecordedNight]) -> dict[tuple[str, str], floa
 
 
 def _deviation(logs: Sequence[float]) -> float:
-    """Returns the standard deviation of one night, from the differences of two."""
+    """Returns the standard deviation of one night, computed from differences of two nights."""
     return math.sqrt(statistics.fmean(each**2 for each in logs) / 2)
 
 
 def list_moved(nights: Sequence[RecordedNight], spreads: Mapping[Series, Spread]) -> Iterator[str]:
-    """Yields the series whose ratio differs between the two newest whole nights by more than MOVED spreads."""
+    """Yields the series whose ratios in the two newest whole nights differ by more than MOVED spreads."""
     earlier, later = nights[-2:]
     for series, here in later.timed.items():
         there, spread = earlier.timed.get(series), spreads.get(series)

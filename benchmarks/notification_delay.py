@@ -2,11 +2,10 @@
 
     python -m benchmarks.notification_delay [--nights 60] [--regressions 20] [--report-only]
 
-Real servers with fsync, a real Celery worker as `tilewatch up` starts it, and a web server of this process as the
-message service. Prints the time from the commit that opens a regression to the arrival of its message, with an empty
-judge's queue and with one that is full; how eight judges at once raise the regressions of a night; and the time of one
-look for alarms over a simulated fleet, beside their bounds.
-"""
+It uses real servers with fsync, a real Celery worker as `tilewatch up` starts it, and a web server in this process as
+the message service. Each figure is printed with its bound. Three are measured: the time from the commit of the
+transaction that opens a regression to the arrival of its message, with an empty judge's queue and with a full one; how
+eight judges at once raise the regressions of a night; and the time of one look for alarms over a simulated fleet."""
 
 import argparse
 import contextlib
@@ -46,18 +45,18 @@ from tilewatch.worker.queue import dispatch, task_message
 ROOT = Path(__file__).resolve().parent.parent
 JUDGES = 8
 STALE_MESSAGES = 2_000
-"""Messages for jobs that do not exist, ahead of the others in the judge's queue."""
+"""Number of messages ahead of the others in the judge's queue, for jobs that do not exist."""
 
 START_LIMIT_S = 60.0
 ARRIVAL_LIMIT_S = 60.0
 PROBLEMS, KERNELS = 10, 6
-"""Series per regression, and regressions, that eight judges find at once."""
+"""Number of series per regression, and number of regressions that eight judges find at once."""
 
 AFTER_THE_LAST_NIGHT = dt.datetime(2026, 11, 20, 6, tzinfo=dt.UTC)
 
 
 class MessageService:
-    """A message service that remembers when a message about each kernel arrived."""
+    """A web server that receives messages and remembers when a message about each kernel arrived."""
 
     def __init__(self) -> None:
         self.arrived: dict[str, float] = {}
@@ -116,8 +115,8 @@ def _measure(nights: int, regressions: int) -> Iterator[Figure]:
 
 
 def _measure_delay(servers: Servers, service: MessageService, regressions: int, stale: int) -> Iterator[Figure]:
-    """Measures the time from the commit of the transaction that opens a regression to the arrival of its message, one
-    after another."""
+    """Yields figures of the time from the commit of the transaction that opens a regression to the arrival of its
+    message. Regressions are opened one after another."""
     celery, took_s = dispatch.sender(servers.broker_url), []
     for _ in range(stale):
         celery.send_task(task_message.RUN, (2**62,), queue=dispatch.JUDGE)
@@ -136,7 +135,7 @@ def _measure_delay(servers: Servers, service: MessageService, regressions: int, 
 
 
 def _measure_judges(servers: Servers) -> Iterator[Figure]:
-    """Measures eight judges that find the same regressions of one night at the same time."""
+    """Yields figures of eight judges that find the same regressions of one night at the same time."""
     start = threading.Barrier(JUDGES + 1)
 
     def judge(number: int) -> None:

@@ -17,7 +17,8 @@ START_LIMIT_S = 30.0
 
 @contextlib.contextmanager
 def open_pool(program: str, database_url: str, folder: Path) -> Iterator[str]:
-    """Yields the URL by which workers reach the database through the pool. `program` starts PgBouncer 1.21 or newer."""
+    """Starts PgBouncer 1.21 or newer by the command `program`. Yields the URL by which workers reach the database
+    through it."""
     url = make_url(database_url)
     port = find_free_port()
     folder.mkdir()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Planted:
-    """A change: `old` becomes `new` at its first place after the line `def function`."""
+    """A change to plant in a kernel: `old` becomes `new` where it first occurs after the line `def function`."""
 
     kernel: str
     file: str
@@ -15,8 +15,8 @@ class Planted:
     new: str
 
     def apply(self, source: str) -> tuple[str, int]:
-        """Returns the changed source, and the line of the innermost call or statement that contains the change: the
-        compiler knows only that line of code that spans several lines."""
+        """Returns the changed source and a line number: that of the innermost call or statement that contains the
+        change, because the compiler knows only this line of code that spans several lines."""
         start = source.index(f"def {self.function}(")
         at = source.index(self.old, start)
         line = source.count("\n", 0, at) + 1
@@ -125,7 +125,7 @@ def reformat(source: str) -> str:
 
 
 def reorder_functions(source: str) -> str:
-    """Returns the source with kernels and the functions that they use in reverse order."""
+    """Returns the source with kernels and the functions that they call in reverse order."""
     tree = ast.parse(source)
     places = _list_device_functions(tree)
     for place, function in zip(places, [tree.body[place] for place in reversed(places)], strict=True):
@@ -134,7 +134,7 @@ def reorder_functions(source: str) -> str:
 
 
 def rename_variables(source: str) -> str:
-    """Returns the source with other names for the local variables of kernels and of the functions that they use."""
+    """Returns the source with other names for local variables of kernels and of functions that kernels call."""
     tree = ast.parse(source)
     for place in _list_device_functions(tree):
         names = [node for node in ast.walk(tree.body[place]) if isinstance(node, ast.Name)]
@@ -151,7 +151,8 @@ HARMLESS = (add_comments, reformat, reorder_functions, rename_variables)
 
 
 def _list_device_functions(tree: ast.Module) -> list[int]:
-    """Returns the indices of functions in the file before the first one that parses problems."""
+    """Returns the indices of the functions that run on the GPU: those before the first function that parses
+    problems."""
     functions = [place for place, node in enumerate(tree.body) if isinstance(node, ast.FunctionDef)]
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     first = next(index for index, name in enumerate(names) if name.startswith(("parse", "share")))

@@ -1,4 +1,4 @@
-"""Lists 24 pairs of builds of this repository's kernels, in which one mechanism was planted: four in each of six
+"""Lists 24 pairs of builds of this repository's kernels, each with one planted mechanism: four in each of six
 classes."""
 
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class PlantedMechanism:
-    """A planted mechanism. The head has `config` updated with `changed`, and in `file` `old` replaced by `new` (no edit
-    if `file` is empty).
+    """A pair of builds with a planted mechanism. The base has `config`; the head has it updated with `changed`. In
+    `file`, the head has `old` replaced by `new`; without `file` nothing is edited.
 
-    `kind` is the planted mechanism's kind (tilewatch/mechanisms/find.py)."""
+    `kind` is the kind of the planted mechanism (tilewatch/mechanisms/find.py)."""
 
     kind: str
     kernel: str

@@ -1,4 +1,5 @@
-"""Makes toolchains with a planted fault out of the installed one: its files as links, all with the same version."""
+"""Makes toolchains with a planted fault from the installed one. Their files are links, and all have the same
+version."""
 
 import importlib.metadata
 import shutil
@@ -15,15 +16,17 @@ HINTS = "cuda/tile/_ir2bytecode.py"
 RUN = 'exec "$REAL" "$@"'
 WITHOUT_LEVEL = 'for each; do shift; case "$each" in -O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 OF_GEMM_FP8 = 'if [ -f "$1" ] && grep -q gemm_fp8 "$1"; then'
-"""Shell condition for a run of tileiras on the kernel gemm_fp8: the bytecode, its first argument, contains the name."""
+"""Shell condition that is true if tileiras compiles the kernel gemm_fp8: the bytecode, its first argument, contains the
+name."""
 
 Effect = Literal["machine code", "stops compiling", "slower to compile", "nothing"]
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault and the comparison's right verdict. `script` is a shell script that replaces `program` and finds the real
-    one in $REAL. `patch` replaces a text in a file of the toolchain. The fault is on the architecture `arch`."""
+    """A fault, and the verdict that the comparison should give. `script` is a shell script that replaces `program` and
+    finds the real program in $REAL. `patch` replaces a text in a file of the toolchain. The fault shows on the
+    architecture `arch`."""
 
     name: str
     effect: Effect
@@ -66,7 +69,8 @@ PLANTED = (
 
 
 def make_toolchain(root: Path, planted: Planted, name: str = "") -> Toolchain:
-    """Makes a folder as `tilewatch toolchain add` does. Its name is the fault's, unless another is given."""
+    """Makes a folder as `tilewatch toolchain add` does. The toolchain has the name of the fault unless `name` is
+    given."""
     folder = root / (name or planted.name)
     site = folder / SITE
     lines = []

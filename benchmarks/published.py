@@ -1,10 +1,9 @@
-"""Publishes all recordings as a site, and measures its size and how soon a page of it is painted.
+"""Publishes all recordings as a site, and measures the site's size and how soon its pages are painted.
 
     python -m benchmarks.published [--site FOLDER] [--report-only]
 
-`--site` measures a site that is there. Pages are opened from their files in headless Chromium, each in a new context;
-the first paint is the browser's own time, the median of several openings.
-"""
+`--site` measures an existing site instead. Pages are opened from their files in headless Chromium, each in a new
+context. The first paint is the browser's own time, the median of several openings."""
 
 import argparse
 import subprocess
@@ -43,7 +42,7 @@ def main() -> None:
 
 
 def publish(folder: Path) -> Path:
-    """Publishes everything that this checkout brings, by the command that people type."""
+    """Publishes all recordings that this checkout brings, by the command that people type."""
     files = [*sorted(RECORDINGS.glob("*.jsonl.gz")), *sorted(RECORDINGS.glob("*/*.jsonl.gz"))]
     files += sorted(RECORDINGS.glob("toolchains/*.json"))
     line = [sys.executable, "-m", "tilewatch.worker.cli.main", "publish", str(folder), *map(str, files)]
@@ -70,7 +69,7 @@ def measure(site: Path) -> Iterator[Figure]:
 
 
 def _open(browser: Browser, file: Path) -> float:
-    """Returns the seconds until the first paint of a page that nothing of was kept."""
+    """Returns the seconds until the first paint of a page that the browser has not cached."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
     page.goto(file.as_uri())

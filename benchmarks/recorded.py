@@ -2,12 +2,13 @@
 
     python -m benchmarks.recorded [winners | ratios | h100 | recordings | values] [--report-only]
 
-`winners` shows one problem's search spaces, `ratios` every kernel and baseline with the worst problem of each, `h100`
-the same on an H100, `recordings` the contents of each file. `values` shows how near each value of a kernel's axes ever
-came to its winner: values far from 1 can leave its space. Without a name the figures that have a bound are printed. A
-ratio is the baseline's time over ours, the median of paired rounds: over 1 means that ours is faster.
-tests/benchmarks/test_recorded.py compares the documents with these tables.
-"""
+`winners` shows the search spaces of one problem. `ratios` shows every kernel and baseline with its worst problem, and
+`h100` shows that for an H100. `recordings` shows the contents of each file. `values` shows how near each value of a
+kernel's axes ever came to its winner: values far from 1 can leave the space. Without a name, the figures that have a
+bound are printed.
+
+A ratio is the baseline's time divided by ours, the median of paired rounds: over 1 means that ours is faster.
+tests/benchmarks/test_recorded.py compares the documents with these tables."""
 
 import argparse
 import functools
@@ -26,7 +27,8 @@ from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 H200 = (RECORDINGS / "h200-80093d04.jsonl.gz",)
-"""A night of the whole suite. A later recording of a kernel replaces the night's."""
+"""Recordings of the whole suite on an H200: one night. If a later recording is added, its kernels replace those of the
+night."""
 
 H100 = (RECORDINGS / "h100-f727a301.jsonl.gz",)
 """A night of the whole suite on an H100."""
@@ -41,7 +43,7 @@ DELTA, GRADIENT = "attention_backward_delta", "attention_backward_causal"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One run: its sweep, the winner's time, and the ratio of each baseline that was measured."""
+    """One run: its sweep, the winner's time, and the winner's ratio to each baseline that was measured."""
 
     kernel: str
     problem: str
@@ -50,7 +52,7 @@ class Recorded:
     winner_samples_us: Sequence[float]
     ratios: Mapping[str, float]
     trials_us: Sequence[float]
-    """Median of each config that was timed."""
+    """Median time of each config that was timed."""
 
     @property
     def group(self) -> str:
@@ -59,7 +61,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class BaselineRatios:
-    """Ratios of all problems of a kernel to one baseline."""
+    """The ratios of all problems of a kernel to one baseline."""
 
     kernel: str
     baseline: str
@@ -118,7 +120,8 @@ def format_h100() -> str:
 
 
 def _format_ratios(runs: Sequence[Recorded], gpu_model: str) -> str:
-    """Returns a row for each kernel and baseline. The error of a mean is that of a night on another card."""
+    """Returns a table with a row for each kernel and baseline. The error of a mean is how far a night on another card
+    differs."""
     errors = nights.measure_means([each for each in nights.read_nights() if each.gpu_model == gpu_model])
     rows = []
     for each in list_baseline_ratios(runs):
@@ -138,12 +141,13 @@ def _format_ratios(runs: Sequence[Recorded], gpu_model: str) -> str:
 
 
 def _judge_bound(wanted: float, mean: float, error: float | None) -> str:
-    """Returns the wanted mean, and whether its error leaves open that it is reached."""
+    """Returns the wanted mean as text, with a remark if the error of the mean leaves open whether it is reached."""
     return f"{wanted:.2f}" if error is None or abs(mean - wanted) > mean * error else f"{wanted:.2f}, open"
 
 
 def format_values() -> str:
-    """Returns a table of the best time of each value over the best of the sweep, on the problem where that is least."""
+    """Returns a table of each value of a kernel's axes: its best time divided by the best of the sweep, on the problem
+    where this is least."""
     nearest: dict[tuple[str, str, int], float] = {}
     rows = _read_rows(H200[0])
     for sweep in (row for row in rows if row["row"] == "sweep"):
@@ -172,7 +176,7 @@ TABLES = {
 
 @functools.cache
 def _read_rows(file: Path) -> Sequence[Mapping[str, Any]]:
-    """Returns the rows of a recording; it is read once for all tables."""
+    """Returns the rows of a recording. The file is read once for all tables."""
     return recording_file.read(file).rows
 
 
@@ -209,7 +213,7 @@ def read_runs(file: Path) -> list[Recorded]:
 
 
 def read_suite(files: Sequence[Path]) -> list[Recorded]:
-    """Returns the runs of the suite. All problems of a kernel are taken from the last file that has it."""
+    """Returns the runs of the whole suite. All problems of a kernel come from the last file that has the kernel."""
     runs: dict[str, list[Recorded]] = {}
     for file in files:
         found: dict[str, list[Recorded]] = {}
@@ -220,7 +224,7 @@ def read_suite(files: Sequence[Path]) -> list[Recorded]:
 
 
 def list_baseline_ratios(runs: Sequence[Recorded]) -> list[BaselineRatios]:
-    """Returns the ratios of each kernel (and type) to each baseline, in the order of the runs."""
+    """Returns the ratios to each baseline of each kernel (and type), in the order of the runs."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for run in runs:
         for baseline, ratio in run.ratios.items():
@@ -230,7 +234,7 @@ def list_baseline_ratios(runs: Sequence[Recorded]) -> list[BaselineRatios]:
 
 
 def list_fastest(runs: Sequence[Recorded], group: str, baselines: Sequence[str]) -> list[float]:
-    """Returns the time of the fastest of these baselines over ours, for each problem of a group."""
+    """Returns, for each problem of a group, the time of the fastest of these baselines divided by ours."""
     return [min(run.ratios[baseline] for baseline in baselines) for run in runs if run.group == group]
 
 
@@ -264,8 +268,8 @@ def _list_figures() -> Iterator[Figure]:
 
 
 def compare_two_launches(runs: Sequence[Recorded]) -> float:
-    """Returns cuDNN's time, measured beside the kernel of one launch, over the sum of both launches, with the fastest
-    number of parts."""
+    """Returns cuDNN's time divided by the sum of our two launches, for the fastest number of parts. cuDNN was measured
+    beside our kernel of one launch."""
     (one,) = (run for run in runs if run.kernel == "attention_decode" and run.problem == ONE_TOKEN)
     times_us: dict[str, float] = {}
     for run in runs:
@@ -275,8 +279,8 @@ def compare_two_launches(runs: Sequence[Recorded]) -> float:
 
 
 def compare_gradients(runs: Sequence[Recorded]) -> list[float]:
-    """Returns cuDNN's time for the gradient of each problem, measured beside the second launch, over the sum of both
-    launches."""
+    """Returns, for the gradient of each problem, cuDNN's time divided by the sum of our two launches. cuDNN was
+    measured beside the second launch."""
     delta_us = {run.problem: run.winner_us for run in runs if run.kernel == DELTA}
     return [
         run.winner_us * run.ratios["attention_cudnn_backward"] / (run.winner_us + delta_us[run.problem])
@@ -286,8 +290,8 @@ def compare_gradients(runs: Sequence[Recorded]) -> list[float]:
 
 
 def _deviation(run: Recorded) -> float:
-    """Returns the standard deviation as a share of the median, estimated as 1.4826 times the median of absolute
-    deviations."""
+    """Returns the standard deviation of a run as a share of its median. It is estimated as 1.4826 times the median of
+    absolute deviations."""
     apart_us = [abs(sample_us - run.winner_us) for sample_us in run.winner_samples_us]
     return 1.4826 * statistics.median(apart_us) / run.winner_us
 
@@ -301,7 +305,8 @@ def _percent(share: float) -> str:
 
 
 def _format_ratio(ratio: float | None) -> str:
-    """Returns a ratio with enough digits for one far under 1; "" for a baseline that was not measured."""
+    """Returns a ratio as text, with more digits if it is far under 1. Returns "" for a baseline that was not
+    measured."""
     if ratio is None:
         return ""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"

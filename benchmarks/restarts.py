@@ -3,8 +3,8 @@
     python -m benchmarks.restarts [--rounds 2] [--report-only]
 
 Nightlies of the demo's repository are submitted while processes are killed. `up` itself is started again 2 s after its
-end, as by the systemd unit of docs/operate/nodes.md. A process is back when it answers, under another process id.
-"""
+end, as the systemd unit of docs/operate/nodes.md does. A process is back when another process id answers in its
+place."""
 
 import argparse
 import contextlib
@@ -45,7 +45,7 @@ KILLED = {
     "beat": "app beat",
     "up": "main up",
 }
-"""Each process, and words of its command."""
+"""Processes to kill, by name, each with words by which its command is found."""
 
 DOUBLED = "select count(*) from (select 1 from jobs group by key having count(*) > 1) as each"
 UNSETTLED = "select count(*) from trials where status = 'waiting'"
@@ -59,7 +59,7 @@ class Instance:
     home: Path
     environment: dict[str, str]
     addresses: dict[str, str]
-    """What answers whether a process is well, by its name."""
+    """Address that answers whether a process is well, by the name of the process."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -83,7 +83,8 @@ class Instance:
         return not subprocess.run(command, env=self.environment, cwd=ROOT, capture_output=True, check=False).returncode
 
     def find(self, words: str) -> int | None:
-        """Returns the process id of a process that leads its group; None while there is no such process."""
+        """Returns the process id of a process that leads its process group and has these words in its command; None if
+        there is none now."""
         assert self.process is not None
         above = psutil.Process(self.process.pid)
         with contextlib.suppress(psutil.Error):
@@ -181,7 +182,7 @@ def make_instance(folder: Path) -> Instance:
 
 
 def _submit(instance: Instance, waiting: list[str]) -> None:
-    """Submits the next commit, unless a server is away."""
+    """Submits a nightly of the next commit, unless a server is away."""
     if waiting and instance.run("submit", "nightly", "--commit", waiting[0]):
         del waiting[0]
 

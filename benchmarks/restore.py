@@ -2,8 +2,7 @@
 
     python -m benchmarks.restore [--nights 520] [--report-only]
 
-A real Postgres with fsync and its own programs. Needs 8 GB of disk.
-"""
+It uses a real Postgres with fsync and Postgres' own programs. It needs 8 GB of disk."""
 
 import argparse
 import subprocess
@@ -57,7 +56,7 @@ def measure(nights: int) -> Iterator[Figure]:
 
 
 def run(program: str, *arguments: str) -> float:
-    """Returns the seconds that a program of the server's version takes."""
+    """Runs a program of the server's version, and returns how many seconds it took."""
     found = programs.find(lambda _: True, Path("unused")).postgres.with_name(program)
     began = time.monotonic()
     subprocess.run([found, *arguments], check=True)

@@ -1,11 +1,10 @@
-"""Measures how much more processor time a search space takes to compile in the sandbox than without it.
+"""Measures how much more CPU time the compiler takes for a search space in the sandbox than without it.
 
     python -m benchmarks.sandbox_cost [--kernel softmax] [--pairs 9] [--report-only]
 
-A pair compiles the space twice into new folders, with the sandbox and with TILEWATCH_SANDBOX=off, in drawn order. It is
-processor time of all processes, which other work on the machine changes least. Sweeps on a GPU with and without the
-sandbox are compared by `python -m benchmarks.gpu.sweep`, run under both settings.
-"""
+A pair compiles the space twice into new folders, with the sandbox and with TILEWATCH_SANDBOX=off, in random order. CPU
+time of all processes is counted, because other work on the machine changes it least. `python -m benchmarks.gpu.sweep`
+compares sweeps on a GPU if it is run with and without the sandbox."""
 
 import argparse
 import os
@@ -49,7 +48,7 @@ def measure(kernel: str, pairs: int, chance: random.Random) -> Iterator[Figure]:
 
 
 def measure_cpu_s(kernel: str, side: str) -> float:
-    """Returns the processor time of a command that compiles the kernel's space, with the processes below it."""
+    """Returns the CPU seconds of a command that compiles the kernel's space, including those of its child processes."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-sandbox-cost-") as folder:
         command = ("compile", kernel, "--arch", "sm_90", "--jobs", "1", "--cubins", folder, "--json")
         running = subprocess.Popen(

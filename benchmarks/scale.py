@@ -3,12 +3,14 @@
     python -m benchmarks.scale [--workers 1000] [--gpus 500] [--work-s 30] [--steady-s 90] [--pgbouncer PROGRAM]
         [--report-only]
 
-Real Postgres with fsync, real Valkey, on the loopback device alone. A worker here is threads of a few processes instead
-of a process: it takes real messages, runs `run_job` with its lease, writes its heartbeat and looks after its simulated
-GPU, each with the connections of two processes. Only the step does nothing but wait. First jobs come as fast as four
-fifths of the workers can take them, with the queue full of others; then many at once that take no time. With
---pgbouncer the workers reach Postgres through it.
-"""
+Postgres with fsync and Valkey are real; all traffic is on the loopback device. Here a worker is threads of a few
+processes instead of a process of its own. It takes real messages, runs `run_job` with its lease, writes its heartbeat
+and looks after its simulated GPU, with as many connections as two processes have. Only the step of a job is simulated:
+it waits.
+
+In the first part jobs come as fast as four fifths of the workers can take them, while the queue is full of other jobs.
+In the second part, the rush, many jobs that take no time come at once. With --pgbouncer the workers reach Postgres
+through it."""
 
 import argparse
 import contextlib
@@ -54,18 +56,18 @@ from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 
 PROCESSES = max(4, (os.cpu_count() or 1) // 2)
-"""Processes of the simulated workers; the other half of the cores is for the servers."""
+"""Number of processes that hold the simulated workers. The other half of the cores is for the servers."""
 
 RUSH = 2
-"""Jobs of the rush per worker."""
+"""Number of jobs per worker in the rush."""
 
 LOAD = 0.8
 SILENT_S = 4 * HEARTBEAT_S
 LIMIT_S = 900.0
 
 CLAIM = jobs.claim
-"""The first claim of each worker, which is not timed: it opens the connection, and SQLAlchemy compiles each statement
-once per process."""
+"""The function that claims a job. A worker's first claim is not timed: it opens the connection, and SQLAlchemy compiles
+each statement once per process."""
 
 CONNECTIONS = text("select count(*) from pg_stat_activity where datname = current_database()")
 STATES = text("select state, count(*), max(attempt) from jobs group by state")
@@ -90,8 +92,8 @@ class Stage:
 
 @dataclass
 class Times:
-    """Seconds of each claim, of each renewal, and of each job without its own work; and how often Postgres was not
-    reached for a job."""
+    """Seconds of each claim, of each renewal, and of each job without its own work. Also counts how often a job could
+    not reach Postgres."""
 
     claims_s: list[float]
     renewals_s: list[float]
@@ -130,7 +132,8 @@ def measure(fleet: Fleet, pgbouncer: str | None) -> Iterator[Figure]:
 
 
 def steady(here: Stage) -> Iterator[Figure]:
-    """Sends messages at an even pace, and in the middle of it times the queries of the clock's tick."""
+    """Sends messages at an even pace and yields the figures of that part. In the middle of it the queries of the
+    clock's tick are timed."""
     fleet = here.fleet
     rate = LOAD * fleet.workers / fleet.work_s
     queued = add_jobs(here, "steady", int(rate * fleet.steady_s), fleet.work_s)
@@ -166,7 +169,7 @@ def rush(here: Stage) -> float:
 
 
 def figures(here: Stage, times: Times, connections: Sequence[int]) -> Iterator[Figure]:
-    """Yields the figures of the steady part; the rush has no bounds."""
+    """Yields the figures of the steady part. The rush has no bounds."""
     with session(here.servers.database_url) as opened:
         states = opened.execute(STATES).all()
     yield bounds.measure(
@@ -190,7 +193,8 @@ def p95(values: Sequence[float]) -> float:
 
 
 def add_jobs(here: Stage, name: str, number: int, work_s: float) -> list[UnsentJob]:
-    """Adds jobs that any worker may take, each between half and one and a half times `work_s` long."""
+    """Adds `number` jobs that any worker may take, and returns them. Each takes between half and one and a half times
+    `work_s`."""
     chance = random.Random(1)  # noqa: S311 - made-up work
     queues = itertools.cycle(sorted(queue_of(here.fleet, worker) for worker in range(here.fleet.workers)))
     added = []
@@ -245,7 +249,7 @@ def stage(fleet: Fleet, pgbouncer: str | None) -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def sampled(here: Stage) -> Iterator[list[int]]:
-    """Yields the numbers of database connections, including our own, sampled four times a second."""
+    """Yields a list that gets the number of database connections four times a second, our own included."""
     found: list[int] = [0]
     over = threading.Event()
 
@@ -289,7 +293,7 @@ def started(here: Stage) -> Iterator[Callable[[], Times]]:
 
 
 def work(here: Stage, part: Sequence[int], over: Any, answers: Any) -> None:
-    """Runs one process's workers until the run is over."""
+    """Runs the workers of one process until `over` is set."""
     times = Times([], [], [], [])
     jobs.claim = timed(jobs.claim, times.claims_s)
     jobs.renew = timed(jobs.renew, times.renewals_s)
@@ -309,8 +313,8 @@ def work(here: Stage, part: Sequence[int], over: Any, answers: Any) -> None:
 
 
 def live(here: Stage, number: int, over: Any, times: Times, beaten: threading.Event) -> None:
-    """Runs one worker. The names in its URLs give its two processes, that of its jobs and their parent, their own
-    connections."""
+    """Runs one worker. The names in its database URLs give each of its two simulated processes, the one of its jobs and
+    their parent, connections of its own."""
     url, url_of_jobs = (f"{here.workers_url}?application_name={name}{number}" for name in ("worker", "jobs"))
     context = replace(here.context, database_url=url_of_jobs, simulation=Simulation(number, 0.0, node=f"node{number}"))
     backend, queue = SimulatedGpu(context.simulation), queue_of(here.fleet, number)
@@ -344,14 +348,14 @@ _slept = threading.local()
 
 
 def wait(job: jobs.ClaimedJob, _context: Context, _lease: Any) -> list[UnsentJob]:
-    """Is the step of a job: it waits, and needs no server."""
+    """Takes the place of a job's step: it only waits, and needs no server."""
     _slept.seconds = job.payload["work_s"]
     time.sleep(_slept.seconds)
     return []
 
 
 def timed(act: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
-    """Adds the time of each call to `seconds`, except claims of the rush."""
+    """Returns `act` as a function that adds the time of each call to `seconds`, except for claims of the rush."""
 
     def timing(*arguments: Any, **named: Any) -> Any:
         began = time.monotonic()

@@ -3,11 +3,10 @@
     python -m benchmarks.storage rate  [--sweeps 200] [--report-only]
     python -m benchmarks.storage month [--gpus 8] [--nights 30] [--sweeps 60] [--report-only]
 
-A real Postgres with fsync, in a folder of its own, and the functions that the workers call, with rows as they are: 500
-trials a sweep, three samples each, one transaction per sweep. `month` loads a month (7.2 million trials for 8 GPUs),
-writes three more nights into it, each in turn with the same night into a new database, and times the reconciler's
-queries.
-"""
+A real Postgres with fsync runs in a folder of its own. Rows are written by the functions that the workers call, and are
+as large as real ones: 500 trials per sweep, three samples each, one transaction per sweep. `month` loads a month (7.2
+million trials for 8 GPUs). It then writes three more nights into it, in turns with the same nights into a new database,
+and times the reconciler's queries."""
 
 import argparse
 import contextlib
@@ -43,10 +42,10 @@ CONFIGS = [
 ]
 DAY = dt.datetime(2026, 11, 1, 3, tzinfo=dt.UTC)
 REPEATS = 3
-"""Repeats of a night: one alone took 0.9 to 1.25 times another's seconds on a quiet machine."""
+"""Number of nights to time: on a quiet machine one night took 0.9 to 1.25 times the seconds of another."""
 
 ASKED = 20
-"""How often the reconciler's queries run."""
+"""Number of times that the reconciler's queries run."""
 
 OWNER = "gpu0@bench#1"
 
@@ -72,7 +71,7 @@ LOAD_COMPILATIONS = text("""
 
 @dataclass(frozen=True)
 class Night:
-    """One night of some GPUs, each of its own model, as the steps write it."""
+    """One night as the steps of jobs write it, on some GPUs, each of a model of its own."""
 
     number: int
     gpus: int
@@ -133,7 +132,7 @@ def month(gpus: int, nights: int, sweeps: int) -> Iterator[Figure]:
 
 
 def load_month(url: str, gpus: int, nights: int, sweeps: int) -> Iterator[Figure]:
-    """Writes the nights of a month, then makes the server write all of them to its disk."""
+    """Writes the nights of a month, and then makes the server write all of them to its disk. Yields figures."""
     began = time.monotonic()
     for number in range(1, nights + 1):
         load_night(url, Night(number, gpus, sweeps))
@@ -146,7 +145,7 @@ def load_month(url: str, gpus: int, nights: int, sweeps: int) -> Iterator[Figure
 
 
 def write_night(url: str, night: Night, configs: Sequence[int]) -> float:
-    """Returns the seconds for everything that workers write, sweep after sweep."""
+    """Writes everything that workers write in a night, sweep after sweep. Returns the seconds that it took."""
     chance = random.Random(night.number)  # noqa: S311 - made-up times
     began = time.monotonic()
     with session(url) as opened:
@@ -175,7 +174,7 @@ def write_night(url: str, night: Night, configs: Sequence[int]) -> float:
 
 
 def load_night(url: str, night: Night) -> None:
-    """Writes a finished night with statements of the server itself."""
+    """Writes a finished night by SQL statements that make the rows in the server."""
     with session(url) as opened:
         planned = plan_sweeps(opened, night)
         of_night = {"submissions": list(planned)}
@@ -201,7 +200,7 @@ def load_night(url: str, night: Night) -> None:
 
 
 def reconciled(url: str, night: Night, what: str) -> Iterator[Figure]:
-    """Measures the queries of a tick of the clock while the work of a night waits for its cubins."""
+    """Yields figures of the queries of one tick of the clock, while the work of a night waits for its cubins."""
     with session(url) as opened:
         for submission_id, sweep_ids in plan_sweeps(opened, night).items():
             shared = {"subject": "gemm", "submission_id": submission_id}
@@ -224,7 +223,7 @@ def reconciled(url: str, night: Night, what: str) -> Iterator[Figure]:
 
 
 def prepare(opened: Session, gpus: int) -> list[int]:
-    """Writes the rows that all nights share. Returns the ids of the configs."""
+    """Writes the rows that all nights share, and returns the ids of the configs."""
     for gpu in range(gpus):
         fact_writes.add_gpu_model(
             opened, slug=f"bench{gpu}", name=f"Bench {gpu}", arch="sm_90", fp8_tflops=None, bandwidth_gbps=None
@@ -233,7 +232,7 @@ def prepare(opened: Session, gpus: int) -> list[int]:
 
 
 def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
-    """Writes and returns the sweeps of each of a night's submissions."""
+    """Writes the sweeps of a night. Returns the ids of the sweeps of each of its submissions."""
     at = DAY + dt.timedelta(days=night.number)
     commit_id = fact_writes.add_commit(
         opened,
@@ -280,7 +279,8 @@ def plan_trials(url: str, sweep_id: int, configs: Sequence[int]) -> None:
 
 
 def code_key(sweep_id: int, config_id: int) -> str:
-    """Returns a key as long as a real one and in random order, since order would speed up an index."""
+    """Returns a key as long as a real one. Keys are in random order, because an ordered key would make the index
+    faster."""
     return hashlib.sha256(f"{sweep_id} {config_id}".encode()).hexdigest()
 
 
@@ -352,7 +352,8 @@ def timed(act: Callable[[int], None], each: Sequence[int]) -> float:
 
 @contextlib.contextmanager
 def database(home: Path | None = None, *, fsync: bool = True) -> Iterator[str]:
-    """Runs a server in a folder that is kept, or for None in a temporary one."""
+    """Runs a server and yields the URL of its database. Its folder is `home`, which is kept, or a temporary one if that
+    is None."""
     folder = home or Path(tempfile.mkdtemp(prefix="tilewatch-storage-"))
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # started by root, the servers run as nobody

@@ -1,13 +1,13 @@
-"""Five real changes of a library kernel as commits, measured, replayed and judged: does the judge say what was done?
+"""Measures, replays and judges five real changes of a library kernel, and checks whether the judge says what was done.
 
     python -m benchmarks.story --gpu h200 --record recordings/story/h200.jsonl.gz
     python -m benchmarks.story --gpu sim --report-only
 
-DeepGEMM compiles its kernel when it is first used, which may take a minute (`--baselines ""` does without). A scratch
-repository gets this library's FP8 GEMM with a small search space, then one commit per change: the swizzle off, the big
-tiles gone, an extra cast in the main loop, a comment, a new name for a variable. Each is a night of real servers and
-real workers. The first three must be confirmed with a size and a cause; the last two must raise nothing.
-"""
+DeepGEMM compiles its kernel when it is first used, which may take a minute (`--baselines ""` leaves it out). A scratch
+repository gets this library's FP8 GEMM with a small search space, and then one commit per change: the swizzle off, the
+big tiles gone, an extra cast in the main loop, a comment, and a new name for a variable. Each commit is a night with
+real servers and real workers. The first three must be confirmed with a size and a cause. The last two must raise
+nothing."""
 
 import argparse
 import contextlib
@@ -40,7 +40,7 @@ from tilewatch.worker.transfer.exporting import export_file
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 420.0
-"""Most seconds of one night. Longer than DeepGEMM takes to compile its first kernel on a cold machine."""
+"""Most seconds of one night. It is longer than DeepGEMM takes to compile its first kernel on a cold machine."""
 
 PROBLEM = "320x32576x7168"
 
@@ -52,14 +52,14 @@ SMALL = (
     (r"problems=\(.*\),", f'problems=(parse("{PROBLEM}"),),'),
     (r"baselines=\(.*\),", "baselines=BASELINES,"),
 )
-"""Edits that make the library small enough for a story: eight configs on one problem. The first match of each is
-edited."""
+"""Edits that make the library small enough for this benchmark: eight configs on one problem. Each edits its first
+match."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One commit. `edits` are applied to the first kernel of the file; `raises` is True if it changes the kernel's
-    speed."""
+    """One commit. `edits` are applied to the first kernel of the file. `raises` is True if the commit changes the
+    kernel's speed."""
 
     subject: str
     edits: tuple[tuple[str, str], ...]
@@ -143,7 +143,7 @@ def _measure(options: argparse.Namespace) -> Iterator[Figure]:
 
 
 def _compare_verdicts(servers: Servers) -> Iterator[Figure]:
-    """Prints the reason of each verdict. The figures compare the verdicts with what was changed."""
+    """Yields figures that compare the verdicts with what was changed. Prints the reason of each verdict."""
     with session(servers.database_url) as opened:
         rows = opened.execute(
             select(Commit.subject, Verdict.verdict, Verdict.reason)
@@ -192,7 +192,7 @@ def _night(settings: Settings, servers: Servers, sha: str, gpu: str, number: int
 
 
 def _last_words(settings: Settings) -> str:
-    """Returns the end of each worker's log, because its folder is deleted afterwards."""
+    """Returns the end of each worker's log, to print it before its folder is deleted."""
     return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-1500:]}" for log in settings.home.glob("*.log"))
 
 
@@ -220,7 +220,7 @@ def _repository(folder: Path, baselines: Sequence[str]) -> list[str]:
 
 
 def _edited(source: str, before: str, after: str) -> str:
-    """Returns the source with the first match edited: it is in the first kernel, which the nightly sweeps."""
+    """Returns the source with the first match edited. That match is in the first kernel, which the nightly sweeps."""
     if before not in source:
         raise SystemExit(f"the library has no {before!r} any more, which this story changes")
     return source.replace(before, after, 1)

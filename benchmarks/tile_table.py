@@ -1,10 +1,10 @@
-"""Finds the config to write into the tile table from recorded sweeps, and what the table's own config costs in them.
+"""Finds, in recorded sweeps, the config to write into the tile table, and what the table's own config costs.
 
     python -m benchmarks.tile_table [RECORDING] [--report-only]
 
-For each kernel and GPU model: the configs whose times over all its problems lie nearest to the winners' (geometric mean
-and worst of time / winner's time, newest sweep of each problem), and the same for the config that the table named then.
-"""
+For each kernel and GPU model it prints the configs whose times over all problems are nearest to the winners' times: the
+geometric mean and the worst of a config's time divided by the winner's, in the newest sweep of each problem. It prints
+the same for the config that the table had at that time."""
 
 import argparse
 import statistics
@@ -26,7 +26,8 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Swept:
-    """One sweep: median microseconds by config key, the configs of the keys, and the table's config."""
+    """One sweep: the median time in microseconds by the key of a config, the configs by key, and the tile table's
+    config."""
 
     problem: str
     times_us: Mapping[str, float]
@@ -36,7 +37,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class Choice:
-    """One config for all problems of a kernel, and how much slower it is than each problem's own winner."""
+    """One config for all problems of a kernel, and how much slower it is than the winner of each problem."""
 
     config: Params
     mean: float
@@ -71,7 +72,8 @@ def _measure(recording: Path) -> Iterator[Figure]:
 
 
 def swept(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Swept]]:
-    """Returns the newest sweep of each problem that timed anything, by kernel and GPU model."""
+    """Returns, for each kernel and GPU model, the newest sweep of each problem. Sweeps that timed nothing are left
+    out."""
     trials: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["row"] == "trial" and row["status"] == "timed":
@@ -93,7 +95,8 @@ def swept(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Swept
 
 
 def ranked(sweeps: Sequence[Swept]) -> list[Choice]:
-    """Returns the configs that were timed on all problems, least regret first."""
+    """Returns the configs that were timed on all problems. The one that is least slower than the winners comes
+    first."""
     everywhere = set.intersection(*(set(sweep.times_us) for sweep in sweeps))
     return sorted((_choice(key, sweeps) for key in everywhere), key=lambda choice: (choice.mean, choice.worst))
 

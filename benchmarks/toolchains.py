@@ -1,13 +1,13 @@
-"""Scores `toolchain compare`: toolchains without a fault, and with a planted one, by the compilers alone and on a GPU.
+"""Scores `toolchain compare` on toolchains with and without a planted fault, by compilers alone and on a GPU.
 
     python -m benchmarks.toolchains [--whole] [--times 5] [--report-only]
 
-Each toolchain is the installed one in a folder of its own and under the same version, so that nothing but its machine
-code and its seconds tell it from others. Two without a fault must be found equal; with `--whole` for the library's
-every operator, else for OPERATORS. The planted ones are asked of OPERATORS. Where there is a GPU, each of those that
-change the machine code there is timed twice, by the command's way and by replays (kernels/measuring/replay.py), and the
-two must agree.
-"""
+Each toolchain is the installed one in a folder of its own and under the same version. So only its machine code and its
+compile seconds differ from others. `--times` pairs without a fault must be found equal, on OPERATORS or with `--whole`
+on every operator of the library. Those with a planted fault are compared on OPERATORS.
+
+On a machine with a GPU, the faults that change its machine code are timed in two ways, by the command and by replays
+(kernels/measuring/replay.py). The two ways must agree."""
 
 import argparse
 import os
@@ -39,10 +39,10 @@ OPERATORS = (
     ("softmax", "16384x4096"),
     ("residual_add", "8192x7168"),
 )
-"""Six operators: the fewest for which differences of compile times can be found."""
+"""Six operators, the fewest with which differences of compile times can be found."""
 
 RECORDING = bounds.ROOT / "recordings" / "h200.jsonl.gz"
-"""Recording of the winners, which use hints that the tile table lacks."""
+"""Recording with the configs to use: winners have hints that the tile table's configs lack."""
 
 LIMIT_S = 15.0
 LAUNCHES = 12
@@ -122,7 +122,7 @@ def _describe(pairs: Sequence[ToolchainPair]) -> str:
 
 
 def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Iterator[Figure]:
-    """Times the first changed operator of this GPU's architecture, in both ways."""
+    """Times the first changed operator of this GPU's architecture in both ways. Yields figures."""
     gpu = device.gpus()[0]
     changed = [pair for pair in pairs if pair.kind == "changed"]
     if gpu.model is None or not changed or changed[0].arch != gpu.model.arch:
@@ -151,7 +151,7 @@ def _time(root: Path, planted: Planted, pairs: Sequence[ToolchainPair]) -> Itera
 
 
 def list_static_changes(pairs: Sequence[ToolchainPair]) -> tuple[ToolchainPair, ...]:
-    """Lists the pairs whose machine code differs, or that only one toolchain compiles."""
+    """Lists the pairs whose machine code differs, and those that only one of the toolchains compiles."""
     return tuple(pair for pair in pairs if pair.kind in ("changed", "stopped compiling", "compiles now"))
 
 

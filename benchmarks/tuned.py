@@ -1,11 +1,10 @@
-"""Measures what a tuned table is worth elsewhere, from recordings, and how long a lookup takes.
+"""Measures, from recordings, what a tuned table is worth on other GPUs and problems, and how long a lookup takes.
 
     python -m benchmarks.tuned [RECORDING...] [--report-only]
 
-A regret is how much longer a carried config takes than the best one of the sweep that it is carried to; 0 if the two
-are tied. Winners are carried to the same problem on another GPU, and to a problem that the table lacks from the problem
-that `tilewatch.tuned` would use instead (each problem is left out once).
-"""
+The regret of a config is how much longer it takes than the best config of another sweep; 0 if the two are tied. Winners
+are carried to the same problem on another GPU. They are also carried to a problem that the table lacks, from the
+problem that `tilewatch.tuned` would use instead; for this each problem is left out once."""
 
 import argparse
 import itertools
@@ -35,7 +34,7 @@ LOOKUPS = 20_000
 
 @dataclass(frozen=True)
 class Swept:
-    """One measured sweep: the time of each config, and the configs that are as good as its winner."""
+    """One measured sweep: the time of each config, and the configs that are as good as the winner."""
 
     gpu_uuid: str
     gpu_model: str
@@ -45,8 +44,8 @@ class Swept:
     times_us: Mapping[str, float]
 
     def find_regret(self, carried: Params) -> float | None:
-        """Returns the regret; None if the config has no time here: it is not in this space, does not compile or is
-        wrong."""
+        """Returns the regret of a config from another sweep. Returns None if the config has no time here, because it is
+        not in this space, does not compile or gives wrong results."""
         key = config_key(carried)
         if key in self.best:
             return 0.0
@@ -68,7 +67,7 @@ def main() -> None:
 
 
 def read_sweeps(rows: Sequence[Mapping[str, Any]]) -> Sweeps:
-    """Returns the newest run of each kernel and problem of a recording."""
+    """Returns the newest sweep of each kernel and problem of a recording."""
     sweeps = {row["id"]: row for row in rows if row["row"] == "sweep"}
     times: dict[Any, dict[str, float]] = {each: {} for each in sweeps}
     for row in rows:
@@ -92,8 +91,8 @@ def read_sweeps(rows: Sequence[Mapping[str, Any]]) -> Sweeps:
 
 
 def list_carried(of: Sweeps, to: Sweeps) -> Iterator[tuple[Swept, Swept]]:
-    """Yields pairs of sweeps of one kernel, problem and source on two GPUs: a table of another source would
-    be refused."""
+    """Yields pairs of sweeps of the same kernel, problem and source on two GPUs. A table of another source would be
+    refused."""
     for key, one in of.items():
         other = to.get(key)
         if other is not None and one.gpu_uuid != other.gpu_uuid and one.source_sha256 == other.source_sha256:
@@ -101,8 +100,9 @@ def list_carried(of: Sweeps, to: Sweeps) -> Iterator[tuple[Swept, Swept]]:
 
 
 def list_unseen(sweeps: Sweeps, most_doublings: float) -> Iterator[tuple[bool, float | None]]:
-    """Leaves each problem out once. Yields whether others lie on both sides of each of its sizes, and the regret of the
-    config that the table gives instead. Problems that get the fallback are left out."""
+    """Yields, for each problem, what happens if the table lacks it: whether other problems lie on both sides of each of
+    its sizes, and the regret of the config that the table gives instead. Problems that get the fallback are left
+    out."""
     for (kernel, problem), left_out in sweeps.items():
         others = {name: each for (of, name), each in sweeps.items() if of == kernel and name != problem}
         table = tuned.Table([tuned.Row(name, each.winner) for name, each in others.items()], {}, most_doublings)
@@ -171,7 +171,7 @@ def _measure_lookups() -> Iterator[Figure]:
 
 
 def _time_lookups(table: tuned.Table, asked: Sequence[tuple[int, ...]]) -> float:
-    """Returns the 95th percentile in microseconds, including the reading of the clock."""
+    """Returns the 95th percentile of a lookup's time in microseconds. Reading the clock is included."""
     taken = []
     for problem in asked:
         started = time.perf_counter_ns()

@@ -1,7 +1,7 @@
 """Simulates many people: sessions that speak Streamlit's own protocol, without a browser each.
 
-Twenty Chromium windows on two cores would measure Chromium. A view's time is from the request for a page until its
-script has ended and everything has arrived; browsing.py measures what a browser adds, one page at a time."""
+With twenty Chromium windows on two cores, Chromium would be measured. The time of a view is from the request for a page
+until its script has ended and everything has arrived. browsing.py measures what a browser adds, one page at a time."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ VIEW_LIMIT_S = 60.0
 
 @dataclass
 class Seen:
-    """Seconds and bytes of each view, and every error on a page."""
+    """Seconds and bytes of each view, and every error that a page showed."""
 
     took_s: list[float] = field(default_factory=list)
     sent_bytes: list[int] = field(default_factory=list)
@@ -28,7 +28,8 @@ class Seen:
 
 
 def browse(address: str, views: Sequence[str], *, people: int, views_each: int, think: bool) -> Seen:
-    """Simulates `people` at once, each in their own session, who open the views in their own order."""
+    """Returns what `people` simulated people saw at once. Each has a session of their own and opens the views in an
+    order of their own."""
     seen = Seen()
 
     async def everybody() -> None:
