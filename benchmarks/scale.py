@@ -193,8 +193,8 @@ def p95(values: Sequence[float]) -> float:
 
 
 def add_jobs(here: Stage, name: str, number: int, work_s: float) -> list[UnsentJob]:
-    """Adds `number` jobs that any worker may take, and returns them. Each takes between half and one and a half times
-    `work_s`."""
+    """Adds `number` jobs to the queues of the workers, in turn, and returns them. Each job takes between half and one
+    and a half times `work_s`."""
     chance = random.Random(1)  # noqa: S311 - made-up work
     queues = itertools.cycle(sorted(queue_of(here.fleet, worker) for worker in range(here.fleet.workers)))
     added = []
