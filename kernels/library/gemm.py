@@ -116,7 +116,7 @@ def space(arch: str) -> Space:
 
 
 def hinted_space(arch: str) -> Space:
-    """Returns the tiles that won before, combined with the compiler's hints: 1920 configs on Hopper, 4320 on Blackwell.
+    """Returns the tiles that won before, combined with the compiler's hints: 1920 configs on Hopper, else 4320.
 
     FP8 fast accumulation exists only on Hopper. Blackwell has larger clusters (num_ctas) to choose from instead."""
     hopper = arch == "sm_90"

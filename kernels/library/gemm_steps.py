@@ -489,7 +489,7 @@ KERNELS = (
         "gemm_tiled",
         gemm_tiled_swizzled,
         "nn",
-        (*SQUARES, WATCHED_FP8[0]),  # and the problem of the FP8 story, whose first step this kernel was
+        (*SQUARES, WATCHED_FP8[0]),  # and the first problem of gemm_fp8
         tiled_space,
         lambda _, config: tiles_of(config),
         tiled_grid,

@@ -101,7 +101,7 @@ def parse(text: str) -> Problem:
 def space(arch: str) -> Space:
     """Returns the configs. sm_80 has none, because its Tensor Cores have no FP8. On sm_90 two queries of 128 keys in 8
     warps never end (three configs, H100). On sm_100 the compiler ends with code -6 for 4 warps with 256 keys. On sm_120
-    others spill at least 2 KB, or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26). All these are left out."""
+    most spill at least 2 KB, or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26). All these are left out."""
     rules = {"sm_9": _ends, "sm_10": _compiles, "sm_12": _spills_little}
     return Space(
         (
