@@ -1,1 +1,1 @@
-"""Decides from numbers whether a series changed and what to ask next. It knows no database, no job and no clock."""
+"""Decides whether the times of a series changed, and which replay to ask for next. Uses no database, job or clock."""

@@ -1,6 +1,5 @@
-"""Computes from the nights and replays of one series how likely a change is, and at which build. confirmation.py
-decides what is worth a replay, and which one to ask for next.
-"""
+"""Computes from the nights and replays of one series how likely a change is, and which build probably made it.
+confirmation.py decides whether a candidate is worth a replay, and which one to ask for next."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,23 +15,22 @@ from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, R
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
 MOST_NIGHTLY_LOG_ODDS = 6.0
-"""Limits how far nights alone can lower a build's log-odds below the likeliest build's. Only replays rule a build
-out."""
+"""Bounds how far nights alone can lower a build's log-odds below the likeliest build's. Only replays rule it out."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""Replaces MOST_NIGHTLY_LOG_ODDS for the likeliest build's two neighbours: a wild night can confuse the three."""
+"""Replaces MOST_NIGHTLY_LOG_ODDS for the likeliest build's neighbours: one outlying night may make them likeliest."""
 
 USUAL_SIZE = 0.02
-"""The standard deviation of the sizes of changes (2 %)."""
+"""The standard deviation of the relative sizes of changes (2 %)."""
 
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """Holds what nightly times say about a change at each build: its size / variance (`weighed`) and 1 / variance
+    """Holds what nightly times say about a change at each build: size / variance (`weighed`) and 1 / variance
     (`precisions`). Both are zero where nights show nothing, such as in the first night on a new machine. `by_code` is
-    added to a build's log-odds for its code: minus infinity if the build did not change the series' code."""
+    added to a build's log-odds. It is minus infinity if the build did not change the machine code of the series."""
 
     weighed: Floats
     precisions: Floats
@@ -42,8 +40,9 @@ class NightEvidence:
 @dataclass
 class Candidate:
     """A range of builds, one of which may have changed a series: the builds after `base` up to `head`. `size` is the
-    log of the suspected change. A candidate without a size is a probe: the nights show no change, but there is another
-    reason to replay the builds. `prior` holds the log-odds before nights and replays."""
+    log of the suspected ratio of times. A candidate without a size is a probe: nights show no change, but there is
+    another reason, such as new machine code, to replay the builds. `prior` holds the log-odds before nights and
+    replays."""
 
     series: int
     base: int
@@ -66,7 +65,7 @@ class Candidate:
 
     @property
     def has_builds(self) -> bool:
-        """Returns whether any build of the range may have changed the code."""
+        """Returns whether any build of the range may have changed the machine code."""
         return bool(np.isfinite(self.nightly.by_code).any())
 
     @property
@@ -76,8 +75,8 @@ class Candidate:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Returns the estimated change at the likeliest first bad build, from all replays of an earlier build against
-        that build or a later one; None without such a replay."""
+        """Returns the estimated change at the build that most likely is the first bad one. It uses all replays of an
+        earlier build against that build or a later one, and is None if there is no such replay."""
         weighed, precisions, launches = self.replayed
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:
@@ -86,12 +85,12 @@ class Candidate:
 
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
-        """Returns three sums for each build: of size / variance, of 1 / variance and of launches. They are over the
-        replays of an earlier build against this build or a later one."""
+        """Returns for each build the sum of size / variance, the sum of 1 / variance and the number of launches, over
+        all replays that compare an earlier build with this build or a later one."""
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:
-        """Sets the probability that the code at `head` changed this series to `share`, after replays of others."""
+        """Sets to `share` the probability that the code at `head` changed this series, as learned from other series."""
         assert self.code_share is not None, "the series has new code at `head`"
         self.prior += math.log(share / self.code_share)
         self.code_share = share
@@ -106,11 +105,10 @@ class Candidate:
 def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
     """Returns for each build the log-odds that it changed the series, without the prior.
 
-    This is the mixture sequential probability ratio (Robbins 1970). With x = sum of size / variance,
-    p = sum of 1 / variance and normal sizes of standard deviation t, it is
-    log L(x, p) = t^2 x^2 / (2 (1 + t^2 p)) - log(1 + t^2 p) / 2. The alternative is that something other than code
-    moved the nights' times: its odds are exp(-`nightly_log_odds`).
-    """
+    This is the mixture sequential probability ratio (Robbins 1970). With x = sum of size / variance, p = sum of 1 /
+    variance and normally distributed sizes of standard deviation t, it is log L(x, p) = t^2 x^2 / (2 (1 + t^2 p)) -
+    log(1 + t^2 p) / 2. The alternative hypothesis is that something other than code moved the times of nights. The odds
+    of that are exp(-`nightly_log_odds`)."""
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
     of_nights = np.where(np.abs(shown) >= policy.min_change, nightly.weighed, 0.0)  # smaller moves are drift
     moved_otherwise = shown * of_nights / 2 - policy.nightly_log_odds
@@ -157,9 +155,9 @@ def posterior(candidate: Candidate) -> Floats:
 
 
 def _location(candidate: Candidate) -> Floats:
-    """Returns the log-likelihood of each build as the first bad one, at the size that fits nights and replays best.
-    Fitting that size costs log(1 + t^2 p) / 2, as in `log_odds`, so replays without a change make a build less
-    likely."""
+    """Returns for each build the log-likelihood that it is the first bad one, at the size that fits nights and replays
+    best. Fitting that size costs log(1 + t^2 p) / 2, as in `log_odds`, so replays without a change count against a
+    build."""
     weighed, precisions, _ = candidate.replayed
     nightly = candidate.nightly
     total = nightly.precisions + precisions

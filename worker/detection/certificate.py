@@ -14,13 +14,13 @@ TIE = 0.003  # largest lead over the short list that is a tie, so that one of th
 
 @dataclass(frozen=True)
 class Certificate:
-    """Bounds how likely an untried config is better than a run's winner. It counts the configs that were tried in all
-    runs with the same machine code, compiler and driver, of which `first_run` is the first.
+    """Bounds how likely an untried config is faster than a run's winner. The configs counted as tried are those of all
+    runs with the same machine code, compiler and driver. `first_run` is the first of these runs.
 
-    `space` counts all configs, `tried` the short list and the configs drawn from the rest. `full_look` is the day on
-    which the last config was tried; None before. `ahead` is the largest share by which a drawn config beat the short
-    list, `ahead_before` the same without the last run. `looks` counts the full looks of all series that the bounds use.
-    An untried config is better by 1 % with a probability of at most `chance_1`, and by 3 % with at most `chance_3`."""
+    `space` counts all configs, `tried` those of the short list and those drawn from outside it. `full_look` is the day
+    on which the last config was tried, None before that. `ahead` is the largest share by which a drawn config beat the
+    short list; `ahead_before` is that share without the last run. `looks` counts the full looks of all series that the
+    bounds use. An untried config is 1 % faster with probability `chance_1` at most, 3 % with `chance_3` at most."""
 
     space: int
     tried: int
@@ -35,8 +35,8 @@ class Certificate:
 
 
 def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahead_before: float) -> float:
-    """Returns the share by which the fastest tried config beats the short list's fastest; 0 if the list has the
-    fastest. A night that does not time the whole list gives 0 too, if a config outside it was ahead before."""
+    """Returns the share by which the fastest tried config beats the fastest config of the short list; 0 if they are the
+    same. Also returns 0 if tonight did not time the whole list and a config outside it led in an earlier run."""
     timed = {config: time_us for config, time_us in times_us.items() if time_us is not None}
     of_list = [timed[config] for config in listed if config in timed]
     is_known = ahead_before <= TIE or times_us.keys() >= set(listed)
@@ -44,7 +44,7 @@ def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahe
 
 
 def bound_chance(better_by: float, untried: float, ahead: float, looks: Sequence[float]) -> float:
-    """Returns an upper bound of the probability that a config which was not tried is better by the share `better_by`.
+    """Returns an upper bound of the probability that an untried config is faster by more than the share `better_by`.
     `untried` is the share of the configs outside the short list that were not tried."""
     beaten = (1 + sum(each > better_by for each in looks)) / (1 + len(looks))
     if ahead > better_by:

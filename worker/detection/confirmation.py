@@ -1,8 +1,7 @@
 """Decides which replay to ask for next about a candidate: is the change real, which build made it, how large is it?
 
 A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided". candidate.py computes the
-probabilities; this module decides whether they are worth more launches.
-"""
+probabilities, and this module decides whether they justify more launches."""
 
 import math
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, ReplayQuestion
 
 TELLING_DEVIATIONS = 3.3
-"""A replay tells on which side of a change a build is if its standard error is at most the change's size over this."""
+"""A replay shows on which side of a change a build is if its standard error is at most the change's size over this."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Holds a candidate's next state and the replay to ask for next. If `question` is None, no replay is left to ask
-    for, and the state is the result."""
+    """Holds a candidate's next state and the replay to ask for next. If `question` is None, no further replay is needed
+    or possible, and the state is the final result."""
 
     state: State
     question: ReplayQuestion | None = None
@@ -36,13 +35,13 @@ class Ramp:
 
 
 def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
-    """Returns the builds over which a series changed step by step. Returns None if one build made the change, or if too
-    few launches were spent to tell: it needs at least twice as many as a bisection needs to find one build.
+    """Returns the builds over which a series changed step by step. Returns None if one build made the change, or if
+    there were too few launches to tell, which means fewer than twice as many as a bisection needs to find one build.
 
     A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
     The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
     build after which all replays show the whole change, within two standard errors. A ramp has at least three builds,
-    each of which may have changed the code: without that rule, ramps ended at builds with unchanged code
+    each of which may have changed the code. Without that rule, ramps ended at builds with unchanged code
     (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23)."""
     by_code = candidate.nightly.by_code
     if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
@@ -69,8 +68,8 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
 
 
 def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Returns the replay to ask for next, and moves the candidate to its next state. Returns None when nothing is left
-    to ask; the state is then the result."""
+    """Returns the replay to ask for next, and moves the candidate to its next state. Returns None if no replay is to be
+    asked for; the candidate's state is then the final result."""
     decision = decide(candidate, policy)
     candidate.state = decision.state
     return decision.question
@@ -89,8 +88,8 @@ def decide(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
-    """Returns whether a change is located, large and likely enough to be reported. Later launches may have shown that a
-    believed change is too small."""
+    """Returns whether a change is large enough, likely enough and narrowed down to few enough builds to be reported.
+    Launches after a candidate became "believed" may show that its change is too small."""
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
@@ -102,19 +101,19 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
     """Returns whether a change is worth `launches` more launches: whether its probability, times the number of launches
-    that reporting it is worth, is at least `launches`."""
+    that a report of the change is worth, is at least `launches`."""
     return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """Returns False if `is_worth` would surely be False. It needs no candidate, and rules out most possible changes."""
+    """Returns False if `is_worth` would surely return False. It rules out a change before a candidate is opened."""
     return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 
 def next_launches(candidate: Candidate, policy: Policy) -> int:
     """Returns how many launches to ask for next: few enough to end early, enough to see a change of the suspected size.
     If the log ratio of one launch has standard deviation d, the mean of n launches shows the size at sqrt(n) size / d
-    deviations. n is chosen so that this is sqrt(1.5)."""
+    standard deviations. n is chosen so that this is sqrt(1.5)."""
     estimate = candidate.estimate
     if candidate.size is None and estimate is None:
         return policy.first_launches
@@ -143,7 +142,8 @@ def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def _decide_open(candidate: Candidate, policy: Policy) -> Decision:
-    """Believes a change that replays show, refutes one that is not worth more launches, or asks for more launches."""
+    """Believes a change that replays show, refutes a change that is not worth more launches, or asks for more
+    launches."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations
@@ -171,8 +171,8 @@ def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
 
 
 def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Returns the replay that halves the range, by probability. Returns None if one build has nearly all of the
-    probability, if several builds made the change together, or if no replay is left to try."""
+    """Returns the replay that splits the candidate's builds into halves of equal probability. Returns None if one build
+    has nearly all of the probability, if several builds made the change together, or if no replay is left to try."""
     likely = posterior(candidate)
     estimate, differences = candidate.estimate, candidate.replays.differences
     assert estimate is not None, "a candidate is believed on replays"
@@ -193,7 +193,7 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
 
 
 def _worth(candidate: Candidate, policy: Policy) -> float:
-    """Returns how many launches a report of this change is worth: more if the author still remembers the change."""
+    """Returns how many launches a report of this change is worth: more if the change is fresh in its author's mind."""
     if candidate.fresh_since is None:
         return policy.worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())

@@ -1,7 +1,7 @@
 """Takes the nights in order, asks for replays of series that may have changed, and confirms changes.
 
-It has no database, no clock and no randomness, so the same nights and answers give the same changes. It keeps within a
-budget of replay launches. scope_state.py keeps the nights and replays, suspicion.py searches the nights, and
+It has no database, no clock and no randomness, so the same nights and replay answers give the same changes. It keeps
+within a budget of replay launches. scope_state.py keeps the nights and replays, suspicion.py searches the nights, and
 confirmation.py decides which replay to ask for next."""
 
 import math
@@ -19,13 +19,13 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 NOISY = 2.0
-"""If several series have new code at a build, a series that is this many times noisier than the quietest one is
-replayed after that one, whose answer often makes the replay unnecessary. This saves a tenth of the replays."""
+"""If several series have new code at a build, the least noisy series is replayed first. A series that is at least this
+many times as noisy waits for its answer, which often makes another replay unnecessary: a tenth of all replays."""
 
 
 @dataclass(frozen=True)
 class Response:
-    """The changes that were confirmed since the last response, and the replays that are wanted next."""
+    """The changes that were confirmed since the last response, and the replays to run next."""
 
     changes: tuple[ConfirmedChange, ...]
     questions: tuple[ReplayQuestion, ...]
@@ -34,7 +34,7 @@ class Response:
 class Detector:
     """Finds changes of series, night by night. Call `add_night`, then `add_answers` while the response has questions.
     Unanswered questions are discarded when the next night is added. `launches` is how many launches a night spends on
-    one series; the replay budget is counted from it."""
+    one series, and the budget of replay launches is a share of these."""
 
     def __init__(self, series: Mapping[int, NodeKernel], launches: int, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()  # the caller may set another budget each night
@@ -47,7 +47,7 @@ class Detector:
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
         """Takes in a night's readings, by series, and returns the changes and questions that follow from them. The
-        newest build may get several nights. A night of an older build is ignored."""
+        newest build may get several nights. The readings of a build older than the newest are ignored."""
         changes = self._close_all()
         builds = self.nights.builds
         if builds and build < builds[-1]:
@@ -60,8 +60,8 @@ class Detector:
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
-        """Adds the answers of replays and returns the changes and questions that follow. A question that got no answer
-        is not asked again tonight."""
+        """Adds replay answers and returns the changes and questions that follow. An unanswered question is not asked
+        again tonight."""
         self.budget.rounds += 1
         awaited, self.awaited = self.awaited, {}
         for answer in answers:
@@ -108,7 +108,8 @@ class Detector:
                     self.candidates[key] = probe
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
-        """Returns every candidate's next question. Closes candidates without one; adds confirmed ones to `changes`."""
+        """Returns the next question of every candidate. Closes each candidate that has no further question, and adds
+        its change to `changes` if the change is confirmed."""
         questions: list[ReplayQuestion] = []
         quietest: dict[int, float] = {}  # by build: the least noise of the open candidates with new code there
         for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):
@@ -142,8 +143,8 @@ class Detector:
         return question
 
     def _close(self, candidate: Candidate) -> list[ConfirmedChange]:
-        """Closes a candidate and returns a list of its change, which is empty if the change is not confirmed. A
-        confirmed change starts a new level of the series; the replays of an unconfirmed one are kept as evidence."""
+        """Closes a candidate. Returns a list with its change if the change is confirmed, else an empty list. A
+        confirmed change starts a new level of the series. The replays of an unconfirmed change are kept as evidence."""
         del self.candidates[candidate.series]
         if candidate.estimate is None:
             return []
@@ -156,7 +157,7 @@ class Detector:
         return [change] if change is not None else []
 
     def _close_all(self) -> list[ConfirmedChange]:
-        """Closes all candidates of the last night and returns the confirmed changes. A change that is only believed is
-        confirmed too, though its size or build may be less sure."""
+        """Closes all candidates of the last night and returns their confirmed changes. A change in state "believed" is
+        confirmed too, although its size or its build may be less certain."""
         self.awaited.clear()
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

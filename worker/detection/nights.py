@@ -1,7 +1,8 @@
-"""Keeps the times of all series of a scope, with their node's noise subtracted, and measures how far levels moved.
+"""Keeps the times of all series of a scope, with the noise of each series' node subtracted, and measures how far levels
+moved. A level is the typical log time of a series over some nights.
 
 Arrays have one row per night, the newest last, and one column per series. A cell is NaN where a series was not
-measured. An environment is a machine with a toolchain. Nothing is decided here."""
+measured. An environment is a machine with a toolchain."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,7 @@ from tilewatch.worker.detection.step_scan import Scan, median, scan_steps
 
 LEARN_EVERY_NIGHTS = 10
 LEAST_LEVEL_NIGHTS = 3
-"""The usual level of a column in an environment is known once it has more nights there than this number."""
+"""A column's usual level in an environment is used once the column has more than this many nights there."""
 NO_ENVIRONMENT = -1
 SAME_CODE, UNKNOWN_CODE = -1, 0
 
@@ -39,7 +40,7 @@ class Nights:
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
-        """Adds a night, with readings by column. A series without a reading keeps its last environment."""
+        """Adds a night with the readings of its measured columns. Other columns keep their last environment."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
         unknown = np.full(len(self.nodes), NO_ENVIRONMENT)
         environments = self.environments[-1].copy() if len(self.environments) else unknown
@@ -71,13 +72,13 @@ class Nights:
         self._subtract_node_noise()
 
     def code_before(self, column: int) -> int | None:
-        """Returns the last build that had other code, for a series whose code is new tonight; None for other series."""
+        """Returns the last build with a series' old code if its code is new tonight; None if its code is not new."""
         builds = int(self.code_changes[-1, column])
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
-        """Fills in `code_changes` of each measured series: SAME_CODE if its code did not change, else the number of
-        builds that may have changed it since its code was last known. It stays UNKNOWN_CODE without a known code."""
+        """Fills in `code_changes` of each measured series for the nights since its code was last known: SAME_CODE if it
+        is the same, else how many builds may have changed it. UNKNOWN_CODE stays if one of the two is unknown."""
         rows = len(self.code_changes)
         for column, reading in readings.items():
             if reading.code is None:
@@ -96,17 +97,17 @@ class Nights:
         return np.asarray((self.environments[-1] != before) & (before != NO_ENVIRONMENT))
 
     def _launch_variance(self) -> Floats:
-        """Returns for each series the variance of one launch's median: the mean over nights, each night's clipped at 8
-        times their median. The median itself would miss launches that on some nights have two typical times."""
+        """Returns for each series the variance of one launch's median: the mean of the nights' variances, each clipped
+        at 8 times their median. That median alone would miss that some nights' launches have two typical times."""
         positive = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
         return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
 
     def noise(self) -> Floats:
         """Returns for each series the standard deviation of one night's level. It is estimated from differences between
-        nights, as a step in the level spoils only the few differences across it.
+        nights, because a step in the level affects only the few differences across the step.
 
-        It is 1.4826 median |x_i+lag - x_i| / sqrt(2), for the lag of 1 or 5 that gives more: noise that lasts for
-        several nights does not show between neighbours. It is at least 0.85 sqrt(launch variance / launches)."""
+        It is 1.4826 median |x_i+lag - x_i| / sqrt(2), for the lag of 1 or 5 that gives more, because noise that lasts
+        for several nights does not show between neighbours. It is at least 0.85 sqrt(launch variance / launches)."""
         rows = slice(-self.policy.before_nights, None)
         # Missing nights are sorted to the front: else a series measured every other night would have no neighbours.
         order = np.argsort(np.isfinite(self.residuals[rows]), axis=0, kind="stable")
@@ -124,7 +125,7 @@ class Nights:
         return np.asarray(noise)
 
     def scan(self, history_since: NDArray[np.int64]) -> Scan:
-        """Scans the nights of each series for steps, from the build on that `history_since` gives for it."""
+        """Scans the nights of each series for steps, except those before the series' build in `history_since`."""
         row = np.arange(len(self.builds))[:, None]
         counts = row >= np.searchsorted(self.builds, history_since)
         here = (row >= self.starts) & counts
@@ -132,18 +133,18 @@ class Nights:
         return scan_steps(self.residuals, here, earlier, self.nodes, self.noise(), self.policy)
 
     def align(self, column: int, row: int, size: float) -> None:
-        """Adds the size of a confirmed change to the times before it, so that later nights compare with them too."""
+        """Adds the size of a confirmed change to the earlier log times of a series, to make later nights comparable."""
         self.times[:row, column] += size
         self.residuals[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
-        """Returns how far a series' level moved `age` nights ago, from medians, which one wild night hardly moves."""
+        """Returns how far a series' level moved `age` nights ago, by medians, which an outlying night hardly moves."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
 
     def moves(self, column: int, age: int) -> tuple[float, float]:
-        """Returns how far a kernel's and its baseline's time moved `age` nights ago, in tonight's environment."""
+        """Returns how far log times of a kernel and its baseline moved `age` nights ago, in tonight's environment."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), at - self.policy.before_nights)
         return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)
@@ -158,7 +159,7 @@ class Nights:
         return middle - float(np.median(before))
 
     def _environment_starts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns for each series the row of its first night in its environment, and in the environment before that."""
+        """Returns the rows of each series' first night in its present environment and in its previous environment."""
         row = np.arange(len(self.environments))[:, None]
         starts = np.where(self.environments != self.environments[-1], row + 1, 0).max(axis=0)
         before = self.environments[np.maximum(starts - 1, 0), np.arange(len(starts))]

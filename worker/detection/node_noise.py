@@ -1,9 +1,9 @@
 """Estimates the part of a night's times that all series of a node share, so that it can be subtracted.
 
-A node is slow in a few ways (clock, memory, temperature), each of which its kernels and baselines share to different
+A node is slow in a few ways (clock, memory, temperature), each of which affects its kernels and baselines to different
 degrees. The model is x_j = sum_k w_jk f_k + e_j, with normal factors f_k and a noise e_j of each column. Column j holds
-the logarithm of the time of one series or its baseline. The columns of a kernel are left out when the node's part in
-them is estimated: otherwise the effect of a commit on all shapes of the kernel would be subtracted as the node's."""
+the logarithm of the time of one series or of a baseline. The node's part in a kernel's columns is estimated without
+these columns. Otherwise the effect of a commit on all problems of the kernel would be subtracted as the node's."""
 
 from dataclasses import dataclass
 
@@ -15,21 +15,20 @@ Floats = NDArray[np.float64]
 MOST_FACTORS = 4
 CLIP_DEVIATIONS = 3.5
 WILD_DEVIATIONS = 2.5
-"""A column that is this many deviations from what the factors predict counts half in that night (Cauchy weights)."""
+"""A column this many standard deviations from the factors' prediction counts half in that night (Cauchy weights)."""
 COMMON_NOISES = 10.0
 """Standard deviation of a whole node's move in one night, as a multiple of a typical column's noise."""
 PRIOR_NIGHTS = 6.0
-"""The number of nights after which a learned share of the node's part counts as much as the first guess, which is 1."""
+"""The number of nights whose estimate of a series' share of the node's part weighs as much as the prior, which is 1."""
 NEAR_ONE = 0.25
-"""A learned share that differs from 1 by less than this is set to 1: the nights are too few to tell them apart."""
+"""A learned share that differs from 1 by less than this is set to 1, because so few nights cannot tell them apart."""
 MANY_COLUMNS = 12
-"""Number of columns from which on no share is learned: the node's part is known well enough, and shares add noise."""
+"""The number of columns of a node from which on all shares are 1, because learning them would only add noise."""
 
 
 @dataclass(frozen=True)
 class Loadings:
-    """Holds what was learned of a node: its columns' weights on the factors. The last factor moves all columns
-    alike."""
+    """Holds the weights of a node's columns on its factors, as learned. The last factor moves all columns alike."""
 
     weights: Floats  # columns x factors
     own: Floats  # the own variance of each column
@@ -37,7 +36,8 @@ class Loadings:
 
 
 def learn(moves: Floats) -> Loadings:
-    """Learns a node's factors from differences between neighbouring nights (nights x columns, NaN if missing)."""
+    """Learns a node's factors from differences of log times between adjacent nights (nights x columns, NaN if
+    missing)."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4
@@ -58,8 +58,8 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
     """Returns the node's part in each column of `of`, night by night, estimated from the columns of other kernels.
 
     `levels` (nights x columns) holds each column's distance from its usual level. `kernels` holds each column's kernel,
-    or -1 for a baseline, which no commit changes. The factors of a night are the mean of their posterior, (W' D^-1 W +
-    P)^-1 W' D^-1 x, with the columns' noise variances D and the factors' precisions P."""
+    or -1 for a baseline, which no commit changes. The factors of a night are their posterior mean, (W' D^-1 W + P)^-1
+    W' D^-1 x, with the columns' noise variances D and the factors' precisions P."""
     weights, own = learned.weights, learned.own
     present = np.isfinite(levels)
     values = np.nan_to_num(levels)
@@ -87,10 +87,10 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """Returns for each series the share of the node's part that shows in it, learned from moves between nights. A share
-    close to 1 is set to 1. On a node of few series, the node's part may come from one baseline that is bound by another
-    resource than the kernel. The share is the slope (sum x y + p) / (sum x^2 + p), with a prior p of PRIOR_NIGHTS
-    nights at slope 1."""
+    """Returns for each series the share of the node's part that shows in its times, learned from moves between nights.
+    A share close to 1 is set to 1. On a node of few series, the node's part may come from one baseline with another
+    bottleneck than the kernel. The share is the slope (sum x y + p) / (sum x^2 + p), where the prior p is that of
+    PRIOR_NIGHTS nights at slope 1."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):
@@ -107,8 +107,8 @@ def _clip(values: Floats) -> Floats:
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:
-    """Returns the principal factors of the columns' correlations, by column: those with an eigenvalue over
-    (1 + sqrt(columns / nights))^2, which is the largest of pure noise (Marchenko and Pastur, 1967)."""
+    """Returns, by column, the principal factors of the correlations between columns. These have an eigenvalue over (1 +
+    sqrt(columns / nights))^2, which is the largest that pure noise gives (Marchenko and Pastur, 1967)."""
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
     if nights < 12 or columns < 2:

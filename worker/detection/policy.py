@@ -1,5 +1,5 @@
-"""Defines the numbers by which the judge decides, and reads them from a policy file: a JSON object of those that differ
-from the default. The file's name without its ending is the policy's name, which is stored with each verdict."""
+"""Defines the thresholds of the judge, and reads them from a policy file, a JSON object of those that differ from the
+default. The file's name without its extension is the policy's name, which is stored with each verdict."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -12,8 +12,8 @@ from tilewatch.given_files import BadFile, read_given_text
 
 @dataclass(frozen=True)
 class Policy:
-    """Holds the numbers by which the judge decides. They were tuned on simulated histories (benchmarks/judge.py) with
-    other seeds than those of the reported figures. Log-odds are natural logarithms."""
+    """Holds the thresholds of the judge. They were tuned on simulated histories (benchmarks/judge.py), whose random
+    seeds differ from those of the histories behind the published error rates. Log-odds are natural logarithms."""
 
     name: str = "replay-12"
     min_history: int = 5  # earlier nights on the same machine and toolchain that a verdict needs
@@ -41,7 +41,7 @@ class Policy:
 
 LONGEST_BYTES = 1 << 20
 MOST = 1_000_000
-"""The largest number in a policy. The bound also refuses NaN and Infinity, which Python reads from JSON."""
+"""The largest number that a policy may have. This bound also rejects NaN and Infinity, which Python reads from JSON."""
 
 
 class BadPolicy(ExpectedError, ValueError):
@@ -49,7 +49,7 @@ class BadPolicy(ExpectedError, ValueError):
 
 
 def load(path: Path | None) -> Policy:
-    """Reads the policy from a file. Returns the default policy if `path` is None. Raises BadPolicy."""
+    """Reads the policy from a file. Returns the default if `path` is None. Raises BadPolicy if the file is invalid."""
     if path is None:
         return Policy()
     try:

@@ -1,4 +1,4 @@
-"""Reduces the samples of one series in one night to one number: the logarithm of its time, so that 0.01 is 1 %."""
+"""Reduces the samples of one series in one night to the natural logarithm of its time. A difference of 0.01 is 1 %."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEAST_US, MOST_US = 1e-9, 1e15
-"""Shortest and longest time that counts as a measurement: 1e15 us is 30 years. Squares of such times are finite."""
+"""The shortest and longest time in us that is accepted as a measurement. 1e15 us is 30 years; its square is finite."""
 
 MAD_TO_DEVIATION = 1.4826
 """A normal distribution's standard deviation is this many median absolute deviations."""
@@ -18,8 +18,8 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """Holds the samples of one series in one night, by launch: the kernel's, and its baseline's if it has one. `code`
-    identifies the machine code that was measured; None if it is not known."""
+    """Holds the samples of one series in one night, by launch: those of the kernel and, if it has a baseline, those of
+    the baseline. `code` identifies the machine code that was measured, and is None if that is not known."""
 
     build: int
     machine: str
@@ -41,7 +41,7 @@ class NightLevel:
 def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
     """Returns the level of one series in one night, from the samples of its launches; None if no time is usable.
     Launches differ more than the samples within a launch, so each launch counts as one value. If there is only one
-    launch, its variance is that of the median of its n samples: pi/2 sigma^2 / n."""
+    launch, its variance is that of the median of n samples, pi/2 sigma^2 / n."""
     samples = [ordered for launch in launches if (ordered := sorted(filter(is_time, launch)))]
     if not samples:
         return None

@@ -1,4 +1,4 @@
-"""Counts the replay launches that a night may spend: its own share, and those that earlier nights saved."""
+"""Counts the replay launches that a night may spend: its own share, and what earlier nights left of theirs."""
 
 from dataclasses import dataclass, field
 
@@ -14,8 +14,8 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """Adds a night's share to the budget, and gives back launches that were asked for but never answered. The
-        budget grows to at most the launches of one suspicion, or to a night's share if that is more."""
+        """Adds a night's share of launches to the budget, and gives back launches that were asked for but never
+        answered. The budget is limited to the launches of one suspicion, or to the night's share if that is larger."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())
@@ -27,7 +27,7 @@ class ReplayBudget:
         return self.left >= launches
 
     def allows_tonight(self, launches: int) -> bool:
-        """Returns whether tonight's own share is enough, without the launches that earlier nights saved."""
+        """Returns whether tonight's own share is enough for `launches`, without what earlier nights left of theirs."""
         return min(self.unspent, self.left) >= launches
 
     @property

@@ -1,7 +1,7 @@
-"""Estimates from the replays of one series how much slower one build is than another, and how sure that is.
+"""Estimates from the replays of one series how much slower one build is than another, and how certain that is. The
+times of nights are not used.
 
-A replay times two builds in turns on one GPU in the same minutes, so that whatever the node does happens to both of
-them. The times of nights are not used here."""
+A replay times two builds alternately on one GPU in the same minutes, so both are affected alike by the node."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ PRIOR_LAUNCHES = 6
 """When a replay's variance is estimated, the variance of past nights counts as much as this many replay launches."""
 
 SHOWN_DEVIATIONS = 2.5
-"""A replay whose base is older than the builds in question is left out if its change is at least this many standard
-errors from zero: that change may be an older one."""
+"""A replay whose base is older than the candidate's builds is left out if its change is at least this many standard
+errors from zero, because an earlier build may have made that change."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Estimate:
 
 @dataclass
 class ReplayEvidence:
-    """Holds the replay answers of a series: log(head_us / base_us) of each launch, by pair of builds (base, head)."""
+    """Holds for each pair of builds (base, head) the log(head_us / base_us) of each launch of its replays."""
 
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class ReplayEvidence:
         return len(usable)
 
     def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
-        """Returns the estimates by pair of builds. They share one variance, from past nights and all launches."""
+        """Returns the estimate for each pair of builds. All share a variance per launch, of past nights and replays."""
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
@@ -96,7 +96,7 @@ class ReplayEvidence:
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Returns sums per build k, over replays with base < k <= head: of size / error^2, 1 / error^2, launches."""
+        """Returns sums per build k over replays with base < k <= head: of size / error^2, 1 / error^2 and launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (base, head), estimate in self.estimates(launch_variance).items():
             began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
@@ -120,13 +120,13 @@ def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estim
 
 
 def _variance(spread: float, free: int, launch_variance: float) -> float:
-    """Returns the variance of one launch of both builds: (k s0 + spread) / (k + free). k is PRIOR_LAUNCHES. s0 is the
-    variance of past nights, which is needed because the variance of four launches alone is unsure."""
+    """Returns the variance of log(head_us / base_us) in one launch: (k s0 + spread) / (k + free). k is PRIOR_LAUNCHES,
+    s0 the variance of past nights. s0 is needed because the variance of as few as four launches is uncertain."""
     return (PRIOR_LAUNCHES * _past(launch_variance) + spread) / (PRIOR_LAUNCHES + free)
 
 
 def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
-    """Returns Huber's mean: a launch more than two deviations from the centre counts as if it were at two."""
+    """Returns the estimate by Huber's mean, in which no launch counts as more than two deviations from the centre."""
     count = len(differences)
     centre = median(differences)
     reach = 2.0 * math.sqrt(pair_variance)
@@ -136,7 +136,7 @@ def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
 
 
 def _spread(differences: Sequence[float]) -> float:
-    """Returns the sum of squares of the distances from the median."""
+    """Returns the sum of the squared distances of `differences` from their median."""
     centre = median(differences)
     return sum((each - centre) ** 2 for each in differences)
 

@@ -1,7 +1,7 @@
 """Keeps what is known of the series of a scope: their nights, their replay answers since the last change, the evidence.
 
-It opens candidates with the evidence for each of their builds, and keeps their results. detector.py asks the questions
-and spends the launches."""
+It opens candidates with the evidence for each of their builds, and keeps their results. detector.py asks for
+replays."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ from tilewatch.worker.detection.verdict import ConfirmedChange
 
 NEVER = -(2**62)
 CODE_PRIOR_SERIES = 2.0
-"""The guess how often new code changes a time counts as much as this many replay answers about a build's code."""
+"""The prior probability that new code changes a time weighs as much as this many replay answers about the code."""
 MOST_BUILDS = 4096
-"""Most builds in one candidate. Each commit between two nights is a build, so there may be thousands."""
+"""The most builds in one candidate. Each commit between two nights is a build, so there may be thousands."""
 
 
 @dataclass(frozen=True)
 class NodeKernel:
-    """The node and the kernel of a series. Series of one node share its noise; those of one kernel share the code."""
+    """The node and the kernel of a series. Series of one node share its noise; series of one kernel share its code."""
 
     node: int
     kernel: int
@@ -70,7 +70,7 @@ class ScopeState:
         self._plan_probes()
 
     def possible_changes(self) -> list[tuple[int, float]]:
-        """Lists the columns that may be worth launches, likeliest first, with the log-odds of a change in them."""
+        """Lists the columns whose change may be worth replays, likeliest first, each with the log-odds of a change."""
         if self.evidence is None:
             return []
         by_series = np.log(self.policy.changes_a_point) + np.logaddexp.reduce(self.evidence.log_odds, axis=0)
@@ -79,8 +79,8 @@ class ScopeState:
 
     def ages_in_question(self, key: int) -> int:
         """Returns how many nights back a change of a series is searched for; 0 if no build can have changed it since
-        its last change. If tonight's code is new, only the builds that may have brought it are searched. Otherwise all
-        are, back to the earliest that may have changed the code, but at most `after_nights` nights."""
+        its last change. If tonight's code is new, only the builds that may have brought it are searched. Otherwise the
+        search goes back to the earliest build that may have changed the code, but by at most `after_nights` nights."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -119,16 +119,16 @@ class ScopeState:
         )
 
     def _fresh_since(self, column: int) -> int:
-        """Returns the first build that only the last `fresh_nights` nights of a series have measured. If its code is
-        known, only tonight's builds are fresh: older new code was asked about in its own first night."""
+        """Returns the first fresh build of a series: only its last `fresh_nights` nights measured that build. If its
+        code is known, only tonight's builds are fresh, because older code was asked about in its own first night."""
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
         return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
     def code_probes(self) -> list[Candidate]:
-        """Lists a probe for each series whose code is new tonight: it compares tonight's build with the last build of
-        the old code. The quietest series comes first, because its answer tells what to expect of the rest."""
+        """Lists a probe for each series whose machine code is new tonight: a replay of tonight's build against the last
+        with the old code. The least noisy series is first, because its answer shows what to expect of the others."""
         probes: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
@@ -145,8 +145,8 @@ class ScopeState:
         return probe
 
     def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """Yields probes of the build that made a confirmed change: one for each other series of the same kernel on the
-        same node. The build stays likelier for these series on later nights, in case tonight's launches run out."""
+        """Yields a probe of the build that made a confirmed change for each other series of the same kernel on the same
+        node. In case tonight's launches run out, that build stays likelier for these series on later nights."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
@@ -159,17 +159,17 @@ class ScopeState:
 
     def code_share(self, build: int) -> float:
         """Returns the probability that new code at a build changed a series' time. It is the mean of a beta
-        distribution, from a first guess and from what replays showed of other series with new code at that build."""
+        distribution, from a prior and from what replays showed of other series with new code at that build."""
         answers = self._code_answers.get(build, {})
         guess = probability_of(self.policy.reasoned_log_odds)
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
 
     def note_code_answer(self, candidate: Candidate, probability: float) -> None:
-        """Stores the probability that a candidate's new code changed its series, as known after its replays."""
+        """Stores the probability, after a candidate's replays, that its new code changed its series."""
         self._code_answers.setdefault(candidate.head, {})[candidate.series] = probability
 
     def open_probe(self, key: int, base: int, head: int, prior: float) -> Candidate:
-        """Returns a candidate without a size, for builds that are compared for another reason than their times."""
+        """Returns a candidate without a size, for builds that are replayed for a reason other than nightly times."""
         series, column = self.series[key], self.series[key].column
         nightly = NightEvidence(*np.zeros((3, head - base)))
         at = np.searchsorted(np.asarray(self.nights.builds), np.arange(base + 1, head + 1))
@@ -177,9 +177,9 @@ class ScopeState:
         return Candidate(key, base, head, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
-        """Yields each series that got a new machine or toolchain `min_history` nights ago, and its probe: tonight's
-        build against the last build before the new machine or toolchain. The probe is None if no build can have changed
-        the series. The caller sets `probe_at` to None when it takes the probe, so that the series gets only one."""
+        """Yields each series that got a new machine or toolchain `min_history` nights ago, and its probe: a replay of
+        tonight's build against the last build before that. The probe is None if no build can have changed the series.
+        The caller sets `probe_at` to None when it uses the probe, so that the series gets only one."""
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]
@@ -193,7 +193,7 @@ class ScopeState:
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """Starts a new level of a series at a build with an expected change. Older nights and replays no longer
+        """Starts a new level of a series at a build with an expected change, so that earlier nights and replays do not
         count."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
@@ -203,8 +203,8 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Returns a candidate's confirmed change and starts a new level; None if no replay tested its likeliest
-        build."""
+        """Returns a candidate's confirmed change, with which a new level of its series starts. Returns None if no
+        replay tested the likeliest build."""
         estimate = candidate.estimate
         if estimate is None:
             return None
@@ -221,7 +221,7 @@ class ScopeState:
         return change
 
     def remember(self, candidate: Candidate) -> None:
-        """Keeps a candidate's replays as evidence for the nights to come."""
+        """Keeps the results of a candidate's replays as evidence for later nights."""
         series, builds = self.series[candidate.series], np.asarray(self.nights.builds, dtype=np.int64)
         weighed, precisions, _ = series.replays.across(builds, candidate.launch_variance)
         self._weighed[:, series.column], self._precisions[:, series.column] = weighed, precisions
@@ -238,8 +238,8 @@ class ScopeState:
             self.evidence.log_odds[again] = -np.inf  # a build that had a night already is no new one
 
     def _by_code(self) -> Floats:
-        """Returns what is added to the log-odds of each build (row) and series (column) for its code. New code is
-        likelier to have changed a time, and so is code that changed the time of another shape of the kernel."""
+        """Returns what machine code adds to the log-odds of a change of each series (column) at each build (row). It
+        adds more where the code is new, or where it changed the time of another problem of the kernel."""
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         is_likely = (builds > 0) | self._sibling_changed
@@ -256,7 +256,8 @@ class ScopeState:
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], base: int, head: int) -> NightEvidence:
-    """Copies each night's evidence to the builds since the night before, all of which are equally likely."""
+    """Returns evidence for each build after `base` up to `head`. A build without a night gets that of the next night,
+    because all builds between two nights are equally likely."""
     at = np.searchsorted(np.asarray(builds), np.arange(base + 1, head + 1))
     by_code = nightly.by_code[at] - np.log(np.bincount(at)[at])
     return NightEvidence(nightly.weighed[at], nightly.precisions[at], by_code)

@@ -7,7 +7,7 @@ from tilewatch.worker.detection.scope_state import ScopeState
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
 
 MOST_LOG_CHANGE = 700.0
-"""The largest logarithm of a change that is kept: exp of a larger one overflows, as Hypothesis found (2026-11-22)."""
+"""The largest logarithm of a change that is used: exp of a larger one overflows (found by Hypothesis, 2026-11-22)."""
 
 
 def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> SeriesVerdict:

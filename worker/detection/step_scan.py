@@ -1,8 +1,8 @@
-"""Finds how far the level of each series moved at each recent night, from the means before and after it, with the
-variance.
+"""Finds how far the level of each series moved at each recent night, from the mean before and the mean after that
+night, and the variance of that move.
 
-It works on all series and all possible first nights of a new level at once. Nights on the previous machine or toolchain
-count too. They are shifted by the typical move of the node's series when the machine or toolchain changed."""
+All series and all possible first nights of a new level are scanned at once. Nights on the previous machine or toolchain
+are used too, shifted by the typical move of the node's series when the machine or toolchain changed."""
 
 from dataclasses import dataclass
 
@@ -16,21 +16,20 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 LEAST_NODE_SERIES = 4
-"""The fewest series that show how a new machine or toolchain moved all series of a node."""
+"""The fewest series of a node from which the typical move by a new machine or toolchain is estimated."""
 RECENT_NIGHTS = 20
-"""The number of nights on the previous machine or toolchain that count. An older level has drifted."""
+"""The number of nights on the previous machine or toolchain that are used for this. Older levels have drifted."""
 LEAST_MOVE_SPREAD = 0.001
-"""Least spread assumed for the relative moves of a node's series when its machine or toolchain changes."""
+"""The least spread assumed for the relative moves of a node's series when its machine or toolchain changes."""
 MOVE_SPREAD_FACTOR = 1.5
-"""Factor on the measured spread of the series' moves, because the spread of few series is unsure."""
+"""Multiplies the measured spread of these moves, because the spread of few series is uncertain."""
 
 
 @dataclass(frozen=True)
 class Scan:
     """Holds how far the level of each series moved at each recent night: `steps`, in units of `noise`. Row 0 is the
-    newest night. `variances` holds the variances of `steps`, in squared noises. Steps and variances are NaN if the
-    history is too short. `move_spread` is the spread, within a node, of how far the last new machine or toolchain moved
-    its series."""
+    newest night. `variances` holds the variances of `steps`, in squared noises. Both are NaN if the history is too
+    short. `move_spread` is the spread of the moves of a node's series when it last got a new machine or toolchain."""
 
     steps: Floats
     variances: Floats
@@ -39,7 +38,8 @@ class Scan:
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """Scans nights for steps. `here` marks those on a series' present machine and toolchain, `earlier` those before."""
+    """Scans nights for steps. `here` marks a series' nights on its present machine and toolchain, `earlier` the
+    last."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2
@@ -61,7 +61,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
 
 
 class _Sums:
-    """Holds cumulative sums and counts, which give the sum and count of any span of nights, without missing values."""
+    """Holds cumulative sums and counts of values, which give the sum and count of any span of nights without NaN."""
 
     def __init__(self, values: Floats) -> None:
         nothing = np.zeros((1, values.shape[1]))
@@ -73,8 +73,8 @@ class _Sums:
 
 
 def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """Returns the mean over two spans of nights and its weight, 1 / variance. The level of the span `other` may differ,
-    so `unlike` is added to its variance."""
+    """Returns the mean over two spans of nights, and the weight of that mean, 1 / variance. The level of the span
+    `other` may be different, so `unlike` is added to its variance."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight
@@ -83,7 +83,7 @@ def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Flo
 
 
 def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floats:
-    """Returns the residuals in units of noise, clipped to a distance from the median."""
+    """Returns the residuals in units of noise, each clipped to a largest distance from the series' median."""
     scaled = np.where(there, residuals, np.nan) / noise
     middle = median(scaled)
     reach = np.maximum(policy.clip_deviations, 1.5 * policy.min_change / noise)  # never below what is relevant
@@ -91,8 +91,8 @@ def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floa
 
 
 def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
-    """Returns for each series the median move of its node's series with the last new machine or toolchain, and the
-    spread of these moves."""
+    """Returns two values for each series: the median move of the series of its node at the last change of machine or
+    toolchain, and the spread of these moves."""
     recent = earlier & (earlier[::-1].cumsum(axis=0)[::-1] <= RECENT_NIGHTS)
     moved = median(np.where(here, residuals, np.nan)) - median(np.where(recent, residuals, np.nan))
     common, move_spread = np.zeros(len(nodes)), np.full(len(nodes), np.inf)
@@ -109,7 +109,7 @@ def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) 
 
 
 def median(values: Floats) -> Floats:
-    """Returns the median of each column without its missing values; NaN for a column without values."""
+    """Returns the median of each column, without the missing values; NaN for a column that has no values."""
     medians = np.full(values.shape[1], np.nan)
     there = np.isfinite(values)
     known = there.any(axis=0)

@@ -1,8 +1,8 @@
 """Runs the detector on JSON lines, without a database: `tilewatch judge --stream`.
 
-A `world` line names the series and gets no answer. Every other line is answered by one line with alerts and wanted
-replays. An entry of a line that cannot be used is left out, because the caller waits for an answer. The answer lists
-such entries under `left_out`, and `complain` is called with each."""
+A `world` line names the series and gets no answer. Every other line is answered by one line with the confirmed changes
+and the replays to run. Entries of a line that cannot be used are left out and listed in the answer under `left_out`,
+because the caller waits for an answer to each line. `complain` is called with each of these entries."""
 
 import json
 import math
@@ -21,17 +21,17 @@ NO_LINE = "this is not a world, night or rerun in JSON"
 KERNEL = "cand"
 
 MOST = 2**62
-"""Limits the whole numbers in a line: NumPy's have 64 bits, and some are added."""
+"""Limits the whole numbers in a line: NumPy's integers have 64 bits, and some of these numbers are added."""
 
 
 class NotTheProtocol(Exception):
-    """Raised for a line that does not follow the protocol."""
+    """Raised for a line that does not follow the protocol of `tilewatch judge --stream`."""
 
 
 def answer_lines(
     lines: Iterable[str], complain: Callable[[str], None], refuse: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Yields one answer per input line. A `world` line has no answer and starts a new detector. If nothing of a line
+    """Yields one answer per input line. A `world` line has no answer and starts a new detector. If nothing in a line
     could be used, `refuse` is called with the reason too."""
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
@@ -70,7 +70,7 @@ def _respond(detector: Detector | None, fields: dict[str, Any], kind: Any, compl
 
 
 def _start(fields: dict[str, Any], complain: Callable[[str], None]) -> Detector | None:
-    """Returns a detector for the series of a `world` line; None if no series is usable."""
+    """Returns a detector for the series of a `world` line; None if the line has no usable series."""
     series: dict[int, NodeKernel] = {}
     for each in _objects(fields, "series", complain):
         try:
@@ -167,7 +167,7 @@ def _complain_about(launch: tuple[float, ...], where: str, complain: Callable[[s
 
 
 def _launch(value: Any) -> tuple[float, ...]:
-    """Reads the times of a launch. What is not a number becomes NaN, so that the other times keep their places."""
+    """Returns the times of a launch. What is not a number becomes NaN, so that the other times keep their places."""
     if not isinstance(value, list):
         return ()
     return tuple(float(each) if isinstance(each, float) or _is_small(each) else math.nan for each in value)

@@ -1,4 +1,4 @@
-"""Weighs how likely each build changed each series, from nights and earlier replays, for all series at once."""
+"""Computes how likely each build changed each series, from nights and earlier replays, for all series at once."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,7 @@ from tilewatch.worker.detection.step_scan import Scan
 
 @dataclass(frozen=True)
 class ScopeEvidence:
-    """Holds a scope's evidence: of nights, of replays (`weighed`, `precisions`), of both (`log_odds`); newest night
-    first."""
+    """Holds the evidence of nights (`nightly`), of replays (`weighed`, `precisions`) and of both (`log_odds`)."""
 
     nightly: NightEvidence
     weighed: Floats
@@ -22,7 +21,7 @@ class ScopeEvidence:
     by_code: Floats  # what code adds to the log-odds; `log_odds` includes it
 
     def of_series(self, column: int, ages: int) -> NightEvidence:
-        """Returns what nights show of one series at the builds of the last `ages` nights, oldest first."""
+        """Returns what nights show about a change of one series at the last `ages` nights' builds, oldest first."""
         weighed, precisions, by_code = np.zeros((3, ages))  # zero for nights that are too old to be searched
         known = min(ages, len(self.log_odds))
         weighed[ages - known :] = np.nan_to_num(self.nightly.weighed[:known, column])[::-1]
@@ -32,8 +31,8 @@ class ScopeEvidence:
 
 
 def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Floats, policy: Policy) -> ScopeEvidence:
-    """Adds up the evidence of nights and replays for each build and series. `weighed` and `precisions` are the replays'
-    sums (see ReplayEvidence.across). They and `by_code` have one row per night, the newest last."""
+    """Adds up the evidence of nights and replays for each build and series. `weighed` and `precisions` are the sums
+    that ReplayEvidence.across returns. These two and `by_code` have one row per night, the newest last."""
     ages = len(scan.steps)
     rows = slice(-1, -ages - 1, -1)
     night_precisions = 1.0 / (scan.variances * scan.noise**2)

@@ -1,4 +1,4 @@
-"""The detector's two results: a confirmed change, and the verdict of a series after a night."""
+"""Defines the two results of the detector: a confirmed change, and the verdict of a series after a night."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 @dataclass(frozen=True)
 class ConfirmedChange:
     """A change of a series at build `first_bad` by the relative `size` (0.031 is 3.1 % slower), with its standard
-    error. If several builds made the change together, they are those after `last_good`; otherwise `last_good` is
+    error. If several builds made the change together, they are those after `last_good`. If one did, `last_good` is
     None."""
 
     series: int
