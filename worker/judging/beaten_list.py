@@ -1,5 +1,5 @@
 """Finds out whether a config outside a kernel's short list is faster than every config of the list. A night times a few
-configs drawn from outside the list, and a replay times the fastest of them beside the best of the list.
+configs drawn from outside the list, and a replay times the fastest of them beside the fastest config of the list.
 
 The fastest of hundreds of draws is fast by luck too, so its few samples in the sweep only justify a replay."""
 
@@ -23,12 +23,12 @@ from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 BETTER_BY = 0.01
-"""The least lead over the short list that justifies a replay. A lead must also exceed that of earlier runs by this."""
+"""The least lead over the short list that justifies a replay. The lead of earlier runs must be exceeded by as much."""
 
 
 @dataclass(frozen=True)
 class ListSuspicion:
-    """A series whose `winner` led the fastest config of the short list, `listed`, by more than any winner before."""
+    """A series whose winner, from outside the short list, beat `listed`, the fastest of the list, by a record lead."""
 
     point: Point
     listed: Winner
@@ -39,7 +39,7 @@ class ListSuspicion:
 def find_suspicions(
     session: Session, store: CubinStore, scope: Scope, points: Mapping[Series, Point]
 ) -> dict[Series, ListSuspicion]:
-    """Returns tonight's series in which a config outside the short list won by more than in earlier runs."""
+    """Returns tonight's series in which a config outside the short list won by a larger lead than ever before."""
     listed = winners.read_beaten_lists(session, [point.run_id for point in points.values()], BETTER_BY)
     won = winners.read_winners_of_runs(session, list(listed))
     found = {}
@@ -70,7 +70,7 @@ def write_sentence(suspicion: ListSuspicion, answer: PairAnswer) -> str:
 def open_list_alarms(
     session: Session, scope: Scope, policy: Policy, answered: Iterable[tuple[ListSuspicion, PairAnswer | None]]
 ) -> None:
-    """Opens one alarm for each kernel with a config that replays confirmed to be faster than its short list."""
+    """Opens an alarm for each kernel with a config that replays confirmed to be faster than its short list."""
     lines = defaultdict(list)
     for suspicion, answer in answered:
         if answer is not None and is_beaten(answer, policy):

@@ -1,7 +1,6 @@
-"""Bisects the commit range of a regression that a person asked about: replays its worst series at the commit in the
-middle. Each commit is replayed against the last measured one before the range, ahead of all work but the judge's own
-replays. Stored replays are used again, and equal machine code needs no GPU. Between two steps only the replays are
-stored."""
+"""Bisects the commit range of a regression on a person's request, by replays of its worst series at the middle commit.
+Each commit is replayed against the last commit measured before the range, ahead of all work but the judge's own
+replays. Stored replays are used again, and equal machine code needs no GPU. Between steps, only replays are stored."""
 
 from collections.abc import Collection
 from math import log1p
@@ -25,11 +24,11 @@ from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 LAUNCHES = 12
-"""The launches of one step. Nine are enough to see a change of 1 %. Each launch takes half a second of a GPU."""
+"""The launches of one step. Nine are enough to see a change of 1 %. Each launch takes half a second of a GPU's time."""
 
 
 def carry_on(opened: Session, context: Context, regression_id: int, who: str) -> str | None:
-    """Takes the next step of a bisection. Returns its outcome as a sentence; None while a replay is still to run."""
+    """Takes the next step of a bisection. Returns None while a replay is to run, else the result as a sentence."""
     span = judging.find_regression_range(opened, regression_id)
     if span is None:
         return f"there is no regression {regression_id} any more"
@@ -69,13 +68,13 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
 
 
 def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
-    """Returns the build nearest to the middle that is not skipped; None if every build in between is."""
+    """Returns the build nearest to the middle that is not skipped; None if all builds in between are skipped."""
     between = (build for build in range(good + 1, bad) if build not in skipped)
     return min(between, key=lambda build: abs(2 * build - good - bad), default=None)
 
 
 def has_changed(launches: Launches, size: float) -> bool:
-    """Returns whether these launches show more than half of a change of `size` (0.05 is 5 % slower)."""
+    """Returns whether the launches show a change of more than half of `size` (0.05 is 5 % slower)."""
     moved = median(compute_log_ratios(launches.base_us, launches.head_us))
     return moved / log1p(size) > 0.5
 
@@ -92,7 +91,7 @@ def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, s
 
 def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:
     """Stores the range that the bisection ends with, and returns its outcome as a sentence. `left` is the number of
-    commits in it that could not be replayed."""
+    commits inside that range, which could not be replayed."""
     good_id, bad_id = history.commit_id(good), history.commit_id(bad)
     if good_id is None or bad_id is None:
         return "its commits are not in the watched repository"

@@ -1,8 +1,7 @@
-"""Finds the commit and the machine code of each build; a build is the position of a commit.
+"""Finds the commit and the machine code of each build. A build is the position of a commit on its branch.
 
 Measured commits come from the database. The commits between them come from the clone of the repository if there is one,
-so that a bisection can replay them. This module writes only one thing: the row of an unmeasured commit to be replayed.
-"""
+so that a bisection can replay them. The only thing written is the database row of an unmeasured commit to replay."""
 
 import datetime as dt
 from bisect import bisect_left
@@ -25,12 +24,12 @@ from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import Series, SeriesQuestion
 
 FARTHEST = 2000
-"""The most commits that are read from the clone. Fewer lie between two nights."""
+"""The most commits that are read from the clone. Two nights always have fewer commits between them."""
 
 
 class History:
     """Finds commits, winners and replays for the builds of a scope. Without a `clone` of the repository, only measured
-    commits are known. `facts` are the stored replays; some found that two commits have the same machine code."""
+    commits are known. `facts` are the stored replays; some of them found two commits to have the same machine code."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class History:
         self._sides: dict[int, dict[tuple[str, str], Winner]] = {}
 
     def commit_id(self, build: int) -> int | None:
-        """Returns the id of a build's commit; None if it is unknown. Stores a commit that was never measured."""
+        """Returns the id of a build's commit, and stores that commit if it is new; None if the commit is unknown."""
         if build not in self._commit_ids:
             sha = self._unmeasured.get(build)
             if sha is None or self._clone is None:
@@ -63,13 +62,13 @@ class History:
         return self._commit_ids[build]
 
     def sha(self, build: int) -> str:
-        """Returns the sha of a build's commit. Raises KeyError for a build without a commit."""
+        """Returns the full hash of a build's commit. Raises KeyError if no commit of the build is known."""
         night = self._nights.get(build)
         return night.sha if night else self._unmeasured[build]
 
     def list_between(self, base: int, head: int) -> list[int]:
-        """Lists the builds between two builds, along the commits that lead from one to the other. Commits that the
-        branch no longer has are left out, even if they lie in between by position. Without a clone, all are listed."""
+        """Lists the builds between two builds, along the commits that lead from one to the other. With a clone, commits
+        that the branch no longer has are left out, even if their position is between the two."""
         between = range(base + 1, head)
         ends = [self._find_sha(build) for build in (base, head)]
         if self._clone is None or ends[0] is None or ends[1] is None:
@@ -81,12 +80,12 @@ class History:
         return self._nights[build].sha if build in self._nights else self._unmeasured.get(build)
 
     def find_winner(self, build: int, kernel: str, problem: str) -> Winner | None:
-        """Returns the winner on a problem at a build; None if the problem was not measured there."""
+        """Returns the winner on a problem at a build; None if the problem was not measured at that build."""
         night = self._nights.get(build)
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
     def find_pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
-        """Returns the two ends of a question. Returns None if a commit is unknown, or if neither end was measured."""
+        """Returns both commits of a question. Returns None if one of them is unknown, or if neither was measured."""
         kernel, problem, _ = question.series
         base, head = (self._end(build, kernel, problem, facts) for build in (question.base, question.head))
         if base is None or head is None or (base.won is None and head.won is None):
@@ -100,7 +99,7 @@ class History:
     ) -> tuple[int, int]:
         """Returns the ids of two commits: the last one before a change, and the first one with the whole change. Only
         measured or replayed commits count. If a replay found a commit to have the same code as the commit before the
-        change, it is before the change too. `last_good` is None if one build made the change."""
+        change, it is before the change too. `last_good` is None if a single build made the change."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)
@@ -114,13 +113,13 @@ class History:
         return commit_ids[before], commit_ids[since[0] if since else max(commit_ids)]
 
     def find_run_at(self, series: Series, commit_id: int) -> int | None:
-        """Returns the id of a run of a kernel and problem at a commit; None if the problem was not measured there."""
+        """Returns the id of a run of a kernel and problem at a commit; None if there is no such run."""
         won = self._won_at(commit_id).get(series[:2])
         return None if won is None else won.run_id
 
     def find_previous(self, series: Series, build: int) -> tuple[int, bool] | None:
-        """Returns the last earlier build at which a series was measured, and whether the same code won at it and at
-        `build`. Returns None if there is no such build, or if the winner at one of the two is unknown."""
+        """Returns the last build before `build` at which a series was measured, and whether the same code won at both
+        builds. Returns None if there is no such build, or if the winner at one of the two is unknown."""
         kernel, problem, _ = series
         here = self.find_winner(build, kernel, problem)
         if here is None:
@@ -134,13 +133,13 @@ class History:
         return None
 
     def find_same_code(self, series: Series, build: int) -> str | None:
-        """Returns the short sha of the last commit measured before a build if its code still wins; else None."""
+        """Returns the short hash of the last commit measured before a build if the same code won at both; else None."""
         before = self.find_previous(series, build)
         return short_sha(self._nights[before[0]].sha) if before is not None and before[1] else None
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """Maps builds to the shas of their unmeasured commits: those in the database, and the first parents between
+        """Maps builds to the hashes of their unmeasured commits, which are in the database or are first parents between
         known commits. Returns an empty dict without a clone."""
         if self._clone is None:
             return {}
@@ -168,8 +167,8 @@ class History:
         return base.won is not None and head.won is not None and self._is_same(base.won, head.won)
 
     def _is_same(self, base: Winner, head: Winner) -> bool:
-        """Returns whether two winners have the same source file or the same machine code. If two different configs won,
-        each of them must have the same machine code at both commits."""
+        """Returns whether two winners have the same source file or the same machine code. If their configs differ, each
+        of the two configs must have the same machine code at both commits."""
         if base.source_sha256 == head.source_sha256:
             return True
         theirs = self._code_at(head, base.config_id)
@@ -182,14 +181,14 @@ class History:
         return self._sides[commit_id]
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
-        """Returns the hash of a config's machine code in the sweep of a winner; None if it did not compile there."""
+        """Returns the hash of a config's machine code in the sweep of `won`; None if the config was not compiled."""
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)
 
 
 def _find_first_parents(clone: Path, newest: str, known: Mapping[int, str]) -> dict[int, str]:
-    """Maps positions to the first parents between known commits, back to FARTHEST positions before the newest."""
+    """Maps positions to the hashes of the first parents between known commits, at most FARTHEST positions back."""
     found: dict[int, str] = {}
     line = commits.first_parents(clone, newest, FARTHEST)
     places, shas = {sha: place for place, sha in enumerate(line)}, set(known.values())
@@ -212,7 +211,7 @@ def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[Re
 
 
 def _were_identical(facts: Sequence[ReplayFact], base_id: int, head_id: int) -> bool:
-    """Returns whether a replay, which compiles both commits with one compiler, found their code to be the same."""
+    """Returns whether a replay, which compiles both commits with one compiler, found equal machine code for both."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (base_id, head_id)
         and fact.good_code is not None

@@ -1,8 +1,8 @@
 """Explains a confirmed change: compares the last run before it with the first run after it, and names a cause. It only
 computes from its arguments.
 
-Runs only show what changed together with the time, so each line says what differs and by how much. The cause is one of
-those that a replay can separate: the commit's code, its search space, the toolchain, the node, the baseline."""
+Runs only show what changed together with the time, so each line names a difference and its size. The cause is one that
+a replay can isolate: the commit's code, its search space, the toolchain, the node or the baseline."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from tilewatch.mechanisms.find import Mechanism, find_mechanisms, write_mechanis
 from tilewatch.mechanisms.pairs import WinnerFacts
 
 MOVED = 0.003
-"""The smallest relative move of a time or a clock that is mentioned. The judge believes no smaller change."""
+"""The smallest relative move of a time or a clock that is mentioned. The judge never confirms a smaller change."""
 
 TOO_SMALL = 0.1
-"""If the kernel moved by less than this share of its baseline's move, it counts as unmoved, and vice versa. DeepGEMM
-moved by 0.3 to 0.5 % while our kernel became 28 to 50 % slower (H200, benchmarks/story.py, 2026-11)."""
+"""The kernel counts as unmoved if its move is less than this share of its baseline's move, and the other way round.
+DeepGEMM moved by 0.3 to 0.5 % while our kernel became 28 to 50 % slower (H200, benchmarks/story.py, 2026-11)."""
 
 WARMER_C = 8
 """The difference in degrees Celsius that a healthy GPU may show from night to night."""
@@ -36,7 +36,7 @@ STATICS = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """Explains in words why a series changed. `sentence` names the cause. Each of `lines` names one difference."""
+    """Explains in words why a series changed. `sentence` names the cause, and each of `lines` one difference."""
 
     category: Category
     sentence: str
@@ -44,7 +44,7 @@ class Explanation:
 
 
 def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
-    """Explains what the commit changed between two runs, once a replay has shown that the commit is the cause."""
+    """Explains what a commit changed between two runs, after a replay has shown that the commit is the cause."""
     lines = tuple(_lines(base, head))
     # Only of a slower run: recordings of a history try a different part of the space at each commit (2026-11-22).
     if head.time_us > base.time_us and not _is_in_space(base.params, head.axes):
@@ -60,7 +60,7 @@ def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
 
 
 def describe_differences(base: RunFacts, head: RunFacts) -> str:
-    """Describes what else may have moved a time, for two runs whose difference no replay attributed to the commit."""
+    """Describes differences between two runs that may explain a move of the time, if no replay blamed the commit."""
     differences = [describe_move(base, head)]
     if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
         differences.append(f"toolchain {moves}")
@@ -70,7 +70,7 @@ def describe_differences(base: RunFacts, head: RunFacts) -> str:
 
 
 def describe_move(base: RunFacts, head: RunFacts) -> str:
-    """Writes what moved between two runs: our kernel, the baseline, or both."""
+    """Describes which times moved between two runs: our kernel's, the baseline's, or both."""
     ours = head.time_us / base.time_us - 1.0
     if base.baseline_us is None or head.baseline_us is None:
         return f"the kernel's time moved {ours:+.1%}; there is no baseline to compare with"
@@ -119,7 +119,7 @@ def _build(facts: RunFacts) -> WinnerFacts:
 
 
 def _code_moves(base: RunFacts, head: RunFacts) -> str | None:
-    """Lists the static facts that differ between two cubins, as text; None if all are equal."""
+    """Describes the static facts that differ between two runs' cubins; None if all static facts are equal."""
     moves = [
         f"{base.statics[name]} -> {head.statics[name]} {what}"
         for name, what in STATICS.items()
@@ -150,7 +150,7 @@ def _axes_moves(base: Mapping[str, tuple[int, ...]], head: Mapping[str, tuple[in
 
 
 def _gpu_moves(base: tuple[Mapping[str, Any], ...], head: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
-    """Yields differences of clock, temperature and throttling, which make a GPU slow without a change of the code."""
+    """Yields the differences in clock, temperature and throttling, which make a GPU slow even with the same code."""
     clocks = _middle(base, "sm_clock_mhz"), _middle(head, "sm_clock_mhz")
     if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1.0) > MOVED:
         yield f"clock: {clocks[0]:.0f} -> {clocks[1]:.0f} MHz"
@@ -172,12 +172,12 @@ def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]])
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:
-    """Returns whether the config that won one run was tied with the winner of the other: then chance decided."""
+    """Returns whether the config that won one run was tied with the other run's winner, so that chance decided."""
     return head.params in base.tied or base.params in head.tied
 
 
 def _config_moves(base: RunFacts, head: RunFacts) -> str:
-    """Describes the parameters in which two configs differ, the new values first."""
+    """Describes the parameters in which the configs of two runs differ, with the new values first."""
     names = [name for name in {**head.axes, **base.axes} if base.params.get(name) != head.params.get(name)]
     sides = ({name: each.params[name] for name in names if name in each.params} for each in (head, base))
     new, old = map(config_text, sides)
@@ -185,6 +185,6 @@ def _config_moves(base: RunFacts, head: RunFacts) -> str:
 
 
 def _config(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> str:
-    """Writes a config with its parameters in the search space's order: the database stores them without order."""
+    """Describes a config by its parameters in the search space's order, which the database does not keep."""
     names = [*(name for name in axes if name in params), *(name for name in params if name not in axes)]
     return config_text({name: params[name] for name in names})

@@ -1,10 +1,9 @@
 """The judge step: compares a night with earlier nights, queues replays of what may have changed, and stores a verdict
 for every run once all replays have ended.
 
-A night is a submission. It is judged as a whole when its last run has ended, because shapes of one kernel and kernels
+A night is a submission. It is judged as a whole when its last run has ended, because problems of one kernel and kernels
 of one node explain each other. It is judged again when the last replay of a round has ended. The same nights and
-replays give the same verdicts, so judging twice does no harm. The judge jobs of one scope take turns.
-"""
+replays give the same verdicts, so judging twice does no harm. Judge jobs of one scope run one after the other."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -30,14 +29,14 @@ from tilewatch.worker.judging.shipped_configs import ask_about_shipped
 from tilewatch.worker.queue.lease import Lease
 
 RECORDED = "recorded"
-"""The origin of runs that were read from a recording. They cannot be replayed, as their cubins are not here."""
+"""The origin of runs read from a recording. They cannot be replayed, because their cubins are not in this store."""
 
 logger = logging.getLogger(__name__)
 
 TOO_LATE = "its replays did not end before the next night was judged"
 
 _judges: dict[tuple[str, ...], ScopeJudge] = {}
-"""The last judge of each scope, kept so that only the newest night must be read. Without it the judge is made again."""
+"""The last judge of each scope, kept so that only the newest night must be read. A missing judge is made again."""
 
 
 def forget() -> None:
@@ -109,8 +108,8 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """Returns the scope's judge after all of `nights`. The cached judge continues if it has seen the first of these
-    nights, at the same builds, and knows every series; else a new one is made."""
+    """Returns the scope's judge after all of `nights`. The cached judge is continued if it has seen the first of these
+    nights, at the same builds, and has all the series of tonight. Otherwise a new judge is made."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     builds = [each.position for each in nights]
@@ -135,14 +134,14 @@ def _up_to_tonight(
 
 
 def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -> bool:
-    """Returns whether a judge has seen the first of these nights, at the same builds: new history may move builds."""
+    """Returns whether the nights of a judge are the first of these, at the same builds. New commits may move builds."""
     known = len(judge.night_ids)
     return ids[:known] == judge.night_ids and builds[:known] == judge.builds
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
     """Returns the stored launches that answer a question, which are fewer than asked for if no more can be measured.
-    Returns None while launches are still to come."""
+    Returns None while launches are still to be measured."""
     launches = night.read_answer(tonight.history, tonight.facts, question)
     if launches is not None:
         return launches
@@ -157,7 +156,7 @@ def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
 def _try_to_settle(
     tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None
 ) -> None:
-    """Settles a series. If that fails unexpectedly, only this series gets no verdict."""
+    """Settles a series. If an unexpected error occurs, only this series gets no verdict."""
     settled = len(tonight.verdicts)
     try:
         with tonight.session.begin_nested():
@@ -177,7 +176,7 @@ def _give_up(tonight: OpenNight, series: Series, point: Point, error: Exception)
 
 
 def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None) -> None:
-    """Stores the verdict of a series once all its replays have ended, and opens or ends regressions."""
+    """Stores the verdict of a series once all its replays have ended, and opens or closes regressions."""
     conclusion = night.conclude(judge, series, tonight.history.find_same_code(series, tonight.scope.position))
     verdict, reason, outcome = conclusion.verdict, conclusion.reason, conclusion.outcome
     span, alert, findings = None, judge.alerts.get(series), list[str]()
@@ -214,7 +213,7 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
 
 
 def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -> str:
-    """Describes how a run differs from the previous one, for a move that the commit did not cause; "" without one."""
+    """Describes how a run differs from the previous run, for a move that no commit caused; "" if there is none."""
     before = tonight.history.find_previous(series, tonight.scope.position)
     commit_id = tonight.history.commit_id(before[0]) if before is not None else None
     run_id = tonight.history.find_run_at(series, commit_id) if commit_id is not None else None
@@ -225,7 +224,7 @@ def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -
 
 
 def _add_verdicts_without_time(tonight: OpenNight, points: Mapping[Series, Point]) -> None:
-    """Adds verdicts for runs that have no time because no config gave a right answer."""
+    """Adds verdicts for runs that have no time because all configs gave wrong answers."""
     timed = {point.run_id for point in points.values()}
     for run_id in judging.list_runs(tonight.session, tonight.scope):
         if run_id not in timed:

@@ -1,8 +1,7 @@
-"""Adds a night to the judge of a scope, finds the answers to its questions, and concludes a verdict for each series.
+"""Adds a night to the judge of a scope, finds the replay answers to its questions, and gives each series a verdict.
 
-A suspicion that was not confirmed ends in one of three ways: not reproduced, not the commit's because its machine code
-is the same, or not sure enough.
-"""
+A suspicion that was not confirmed ends in one of three ways: the change was not reproduced, or the commit has the same
+machine code and so did not make it, or the replays were not precise enough."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJ
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict on a series, and the outcome of tonight's suspicion of it; None if it was not suspected."""
+    """The verdict on a series, and the outcome of tonight's suspicion of the series; None if there was no suspicion."""
 
     numbers: SeriesVerdict
     verdict: VerdictName
@@ -27,7 +26,7 @@ class Conclusion:
 
 
 def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
-    """Lists series in the order of their first nights, so that a new series does not renumber an older one."""
+    """Lists series in the order of their first nights, so that the numbers of older series stay the same."""
     numbers = {night.submission_id: number for number, night in enumerate(nights)}
     first: dict[Series, int] = {}
     for point in points:
@@ -37,7 +36,7 @@ def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> l
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:
-    """Adds a night to a judge, with a name for the machine code that won on each problem."""
+    """Adds a night to a judge, and a name for the machine code that won on each problem to tell code apart."""
     for series in map(series_of, points):
         _name_code(judge, history, series, night.position)
     measured = {series_of(point)[:2] for point in points}
@@ -46,7 +45,7 @@ def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequenc
 
 
 def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) -> None:
-    """Names a series' code after the build that brought it; removes the name if the code is not known."""
+    """Names the code of a series after the build that introduced it. Removes the name if the code is not known."""
     kernel, problem, _ = series
     before = history.find_previous(series, build)
     if before is not None and before[1]:
@@ -58,8 +57,8 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
-    """Returns the stored answer to a question; None while launches are missing. If a commit is unknown, so that no
-    replay is possible, the answer has no launches."""
+    """Returns the stored replay answer to a question; None while launches are missing. The answer has no launches if a
+    commit is unknown, because no replay is possible then."""
     pair = history.find_pair(question, facts)
     if pair is None:
         return Launches()
@@ -67,7 +66,7 @@ def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQ
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
-    """Returns the verdict of tonight on a series. `same_as` is the previous commit if its machine code still wins."""
+    """Returns tonight's conclusion on a series. `same_as` is the previous commit if its machine code won again."""
     numbers, first = judge.verdict(series), judge.first_questions.get(series)
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")
@@ -83,8 +82,8 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
 
 
 def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: float) -> Conclusion:
-    """Returns the conclusion about a suspicion that replays did not confirm: refuted if their interval contains 0 or
-    ends below the smallest relevant change, else undecided."""
+    """Returns the conclusion about a suspicion that replays did not confirm: refuted if the interval of the change
+    contains 0 or ends below the smallest relevant change, else undecided."""
     launches = first.launches
     if not launches:
         return Conclusion(numbers, "undecided", f"no replay could be held: {numbers.reason}", "undecided")

@@ -1,4 +1,4 @@
-"""Holds what judging a night needs: its transaction, the history of its scope, and the verdicts so far."""
+"""Bundles what is needed to judge a night: its database transaction, its scope's history, and the verdicts so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from tilewatch.worker.judging.commit_history import History
 
 @dataclass(frozen=True)
 class OpenNight:
-    """A night that the judge job of the run `run_id` judges, now and again after each round of replays."""
+    """A night that is judged by the judge job of the run `run_id`: once now, and after each round of replays."""
 
     session: Session
     scope: Scope
@@ -50,7 +50,7 @@ class OpenNight:
         )
 
     def open_suspicion(self, point: Point, commit_ids: tuple[int, int], size: float | None, reason: str) -> int:
-        """Opens a suspicion of a run, unless it already has one, and returns the suspicion's id."""
+        """Returns the id of the suspicion of a run, and opens that suspicion if the run has none yet."""
         return suspicions.open_once(
             self.session,
             run_id=point.run_id,

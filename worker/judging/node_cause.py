@@ -1,8 +1,8 @@
-"""Finds out whether a node or its new driver became slow rather than the code: chooses replays and reads their answers.
+"""Finds out whether a node or its new driver became slow, and not the code. Chooses replays and reads their answers.
 
-A replay on one GPU compares two pieces of code and shows nothing of the GPU. Here both pieces are replayed on two GPUs
-of different nodes. An old driver cannot be put back. But if another node still has it, the same replays compare the
-drivers too, if it is known how far apart the two nodes were before. node_comparison.py does the arithmetic."""
+A replay on one GPU compares two pieces of code and shows nothing about the GPU. So both pieces are replayed here on two
+GPUs of different nodes. An old driver cannot be reinstalled. But if another node still has it, the same replays compare
+the drivers too, if the times of both nodes before are known. node_comparison.py computes the differences."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 LAUNCHES = 8
-"""Launches on each of the two GPUs; as many as compiler_cause.py uses."""
+"""The launches on each of the two GPUs, as many as compiler_cause.py uses."""
 
 APART = 0.02
-"""The least difference of two nodes that is suspected: healthy GPUs of a model differ by silicon and cooling."""
+"""The least difference of two nodes that is suspected. Smaller ones exist between healthy GPUs (silicon, cooling)."""
 
 MOST_ASKED = 4
-"""The most series per night that are replayed on two nodes: a slow node shows in all series, so a few are enough."""
+"""The most series replayed on two nodes in one night. A few are enough, because a slow node slows all its series."""
 
 
 def find_suspicions(
@@ -37,7 +37,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[NodeSuspicion]:
-    """Lists the series that differ most from recent times of another node, or of this node with another driver."""
+    """Lists the series whose times differ most from recent times of another node, or of this node's previous driver."""
     runs: dict[tuple[str, str], list[NightBefore]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
@@ -71,7 +71,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None:
-    """Returns the answer of the two replays about a node; None while one of them has not run."""
+    """Returns the result of the two replays about a node; None until both replays have run."""
     facts = []
     for question in suspicion.questions:
         fact = judging.find_replay(session, question.key)
@@ -92,8 +92,8 @@ def _suspect(
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
 ) -> NodeSuspicion | None:
-    """Returns a suspicion of a series' node. It compares with a node that still has this node's old driver, else with
-    the node that ran the series last. Returns None if the times are close enough."""
+    """Returns a suspicion of a series' node. The node is compared with a node that still has its old driver if there is
+    one, else with the node that measured the series last. Returns None if the times are close enough."""
     here, head = ran[point.run_id], won.get(point.run_id)
     if head is None or not others:
         return None
@@ -118,7 +118,8 @@ def _ask_whether_it_is_over(
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
 ) -> NodeSuspicion | None:
-    """Returns the suspicion that two nodes, reported to differ, are equally fast again; None if they still differ."""
+    """Returns the suspicion that two nodes, which a regression reports to differ, are equally fast again. Returns None
+    if tonight's times still differ."""
     suspicion = _against_newest(scope, point, others, ran, won)
     if suspicion is None or suspicion.what not in reported:
         return None
@@ -179,7 +180,7 @@ def _suspicion(
 
 
 def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
-    """Returns whether the replays can be asked for or exist: both GPUs are available, or all the replays have ended."""
+    """Returns whether the replays are possible or done: both GPUs are available, or all the replays have ended."""
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True

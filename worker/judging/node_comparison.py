@@ -1,8 +1,8 @@
 """Computes from replays of the same cubins on two nodes how much of a change comes from the node, its driver and the
 code.
 
-It only computes from its arguments. A difference on one node comes from the code. A difference of the old cubin between
-the nodes comes from the node. node_cause.py decides what is replayed."""
+It only computes from its arguments. The code is to blame for a difference between two cubins on one node, and the node
+for a difference of the old cubin between two nodes. node_cause.py decides what is replayed."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from tilewatch.worker.detection.replay_evidence import Estimate, compute_log_rat
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 WELL_GPUS_DIFFER = 0.01
-"""The least difference between two nodes that is reported. Two healthy GPUs of a model may differ by less."""
+"""The least difference between two nodes that is reported. Smaller ones exist between two healthy GPUs of a model."""
 
 SESSIONS_DIFFER = 0.003
-"""The standard deviation of an earlier difference between two nodes that is known from one run on each. Medians of one
-config lay up to 0.4 % apart in three sessions of one H200."""
+"""The standard deviation of a difference between two nodes that is known from only one earlier run on each. The medians
+of one config were up to 0.4 % apart in three sessions of one H200."""
 
 
 @dataclass(frozen=True)
 class NodeSuspicion:
-    """A series whose time may have moved because of its node `here`, which is compared with `there`, the node of run
-    `before`. The first of `questions` is for the GPU there, the second for the GPU here. `moved` is the relative change
-    of the time since `before`. `apart` is the log of the times here / there before a new `driver`, for a suspicion
-    about that. `reported_size` is how much slower one node was reported to be, if it may have recovered; else None."""
+    """A series whose time may have moved because of its node `here`, which is compared with `there`, the node of the
+    run `before`. The first of `questions` is for the GPU there, the second for the GPU here. `moved` is the relative
+    change of the time since `before`. If a new `driver` is suspected, `apart` is the log of the times here / there
+    before it. `reported_size` is how much slower a node was reported to be, if it may have recovered; else None."""
 
     point: Point
     before: NightBefore
@@ -42,12 +42,12 @@ class NodeSuspicion:
 
     @property
     def what(self) -> str:
-        """Returns the name by which a regression's key identifies this cause."""
+        """Returns the name by which a regression's key identifies this suspected cause."""
         hosts = self.there.host, self.here.host
         return f"driver {self.driver} on {self.here.host}" if self.driver else _name_pair(*hosts)
 
     def is_reported(self, causes: Collection[str]) -> bool:
-        """Returns whether `causes` names this pair of nodes, or a new driver on one of them."""
+        """Returns whether `causes` names this pair of nodes, or a new driver on one of the two nodes."""
         hosts = (self.there.host, self.here.host)
         return self.what in causes or any(
             cause.startswith("driver ") and cause.endswith(tuple(f" on {host}" for host in hosts)) for cause in causes
@@ -64,9 +64,9 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The result of replays on two nodes, as logarithms of ratios of times. `node` is the old cubin's time here /
-    there. `code` is new cubin / old cubin, first on the node there, then here; None if both cubins are the same code.
-    `failure` says why there is no result."""
+    """The result of replays on two nodes, as logarithms of ratios of times. `node` is the old cubin's time here divided
+    by its time there. `code` has the new cubin's time divided by the old cubin's, first there, then here. `code` is
+    None if both cubins are the same. `failure` says why there is no result."""
 
     node: Estimate | None
     code: tuple[Estimate, Estimate] | None
@@ -76,7 +76,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """Returns two booleans: whether the code's time changed on the other node, and on this one."""
+        """Returns whether the new code changed the time on the other node, and whether it did so on this node."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)
@@ -84,8 +84,8 @@ class NodeAnswer:
 
 
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
-    """Returns what the replays on two nodes show. The old cubin is compared between the nodes, because one of them may
-    be slower with new code only. Launches on two GPUs are independent, so they may be paired in any order."""
+    """Returns what the replays on two nodes show. The nodes are compared by the old cubin, because a node may be slower
+    with the new code only. Launches on two GPUs are independent, so they may be paired in any order."""
     node = compute_log_ratios(there.good_us, here.good_us)
     if same_code:
         return NodeAnswer(estimate_pair(node, 0.0), None)
@@ -94,15 +94,15 @@ def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnsw
 
 
 def estimate_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | None:
-    """Returns the change by a new driver: the difference between the nodes now, minus their difference before. Returns
-    None if no driver changed or the replays failed."""
+    """Returns the change that a new driver made: the difference between the nodes now, minus their difference before.
+    Returns None if no driver changed or the replays failed."""
     if suspicion.driver is None or answer.node is None:
         return None
     return Estimate(answer.node.size - suspicion.apart, hypot(answer.node.error, SESSIONS_DIFFER), answer.node.launches)
 
 
 def is_slower(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> bool:
-    """Returns whether this node, or its new driver, is slower by enough to be reported."""
+    """Returns whether this node, or its new driver, is slower than the other by enough to be reported."""
     size = estimate_driver(suspicion, answer) or answer.node
     return size is not None and size.size > 0 and _is_believed(size, policy, WELL_GPUS_DIFFER)
 
@@ -115,7 +115,7 @@ def write_sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy)
 
 
 def write_lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
-    """Writes the numbers behind the sentence, one fact per line."""
+    """Writes the numbers behind the sentence of `write_sentence`, one fact per line."""
     if answer.node is None:
         return ()
     here, there = suspicion.here.host, suspicion.there.host
@@ -164,7 +164,7 @@ def _is_believed(size: Estimate, policy: Policy, least: float) -> bool:
 
 
 def _name_pair(one: str, other: str) -> str:
-    """Returns one name for two nodes, in alphabetical order: their difference is one cause, whichever is slower."""
+    """Returns one name for two nodes, in alphabetical order, because one cause stands for both directions."""
     return " and ".join(sorted((one, other)))
 
 

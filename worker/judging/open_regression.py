@@ -1,5 +1,5 @@
 """Opens a regression and its cause for a confirmed change, or ends a regression whose series recovered. explain.py
-names the cause; db/lifecycle/regression_causes.py decides which series belong to one regression."""
+names the cause, and db/lifecycle/regression_causes.py decides which series belong to one regression."""
 
 from collections.abc import Sequence
 from math import expm1
@@ -37,8 +37,8 @@ def open_for_commit(
     findings: Sequence[str] = (),
 ) -> str:
     """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict. `span`
-    is the last commit before the change and the first with the whole change. `findings` are sentences that the runs
-    cannot give, such as what the compiler changed."""
+    is the last commit before the change and the first with the whole change. `findings` are sentences about what the
+    runs do not show, such as what the compiler changed."""
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     difference = f"replays of old and new code differ by {alert.size:+.1%} ({moved.low:+.1%} to {moved.high:+.1%})"
     taken_back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)
@@ -71,8 +71,8 @@ def open_for_compiler(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """Opens or joins a regression for a compiler, after a replay of one commit with two compilers confirmed a change.
-    For a new regression it also queues a comparison of both compilers over all operators."""
+    """Opens or joins a regression whose cause is a compiler, after a replay of one commit with two compilers confirmed
+    it. A new regression also queues a comparison of both compilers over all operators."""
     size = expm1(change.size)
     cause = Cause(
         direction="regression" if size > 0 else "improvement",
@@ -102,7 +102,7 @@ def open_for_node(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """Opens or joins a regression for a node, or its new driver, that replays on two nodes showed to be slower."""
+    """Opens or joins a regression whose cause is a node or its new driver, as replays on two nodes confirmed."""
     change = node_comparison.estimate_driver(suspicion, answer) or answer.node
     assert change is not None, "a node is slower by what its replays show"
     cause = Cause(
@@ -123,7 +123,7 @@ def open_for_node(
 def close_for_node(
     session: Session, scope: Scope, suspicion: NodeSuspicion, difference: Estimate, suspicion_id: int | None
 ) -> None:
-    """Ends the regression for a node, after replays on two nodes showed that both are equally fast again."""
+    """Ends the regression whose cause is a node, after replays on two nodes showed that both are equally fast again."""
     assert suspicion.reported_size is not None
     back = difference.size - suspicion.reported_size
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, back, difference.error)
@@ -147,8 +147,8 @@ def _moved(
 
 
 def _compare_code(session: Session, store: CubinStore, good_run_id: int, bad_run_id: int) -> str | None:
-    """Writes which source lines differ between the cubins of two winners, which takes seconds. Returns None if no line
-    differs, or if a cubin is not in this store, such as that of a recorded run."""
+    """Describes which source lines differ between the cubins of two winners, which takes seconds. Returns None if no
+    line differs, or if this store lacks one of the cubins, such as that of a recorded run."""
     found = winners.read_winners_of_runs(session, (good_run_id, bad_run_id))
     if len(found) < 2:
         return None

@@ -1,5 +1,5 @@
-"""Finds out whether the compiler, the node or a config outside the short list changed a series, instead of a commit.
-compiler_cause.py, node_cause.py and beaten_list.py choose what to replay and read the answers."""
+"""Finds out whether the compiler, the node or a config outside the short list changed a series, and not a commit.
+compiler_cause.py, node_cause.py and beaten_list.py choose the replays and read their answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from tilewatch.worker.judging.scope_judge import Series, series_of
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 RECENT_NIGHTS = 5
-"""The number of earlier nights among which the night before is searched. Over more nights, much else changes."""
+"""The number of earlier nights that are searched for the night before. Much else changes over more nights."""
 
 
 @dataclass(frozen=True)
 class OpenQuestions:
-    """The replays that a suspicion waits for. `commit_ids` are the two commits that it is about."""
+    """The replays that one suspicion waits for. `commit_ids` are the two commits that the suspicion compares."""
 
     point: Point
     commit_ids: tuple[int, int]
@@ -42,7 +42,7 @@ class SettledSuspicion:
 @dataclass(frozen=True)
 class OtherCauses:
     """The suspicions of a series: that the compiler changed it, that the node did, or that its short list lacks the
-    best config. Each answer is None until its replays have run."""
+    best config. The answer to each suspicion is None until its replays have run."""
 
     compiler: CompilerSuspicion | None = None
     compiler_answer: PairAnswer | None = None
@@ -59,7 +59,7 @@ class OtherCauses:
 
 
 def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Point]) -> dict[Series, OtherCauses]:
-    """Returns the series that something other than a commit may have changed tonight, with the suspicions of each."""
+    """Returns the suspicions of each series that something other than a commit may have changed tonight."""
     session, store, scope = night.session, night.store, night.scope
     recent = [each.submission_id for each in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.read_nights_before(session, recent, scope.origin)
@@ -103,7 +103,8 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
 
 
 def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
-    """Settles a series' answered suspicions and returns their outcomes. Opens a regression for a confirmed one."""
+    """Settles the suspicions of a series whose replays have run, and returns their outcomes. Opens a regression for
+    each suspicion that is confirmed."""
     findings = []
     if causes.compiler is not None and causes.compiler_answer is not None:
         findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))
@@ -129,7 +130,7 @@ def _settle_compiler(
 def _settle_node(
     night: OpenNight, suspicion: NodeSuspicion, answer: NodeAnswer, suspicion_id: int | None
 ) -> SettledSuspicion:
-    """Settles a suspicion about a node: opens a regression if the node is slower, ends one if it has recovered."""
+    """Settles a suspicion about a node. Opens a regression if the node is slower, ends it if the node recovered."""
     sentence = node_comparison.write_sentence(suspicion, answer, night.policy)
     if suspicion.reported_size is not None:
         if answer.node is not None and not answer.is_node(night.policy):

@@ -1,4 +1,4 @@
-"""Queues the replays that a night needs: one job for each question that stored replays do not answer."""
+"""Queues the replays that a night needs, one job for each question that stored replays do not answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def ask(
 
 
 def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> bool:
-    """Returns whether a job for this question was queued before and ended without an answer."""
+    """Returns whether an earlier job for this question ended without an answer."""
     ends = f"{pair.base.sha}:{pair.head.sha}"
     key = question_key(night.scope, pair.kernel, pair.problem, ends, *_still_wanted(question, stored))
     return judging.was_given_up(night.session, key)
@@ -77,7 +77,7 @@ def _about_commits(
 
 
 def _is_compiled(night: OpenNight, pair: Pair) -> bool:
-    """Returns whether both cubins can be replayed without compiling: one compiler made them, and the store has them."""
+    """Returns whether a pair can be replayed without compiling: the store has both cubins, made by one compiler."""
     wins = [won for won in (pair.base.won, pair.head.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 
@@ -90,13 +90,13 @@ def _about_other_causes(night: OpenNight, causes: Mapping[Series, OtherCauses]) 
 
 
 def _suspect(night: OpenNight, judge: ScopeJudge, series: Series, point: Point, pair: Pair) -> int:
-    """Opens the suspicion of a run, and adds the verdict "undecided" until the replays have ended."""
+    """Opens the suspicion of a run and returns its id. Adds the verdict "undecided" until the replays have ended."""
     numbers = judge.verdict(series)
     night.add_verdict(point, numbers, "undecided", f"{numbers.reason}; a replay is asked for")
     return night.open_suspicion(point, (pair.base.commit_id, pair.head.commit_id), numbers.change, numbers.reason)
 
 
 def _still_wanted(question: SeriesQuestion, stored: StoredLaunches) -> tuple[int, int]:
-    """Returns how many launches are stored, and how many more the question needs."""
+    """Returns two counts for a question: its stored launches, and the launches that it still needs."""
     start = len(stored.base_us)
     return start, question.launches_used + question.launches - start

@@ -1,7 +1,7 @@
 """Judges the stored history again with another policy and lists the verdicts that would differ. Writes nothing.
 
 The nights are judged in their order, with the stored replays. If the other policy asks for a replay that never ran, the
-verdict is undecided: it is not guessed."""
+verdict is undecided, because its result cannot be guessed."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of
 
 @dataclass(frozen=True)
 class ChangedVerdict:
-    """A run that the other policy judges differently."""
+    """A run on which the other policy gives a different verdict."""
 
     night: dt.date
     kernel: str
@@ -36,8 +36,8 @@ class ChangedVerdict:
 
 @dataclass(frozen=True)
 class Rejudged:
-    """The outcome of judging again. `runs` counts the judged runs. `failures` are sentences about scopes that could not
-    be judged; their runs are not counted."""
+    """The outcome of judging again. `runs` counts the judged runs. `failures` has a sentence for each scope that could
+    not be judged; the runs of these scopes are not counted."""
 
     runs: int
     changed: tuple[ChangedVerdict, ...]
@@ -45,7 +45,7 @@ class Rejudged:
 
 
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
-    """Judges the nights of every scope from the day `since` on, with earlier nights as their history."""
+    """Judges the nights of every scope from the day `since` on. Earlier nights are used as history only."""
     runs, changed, failures = 0, list[ChangedVerdict](), list[str]()
     # Never committed: a bisection of the past may put unmeasured commits on record.
     with Session(engine(context.database_url), expire_on_commit=False) as session:

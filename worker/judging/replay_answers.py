@@ -1,4 +1,4 @@
-"""Finds the answers to questions in the stored replays, by the machine code that was compared; computes only. Launches
+"""Finds the answers to questions in the stored replays by the machine code that was compared. Writes nothing. Launches
 of one piece of code answer for every commit that has it, and two commits with the same code need no GPU."""
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.queue.replay_job import BuildSide
 
 SAME = 1.0
-"""The time in us that stands for both sides of identical machine code, whose launches are not measured."""
+"""Stands for the time in us of both sides of identical machine code, whose launches are not measured."""
 
 
 @dataclass(frozen=True)
 class End:
-    """One end of a question: a commit, the winner there if it was measured, and the hash of its code if known.
+    """One of the two commits of a question, with its winner if it was measured and the hash of its code if known.
     `next_won` is the winner at the next measured commit: the best guess of the config that would have won here."""
 
     commit_id: int
@@ -28,7 +28,7 @@ class End:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two ends of a question about a kernel and problem. `identical` says that both have the same machine code."""
+    """The two commits of a question about a kernel and problem. `identical` says that their machine code is equal."""
 
     kernel: str
     problem: str
@@ -39,14 +39,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class StoredLaunches:
-    """All stored launches of a pair. `failure` says why no more will come; None while more may come."""
+    """All stored launches of a pair. `failure` says why no more launches will come; it is None while more may come."""
 
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
     failure: str | None
 
     def of(self, question: SeriesQuestion) -> Launches:
-        """Returns the launches that belong to a question, which may be fewer than it wants."""
+        """Returns the launches that belong to a question, which may be fewer than the question asks for."""
         part = slice(question.launches_used, question.launches_used + question.launches)
         return Launches(self.base_us[part], self.head_us[part])
 
@@ -64,8 +64,8 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """Returns the launches that answer a question. They are fewer than asked for if no more will come. Returns None
-    while launches are still to be measured."""
+    """Returns the launches that answer a question. They are fewer than asked for if no more can be measured. Returns
+    None while launches are still to be measured."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
@@ -75,7 +75,7 @@ def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) 
 
 
 def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:
-    """Returns the hash of the code at a commit, as a replay of an unmeasured commit found it; None if unknown."""
+    """Returns the hash of the code at a commit that only a replay compiled; None if no replay found the code."""
     for fact in facts:
         if (fact.kernel, fact.problem) == (kernel, problem):
             if fact.good_commit_id == commit_id and fact.good_code is not None:
@@ -92,7 +92,7 @@ def has_one_compiler(pair: Pair) -> bool:
 
 
 def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
-    """Returns both builds as sides of a replay job: with their stored cubins if `compiled`, otherwise without."""
+    """Returns both commits of a pair as sides of a replay job, with their stored cubins if `compiled`, else without."""
     either = pair.head.won or pair.base.won
     assert either is not None, "a question has at least one end that was measured"
     base, head = (

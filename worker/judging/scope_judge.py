@@ -1,8 +1,8 @@
-"""The judge of one scope: takes its nights in order, asks for replays of what may have changed, and gives verdicts.
+"""Judges one scope: takes its nights in order, asks for replays of series that may have changed, and gives verdicts.
 
-It only computes from its arguments. It turns runs into the detector's readings, and series into the detector's numbers
-and back. It counts which launches of a replay were used, so that the same nights and replays give the same verdicts
-whether they come one by one or all at once."""
+It only computes from its arguments. It turns runs into the detector's readings, and maps series to the detector's
+numbers for them. It counts which launches of a replay were used, so that the same nights and replays give the same
+verdicts whether they come one by one or all at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,8 +23,8 @@ HISTORY_NIGHTS, HISTORY_STEP = 120, 60
 number of nights, in steps, so that judging a night again gives the same verdict."""
 
 Series = tuple[str, str, str]
-"""The kernel, problem and host of a series. The host is included because two GPUs of a model differ by more than the
-changes we look for."""
+"""Names a series by its kernel, problem and host. The host is included because two GPUs of a model differ by more than
+the changes that the judge has to find."""
 
 
 KernelProblem = tuple[str, str]
@@ -33,7 +33,7 @@ KernelProblem = tuple[str, str]
 @dataclass(frozen=True)
 class SeriesQuestion:
     """A request for `launches` launches of two builds of a series. The first `launches_used` stored launches of these
-    builds answered earlier questions; they do not count again."""
+    builds answered earlier questions, so they do not count again."""
 
     series: Series
     base: int
@@ -44,15 +44,15 @@ class SeriesQuestion:
 
 @dataclass(frozen=True)
 class Launches:
-    """The median times of the two sides of a replay, one of each per launch."""
+    """The median times in us of the two sides of a replay, one of each side per launch."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
 
 
 AnswerOf = Callable[[SeriesQuestion], Launches | None]
-"""Returns the launches that answer a question, which are fewer than asked for if no more will come; None while launches
-are still to be measured."""
+"""Returns the launches that answer a question. They are fewer than asked for if no more can be measured. Returns None
+while launches are still to be measured."""
 
 
 def first_night(nights: int) -> int:
@@ -62,7 +62,7 @@ def first_night(nights: int) -> int:
 
 @dataclass
 class FirstQuestion:
-    """Holds the two builds of tonight's first question about a series, and its launches as (base_us, head_us)."""
+    """Holds the two builds of tonight's first question about a series, and the (base_us, head_us) that answered it."""
 
     base: int
     head: int
@@ -80,7 +80,7 @@ class ScopeJudge:
         self.alerts: dict[Series, ConfirmedChange] = {}
         self.first_questions: dict[Series, FirstQuestion] = {}
         self.code_names: dict[KernelProblem, str] = {}
-        """Names of the newest machine code, by kernel and problem."""
+        """The name of the newest machine code for each kernel and problem."""
         self.policy, self._replay_launches = policy, replay_launches
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}
@@ -93,7 +93,7 @@ class ScopeJudge:
 
     def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
         """Adds a night to the detector, which drops the unanswered questions of the previous night. `codes` names the
-        machine code that won on each problem, where it is known. All hosts share these names."""
+        machine code that won on each problem, where that code is known. All hosts share these names."""
         readings = {
             self.numbers[series_of(point)]: self._reading(build, point, codes.get((point.kernel, point.problem)))
             for point in points
@@ -111,8 +111,8 @@ class ScopeJudge:
         self._take(self._detector.add_night(build, unmeasured | readings))
 
     def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
-        """Starts a new level of a series at the newest build, up to `build`, whose change people marked as expected.
-        Later nights are not compared with those before it. Call this before the night of `build` is added."""
+        """Starts a new level of each series at its newest build, up to `build`, whose change people marked as expected.
+        Later nights are not compared with those before that build. Call this before the night of `build` is added."""
         for (kernel, problem, host), number in self.numbers.items():
             since = [
                 level.first_bad
@@ -125,8 +125,8 @@ class ScopeJudge:
                 self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
-        """Adds answers, round after round of questions. Returns the unanswered questions of the first round that is not
-        fully answered; an empty tuple when nothing is left to ask."""
+        """Adds answers, round after round of questions. Returns the unanswered questions of the first round in which an
+        answer is missing. Returns an empty tuple when no question is left."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
@@ -136,7 +136,7 @@ class ScopeJudge:
         return ()
 
     def settle_past(self, answer_of: AnswerOf) -> None:
-        """Adds the answers that a past night got. Its unanswered questions will never be answered."""
+        """Adds the answers that a past night got. The unanswered questions of that night will never be answered."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             there = [(ask, launches) for ask, launches in answers if launches is not None]
@@ -145,7 +145,7 @@ class ScopeJudge:
             self._use(there)
 
     def is_spent(self) -> bool:
-        """Returns whether tonight's budget is too small for the first launches of another suspicion."""
+        """Returns whether the rest of tonight's budget is too small for the first launches of another suspicion."""
         return self._spent + self.policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:
@@ -161,12 +161,12 @@ class ScopeJudge:
         return SeriesQuestion(self.names[ask.series], ask.base, ask.head, ask.launches, used)
 
     def _reading(self, build: int, point: Point, code: str | None) -> Reading:
-        """Returns a night's reading of a series. The median and the ends of its interval stand for all samples, of
-        which there are a hundred times as many.
+        """Returns a night's reading of a series. The median and the ends of its interval stand for all samples, whose
+        number is a hundred times as large.
 
         The spread of these three is twice the median's standard error. That leaves room for differences between
         launches, which one process cannot show. Another main baseline counts as another toolchain, because its level is
-        different. A night without a baseline is taken to have the previous night's."""
+        different. If a night has no baseline, the baseline of the previous night is assumed."""
         baselines = self._baselines.setdefault(series_of(point), [])
         if point.baseline is not None and baselines[-1:] != [point.baseline]:
             baselines.append(point.baseline)

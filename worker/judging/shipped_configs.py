@@ -1,7 +1,7 @@
 """Queues replays of the configs in a repository's tuned table that were slower than the best config tonight.
 
-No verdict waits for the answers, but pull requests that mend the table do (worker/notify/mend_tables.py). A pair of
-configs is replayed only once for the same machine code."""
+No verdict waits for these replays, but pull requests that correct the table do (worker/notify/mend_tables.py). A pair
+of configs is replayed only once for the same machine code."""
 
 import logging
 from pathlib import Path
@@ -23,8 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
-    """Queues a replay of each config in the tuned table that may be slower than the winner; returns the jobs to
-    send."""
+    """Queues a replay of each config in the tuned table that may be slower than the winner. Returns the new jobs."""
     session, scope = night.session, night.scope
     try:
         tables = stale_tables.read_tables(clone, scope.sha)

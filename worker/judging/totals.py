@@ -1,7 +1,7 @@
 """Writes the totals of a night, and judges them by the verdicts of the series that they sum.
 
 A total is stored as a sweep, a run and a measurement, so that every page shows it like any other series. It is written
-when all measurements of the night have ended, if all its parts have a time."""
+when all measurements of the night have ended, if all its series have a time."""
 
 import hashlib
 import json
@@ -23,18 +23,18 @@ from tilewatch.worker.detection.verdict import VerdictName
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
 SEVERAL = ", "
-"""Joins the hosts, GPUs or versions of a total's parts where they differ."""
+"""Joins the names of hosts, GPUs or versions if they are not the same for all series of a total."""
 
 
 def write(session: Session, scope: Scope) -> None:
-    """Writes each total of a night if all its parts have a time. A second call changes nothing."""
+    """Writes each total of a night whose series all have a time. A second call changes nothing."""
     for model, parts in totals.list_parts(session, scope).items():
         if len(parts) == parts[0].parts and totals.find_run_of_total(session, scope, model) is None:
             _write(session, scope, model, parts)
 
 
 def judge(session: Session, scope: Scope, policy: Policy) -> None:
-    """Writes a verdict for each total of a night if all its parts have verdicts."""
+    """Writes a verdict for each total of a night whose series all have verdicts."""
     verdicts = []
     for model, parts in totals.list_parts(session, scope).items():
         run_id = totals.find_run_of_total(session, scope, model)
@@ -81,8 +81,8 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
 
 
 def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
-    """Returns the samples of a total. Each is the weighted sum of its parts' samples of one round, so that their spread
-    shows in the total's interval. The total has a baseline, summed alike, if all parts have the same baseline."""
+    """Returns the samples of a total. Each sample is the weighted sum of its series' samples of one round, so that
+    their spread shows in the total's interval. A baseline that all the series have is summed likewise."""
     own = Sampled(TOTAL, "kernel", config_id, _sums(parts, [part.measured.samples_us for part in parts]), {})
     baselines = {part.measured.baseline for part in parts}
     (name, *others) = baselines
@@ -93,7 +93,7 @@ def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
 
 
 def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[float]:
-    """Returns the weighted sum of the parts' times for each round that all parts have."""
+    """Returns the weighted sum of the series' times for each round that all series have."""
     weights = [part.weight for part in parts]
     return [
         sum(weight * time for weight, time in zip(weights, times, strict=True))
@@ -102,8 +102,8 @@ def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[
 
 
 def _toolchain(parts: Sequence[Part]) -> dict[str, str]:
-    """Returns the versions with which the parts were measured, and a hash of the list of parts, so that another list
-    counts as a change of the toolchain."""
+    """Returns the versions with which the series were measured, and a hash of the list of series, so that a changed
+    list counts as a changed toolchain."""
     names = sorted({name for part in parts for name in part.run.toolchain})
     added = _sha256([[part.sweep.kernel, part.sweep.problem, part.weight] for part in parts])[:8]
     versions = {name: _joined(part.run.toolchain.get(name, "none") for part in parts) for name in names}
