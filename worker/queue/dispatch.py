@@ -1,7 +1,8 @@
-"""Sends the ids of jobs to workers through Redis, and finds lost messages. Holds the Celery settings of both ends.
+"""Sends the ids of jobs to workers through Redis, and finds lost messages. Defines the Celery settings of sender and
+worker.
 
-Redis may lose every message: the job table says what is queued, and reconcile.py sends messages again. So a message is
-acknowledged on receipt, and there is no result backend."""
+Redis may lose every message, because the job table stores what is queued, and reconcile.py sends messages again. So a
+message is acknowledged on receipt, and there is no result backend."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,11 +24,11 @@ NOTIFY_TASK = "worker.tell"
 COUNT_TASK = "worker.read_counters"
 COMPILE = "compile"
 TRACE_QUEUE = "record"
-"""The queue for host code that only some nodes can run, because it imports PyTorch or another package."""
+"""The queue for host code that not every node can run, because it imports PyTorch or another package."""
 JUDGE = "judge"
 NOTIFY_QUEUE = "tell"
-"""The queue of messages to people and forges. Its worker takes no other jobs, because it has the forge's token and
-other workers run the code of commits. So messages never wait behind the runs of a night."""
+"""The queue of jobs that write to people and forges. A worker of this queue takes no other jobs, because it has the
+forge's token and other workers run the code of commits. So no message waits until the runs of a night have ended."""
 OF_ONE_GPU = "@"
 CONNECT_LIMIT_S = 5
 RESEND_AFTER_S = 60
@@ -58,37 +59,37 @@ CONFIGURATION: dict[str, Any] = {
 
 
 class BrokerUnreachable(ExpectedError):
-    """Raised if Redis cannot be used. The message is a sentence with its address, without the password."""
+    """Raised if Redis cannot be used. The message is a sentence with the address of Redis, without the password."""
 
 
 def gpu_queue(slug: str) -> str:
-    """Returns the name of the queue for any GPU of a model."""
+    """Returns the name of the queue that all GPUs of a model share."""
     return f"gpu.{slug}"
 
 
 def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
-    """Returns the name of the queue for one GPU. Replays that compare two nodes use it."""
+    """Returns the name of the queue for one GPU, which is used for replays that compare two nodes."""
     return f"{gpu_queue(slug)}{OF_ONE_GPU}{gpu_uuid}"
 
 
 def configuration(broker_url: str) -> dict[str, Any]:
-    """Returns Celery's settings for a broker. Kombu encrypts a rediss:// URL only with `broker_use_ssl`. Certificates
-    that the URL names are used instead of that setting."""
+    """Returns Celery's settings for a broker. `broker_use_ssl` is set for a rediss:// URL, because Kombu would not
+    encrypt without it. Certificates that the URL names take precedence over that setting."""
     encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
     return {**CONFIGURATION, **encrypted, "broker_url": broker_url}
 
 
 def sender(broker_url: str) -> Celery:
-    """Returns a Celery application that only sends."""
+    """Returns a Celery application that sends messages but takes none."""
     return Celery("tilewatch", set_as_current=False, changes=configuration(broker_url))
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None:
     """Sends one message per job. Call it after the transaction that queued the jobs is committed, because a worker may
-    claim them at once. Raises BrokerUnreachable.
+    claim them at once. Raises BrokerUnreachable if Redis cannot be used.
 
     The jobs are marked as sent first. If they were marked afterwards, a job's row could be locked when a worker wants
-    to claim it, and a claim skips locked rows. The reconciler finds jobs that were marked and not sent."""
+    to claim the job, and a claim skips locked rows. The reconciler finds jobs that were marked and not sent."""
     if not queued:
         return
     with session(database_url) as opened:
@@ -99,7 +100,7 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
 
 
 def wake_outbox(celery: Celery, database_url: str) -> None:
-    """Starts the task that sends messages to people, if a change has no message yet. Beat starts it too."""
+    """Starts the task that sends messages to people if a change has no message yet. Celery's beat also starts it."""
     with session(database_url) as opened:
         if not messages.list_unreported_changes(opened):
             return
@@ -108,7 +109,7 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
 
 
 def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
-    """Starts the task that reads hardware counters on one GPU. A later heartbeat repeats a message that got lost."""
+    """Starts the task that reads hardware counters on one GPU. If the message is lost, a later heartbeat repeats it."""
     with _reaching(celery):
         celery.send_task(COUNT_TASK, queue=one_gpu_queue(slug, gpu_uuid))
 
@@ -123,7 +124,7 @@ def _reaching(celery: Celery) -> Iterator[None]:
 
 
 def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """Returns the queued jobs that have no message in Redis. To send the other ones again would fill an idle queue."""
+    """Returns the queued jobs whose messages are not in Redis. Only these are sent again, so that no queue fills up."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:
@@ -136,7 +137,7 @@ def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
 
 
 def require_broker(broker_url: str) -> None:
-    """Raises BrokerUnreachable unless Redis takes a write. One that is full or a replica would still answer reads."""
+    """Raises BrokerUnreachable if Redis refuses a write, because it is full or because it is a read-only replica."""
     try:
         with _client(broker_url) as client:
             client.set("tilewatch:takes", 1, px=1000)
@@ -145,7 +146,7 @@ def require_broker(broker_url: str) -> None:
 
 
 def address(broker_url: str) -> str:
-    """Returns host:port of a URL, without its password, so that people may see it."""
+    """Returns host:port of a URL, without the password, so that it may be shown to people."""
     try:
         parts = urlsplit(broker_url)
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -163,7 +164,7 @@ def _client(broker_url: str) -> "redis.Redis":
 
 
 def _ids(raw: bytes) -> Iterator[str]:
-    """Yields the id of a message, or nothing for a message that cannot be read, which a worker will drop."""
+    """Yields the id of a message. Yields nothing for an unreadable message, which a worker will drop."""
     with contextlib.suppress(task_message.Refused):
         yield task_message.read(raw).id
 

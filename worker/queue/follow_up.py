@@ -16,8 +16,8 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send. Call
-    it in a transaction of its own, after the end is committed: if two jobs end at once, the later call then sees both
-    ends. If the process crashes before this call, reconcile.py does the same."""
+    it in its own transaction after the end of this job is committed: if two jobs end at once, the later call then finds
+    both ended. If the process crashes before this call, reconcile.py queues the same jobs."""
     if job.kind in ("prepare", "confirm"):
         return judge_again(session, read_payload(ReplayJob, job.payload), job.priority)
     if job.kind == "compile":
@@ -33,7 +33,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
 def add_judge_job(
     session: Session, run_id: int, *, submission_id: int | None, subject: str, priority: int, again: str | None = None
 ) -> tuple[UnsentJob, bool]:
-    """Adds the judge job of a run, once for each reason `again`. Returns the job to send, and whether it is new."""
+    """Adds the judge job of a run, one for each different `again`. Returns the job to send, and whether it is new."""
     job_id, new = jobs.add(
         session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
@@ -49,8 +49,8 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job for each night that has runs which no job would judge, because its last measurement ended
-    without a run. With `submission_id`, only that night is looked at. Returns the jobs to send."""
+    """Queues a judge job for each night with runs that no job would judge because the night's last measurement ended
+    without a run. With `submission_id`, only the night of that submission is checked. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
@@ -94,7 +94,7 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
 
 
 def cancel_stranded(session: Session) -> None:
-    """Cancels the replay jobs of a GPU that has no worker any more, and queues the judge jobs that waited for them."""
+    """Cancels the replay jobs of a GPU that no longer has a worker, and queues the judge jobs that waited for them."""
     for job in gpus.list_stranded_jobs(session):
         with isolate(session, str(job.payload.get("repository")), f"job {job.id} cannot be cancelled"):
             jobs.cancel(session, [job.id])
@@ -102,8 +102,8 @@ def cancel_stranded(session: Session) -> None:
 
 
 def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues a judge job for the run that asked a question, once all questions of its round have ended. Returns a list
-    of the job to send, which is empty as long as a question is open."""
+    """Queues a judge job for the run that asked a question, if all questions of the round have ended. Returns a list of
+    the job to send, which is empty if a question of the round is open or if the job exists."""
     suspicions.lock_run(session, asked.run_id)
     if judging.is_any_pending(session, asked.round):
         return []
@@ -119,7 +119,7 @@ def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[Unsen
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:
-    """Returns the queue for a question: the queue of the GPU that it names, else the queue of its GPU model."""
+    """Returns the queue for a question: that of the GPU named in the question, or else that of its GPU model."""
     if question.gpu_uuid is None:
         return gpu_queue(question.gpu_model)
     return one_gpu_queue(question.gpu_model, question.gpu_uuid)

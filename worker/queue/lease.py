@@ -1,4 +1,4 @@
-"""Holds the lease on a job: a thread renews it in Postgres, and the job's step learns when the lease is lost."""
+"""Holds the lease on a job. A thread renews the lease in Postgres, and tells the job's step if the lease is lost."""
 
 import threading
 from collections.abc import Collection
@@ -13,19 +13,18 @@ from tilewatch.db.session import session
 log = structlog.get_logger()
 
 LEASE_S = 45
-"""The seconds without a renewal after which a worker loses its job. A restart of Postgres takes less."""
+"""The seconds without a renewal after which a worker loses its job. A restart of Postgres is shorter."""
 
 RENEW_S = 5
 """The seconds between two renewals, which also store the job's progress and the last lines of its log."""
 
 
 class LeaseLost(Exception):
-    """Raised if the job was cancelled, or given to another worker as this one was silent. The step must stop
-    writing."""
+    """Raised if the job was cancelled, or given to another worker because this one was silent. The step must end."""
 
 
 class Lease:
-    """The lease on a claimed job, held while its step works. `lines` are the last lines of the job's log."""
+    """The lease on a claimed job, held while the job's step runs. `lines` are the last lines of the job's log."""
 
     def __init__(self, database_url: str, job_id: int, owner: str, lines: Collection[str] = ()) -> None:
         self.owner = owner
@@ -37,7 +36,7 @@ class Lease:
         self._thread = threading.Thread(target=self._keep_renewing, name=f"lease of job {job_id}", daemon=True)
 
     def progress(self, done_steps: int = 0) -> None:
-        """Sets the progress that the next renewal stores. Raises LeaseLost if this worker no longer has the job."""
+        """Sets the progress that the next renewal stores. Raises LeaseLost if the job is no longer this worker's."""
         self._done_steps = done_steps
         if self._lost:
             raise LeaseLost

@@ -1,7 +1,7 @@
-"""Recognises trouble that passes by itself, and waits until Postgres is back.
+"""Recognises errors that pass by themselves, and waits until Postgres is back.
 
 A restart, a full disk, or a store, repository or GPU that is not available now is not a job's fault, so the job is put
-off. Any other error is the job's failure or a bug (run_job.py)."""
+off. Any other error is a failure of the job or a bug (run_job.py)."""
 
 import errno
 import time
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 15.0
-"""The longest wait between two attempts to reach Postgres. It is short, because results wait for Postgres."""
+"""The longest wait between two attempts to reach Postgres. It is short, because results cannot be stored meanwhile."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -32,7 +32,7 @@ class NotNow(Exception):
 
 
 def passing(error: Exception) -> str | None:
-    """Returns a sentence about an error that passes by itself; None for any other error."""
+    """Returns a sentence about the error if it will pass by itself, and None if it will not."""
     if isinstance(error, NotNow | StoreError | FetchFailed):
         return str(error)
     if (trouble := passing_trouble(error)) is not None:
@@ -43,8 +43,8 @@ def passing(error: Exception) -> str | None:
 
 
 def once_postgres_is_back(database_url: str, act: Callable[[Session], Result]) -> Result:
-    """Runs `act` in a transaction until Postgres commits it, and returns its result. `act` may run several times. There
-    is no time limit, because `act` writes the result of work that would be lost."""
+    """Runs `act` in a transaction, again if Postgres goes away, until the transaction is committed. Returns the result
+    of `act`. There is no time limit, because giving up would lose the work whose result `act` writes."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

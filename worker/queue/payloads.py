@@ -1,5 +1,5 @@
-"""Defines the payload of each kind of job: what the job needs besides its row. The payload of replays is in
-replay_job.py. A payload is stored as a JSON object with its fields, without those that are None."""
+"""Defines the payload of each kind of job: what the job needs besides its database row. replay_job.py has the payload
+of replays. A payload is stored as a JSON object of its fields, except those that are None."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ class CompilePayload:
 
 @dataclass(frozen=True)
 class MeasurePayload:
-    """The payload of a job that measures a sweep. `ships` is the config in the library's tuned table, or None."""
+    """The payload of a job that measures a sweep. `ships` is the config in the library's tuned table, if it has one."""
 
     library: str
     baselines: tuple[str, ...]
@@ -39,7 +39,7 @@ class MeasurePayload:
 
 @dataclass(frozen=True)
 class PrepareCheckPayload:
-    """The payload of a job that compiles both sides of a check. `kernels` are the watched kernels; None for all."""
+    """The payload of a job that compiles both sides of a check. `kernels` are some watched kernels; None means all."""
 
     repository: str
     library: str
@@ -77,17 +77,17 @@ class ToolchainsPayload:
 
 
 def write_payload(payload: Any) -> dict[str, Any]:
-    """Returns a payload in the form in which it is stored."""
+    """Returns a payload as the JSON object that is stored."""
     return {name: value for name, value in asdict(payload).items() if value is not None}
 
 
 def read_payload(kind: type[Payload], stored: Mapping[str, Any]) -> Payload:
-    """Returns a stored payload as an object of `kind`. Raises pydantic's ValidationError if it is of another kind."""
+    """Returns a stored payload as an object of `kind`. Raises pydantic's ValidationError if it does not fit `kind`."""
     payload: Payload = _adapter(kind).validate_python(stored)  # type: ignore[arg-type]
     return payload
 
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Returns the reader for a kind of payload. It is made once per process, because that takes milliseconds."""
+    """Returns the reader for a kind of payload. It is made once per process, because making it takes milliseconds."""
     return TypeAdapter(kind)

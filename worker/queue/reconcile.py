@@ -8,7 +8,7 @@ from tilewatch.worker.queue import dispatch, follow_up
 
 
 def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
-    """Ends expired leases, queues the jobs that need not wait any more, and returns jobs with a lost message."""
+    """Ends expired leases and queues jobs that no longer need to wait. Returns the jobs whose messages were lost."""
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.list_ready_to_measure(opened))

@@ -24,8 +24,8 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class BuildSide:
-    """One side of a question: a commit and a config. `code` is None until the prepare step has compiled it. If no night
-    measured the commit, `measured` is False and the config is a guess."""
+    """One side of a question: a commit and a config. `code` is None until the prepare step has compiled the config. If
+    no night measured the commit, `measured` is False and the config is a guess."""
 
     commit_id: int
     sha: str
@@ -36,7 +36,7 @@ class BuildSide:
 
     @classmethod
     def of_winner(cls, won: Winner, commit_id: int, sha: str, *, measured: bool = True, compiled: bool = True) -> Self:
-        """Makes a side from a winner and a commit. Without `compiled`, the prepare step compiles it."""
+        """Returns a side of a winner and a commit. If `compiled` is False, the prepare step compiles the config."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
 
@@ -44,8 +44,8 @@ class BuildSide:
 @dataclass(frozen=True)
 class BuildQuestion:
     """A request to replay two sides, for `launches` launches after the `start` launches that are stored. Equal
-    questions have the same `key`, so that they share one job. `gpu_uuid` and `host` name the only GPU that may answer.
-    Both are None if any GPU of the model may."""
+    questions have the same `key`, so that they share one job. `gpu_uuid` and `host` name the only GPU that may run the
+    replay. Both are None if any GPU of the model may run it."""
 
     key: str
     kernel: str
@@ -75,7 +75,7 @@ class BuildQuestion:
         gpu_uuid: str | None = None,
         host: str | None = None,
     ) -> Self:
-        """Makes a question in a scope. `about` is a kernel and a problem. `ends` names two commits or two runs."""
+        """Returns a question in a scope. `about` is a kernel and a problem. `ends` names two commits or two runs."""
         key = question_key(scope, *about, ends, start, launches)
         place = (scope.gpu_model, scope.arch, scope.origin)
         return cls(key, *about, *place, axis, start, launches, *sides, gpu_uuid, host)
@@ -93,15 +93,14 @@ class BuildQuestion:
 
 
 def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int, launches: int) -> str:
-    """Returns the key of a question; equal questions have equal keys. `ends` names two commits or two runs."""
+    """Returns the key of a question. Equal questions have equal keys. `ends` names two commits or two runs."""
     return f"{scope.repository}:{scope.gpu_model}:{scope.origin}:{kernel}:{problem}:{ends}:{start}+{launches}"
 
 
 @dataclass(frozen=True)
 class ReplayJob:
     """A question, and what its job needs. `library` is the library's folder in the repository. `run_id` and
-    `submission_id` name the night that waits for the answer. `round` holds the keys of all questions that this night
-    asked at once."""
+    `submission_id` name the night that waits for the result. `round` has the keys of all questions of one round."""
 
     question: BuildQuestion
     repository: str

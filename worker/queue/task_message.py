@@ -1,4 +1,4 @@
-"""Reads the messages of the broker, and refuses all but the ones that Tilewatch sends. It only computes.
+"""Reads the messages of the broker, and refuses those that Tilewatch did not send. It only computes.
 
 Anybody who can reach Redis can write anything into a queue. Celery would obey much of it (further tasks, delays,
 limits), and its event loop ends at the first text that is not JSON. So each message is read here first. Celery gets a
@@ -14,7 +14,7 @@ from typing import Any
 
 RUN = "worker.run"
 LONGEST_BYTES = 64 << 10
-"""The longest message that is read. Tilewatch's own have about 1,000 bytes."""
+"""The longest message that is read. Messages of Tilewatch have about 1,000 bytes."""
 
 LARGEST_ID = 2**63 - 1
 """The largest id that a job can have in Postgres."""
@@ -25,7 +25,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A message that may be delivered: its task and, for the task RUN, a job. Otherwise `job_id` is None."""
+    """A message that may be delivered. `job_id` is the job if the task is RUN, and None for any other task."""
 
     task: str
     id: str
@@ -33,11 +33,11 @@ class TaskMessage:
 
 
 class Refused(ValueError):
-    """Raised for a message that Tilewatch did not send. Its sentence says why, without repeating any of the message."""
+    """Raised for a message that Tilewatch did not send. Says why it was refused, without quoting the message."""
 
 
 def read(raw: bytes) -> TaskMessage:
-    """Reads a message from Redis. Raises Refused."""
+    """Returns a message read from Redis. Raises Refused if Tilewatch did not send it."""
     if len(raw) > LONGEST_BYTES:
         raise Refused(f"it has {len(raw)} bytes, at most {LONGEST_BYTES} were expected")
     try:
@@ -55,7 +55,7 @@ def read(raw: bytes) -> TaskMessage:
 
 
 def to_celery(message: TaskMessage, queue: str) -> dict[str, Any]:
-    """Returns a message in Celery's protocol 2, in the form in which kombu stores it in Redis."""
+    """Returns a message in Celery's protocol 2, as the dict that Kombu stores in Redis as JSON."""
     arguments = [] if message.job_id is None else [message.job_id]
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     body = json.dumps([arguments, {}, embedded]).encode()

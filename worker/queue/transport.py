@@ -1,8 +1,8 @@
 """Changes Kombu's Redis transport in two ways. A message that Tilewatch did not send is dropped, counted and logged. A
-Redis that refuses commands counts as unreachable.
+Redis server that refuses writes counts as unreachable.
 
-Kombu decodes a message inside the worker's event loop, where an exception ends the worker. So task_message.py reads it
-first and makes a new one for kombu."""
+Kombu decodes a message inside the worker's event loop, where an exception ends the worker. So task_message.py reads
+each message first, and makes a new one for Kombu."""
 
 from queue import Empty
 from typing import Any
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 class GuardedChannel(redis.Channel):
     def _brpop_read(self, **options: Any) -> bool:
-        """Reads the next message, as kombu's own method does, then delivers it or drops it."""
+        """Reads the next message as Kombu's own method does, then delivers that message or, if refused, drops it."""
         try:
             try:
                 popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
@@ -49,8 +49,8 @@ class Transport(redis.Transport):
     connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
     def establish_connection(self) -> Any:
-        """Connects to Redis, and fails if Redis refuses writes. Kombu waits longer after each attempt that fails here.
-        It would not wait at all if only the first read failed."""
+        """Connects to Redis, and fails if Redis refuses writes. Kombu waits before it tries again after a failure here,
+        but would not wait after a failure of the first read."""
         opened = super().establish_connection()  # type: ignore[no-untyped-call]  # kombu is half typed
         channel = self._avail_channels[-1]
         try:
