@@ -1,8 +1,8 @@
 """Decides which alarms should be open, from the results of the last nights. It only computes from its arguments.
 
-An alarm is opened when a state begins and closed when it ends. Its key names the beginning (a submission, a night), so
-that the same trouble a second time is a second alarm. One alarm covers all configs and problems that a submission
-changed, so that a new compiler causes one message, not sixty."""
+An alarm is opened when a state begins and closed when that state ends. Its key names what the state began with (a
+submission, a night), so that the same trouble a second time is a second alarm. One alarm covers all configs and
+problems that a submission affected, so that a new compiler causes one message and not sixty."""
 
 import datetime as dt
 from collections import defaultdict
@@ -24,15 +24,15 @@ from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import count_text, short_sha
 
 EVENT_STAYS_OPEN = dt.timedelta(days=7)
-"""The time for which an alarm about an event stays open. An event has no end that could close it."""
+"""The time for which an alarm about an event stays open, because an event has no end at which to close the alarm."""
 
 FAILURE_STAYS_OPEN = dt.timedelta(days=30)
-"""The time for which an alarm about broken configs stays open. After that, their state counts as normal."""
+"""The time for which an alarm about broken configs stays open. After that, their being broken counts as normal."""
 
 CONFIRMED = ("regression", "improvement")
-"""The verdicts that say that replays confirmed a change."""
+"""The verdicts which say that replays confirmed a change."""
 LOSS_THAT_MATTERS = 0.02
-"""The least relative loss that counts. A smaller one is a tie, because sweeps take few samples of each config."""
+"""The least relative loss that raises an alarm. A smaller loss is a tie, because sweeps take few samples per config."""
 
 Key = TypeVar("Key")
 
@@ -51,14 +51,14 @@ class OpenAlarm:
 
 @dataclass(frozen=True)
 class Changes:
-    """Holds alarms to open, and the keys of alarms to close."""
+    """Holds the alarms to open, and the keys of the alarms to close."""
 
     to_open: tuple[OpenAlarm, ...]
     to_close: tuple[str, ...]
 
 
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes:
-    """Returns which alarms to open and which to close, so that the stored open alarms become the `current` ones."""
+    """Returns which alarms to open and which to close, so that exactly the alarms `current` are open afterwards."""
     by_key = {alarm.key: alarm for alarm in current}
     open_keys = {alarm.key for alarm in stored}
     return Changes(
@@ -70,8 +70,8 @@ def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes
 def find_late_nightlies(
     repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
-    """Returns alarms about missing or late nightlies of a repository. `last` is its newest submitted night; the nights
-    before it raise no alarm."""
+    """Returns alarms about missing or late nightlies of a repository. `last` is the day of its newest submitted
+    nightly. The nights before that day raise no alarm."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
         alarms.append(
@@ -102,7 +102,7 @@ def find_late_nightlies(
 
 
 def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
-    """Returns an alarm for each repository that cannot be fetched, from its first failure to the next good fetch."""
+    """Returns an alarm for each repository whose last fetch failed. The alarm dates from the first failure in a row."""
     return [
         OpenAlarm(
             "fetch_failed",
@@ -132,13 +132,13 @@ def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
 
 
 def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) -> list[OpenAlarm]:
-    """Returns the open alarms about watched repositories that got no nightly. The next nightly closes them
+    """Returns the open alarms about watched repositories without a nightly, which the next nightly closes
     (schedule.py)."""
     return keep(alarm for alarm in stored if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched)
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
-    """Returns an alarm for each GPU in quarantine. A GPU that falls ill again gets a new alarm."""
+    """Returns an alarm for each GPU in quarantine. A GPU that enters quarantine again gets a new alarm."""
     return [
         OpenAlarm(
             "gpu_quarantined",
@@ -153,7 +153,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
 
 
 def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """Returns an alarm for each host on which a worker reports that it does not fully confine commits' code."""
+    """Returns an alarm for each host with a worker that reports that it does not fully confine the code of commits."""
     less = {host: level for host, level in confinements if level != Level.FULL}
     return [
         OpenAlarm(
@@ -178,8 +178,7 @@ def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfi
 
 
 def sweep_of_key(key: str) -> tuple[str, str, int] | None:
-    """Returns the kernel, GPU model and submission that the key of an alarm about broken configs names; None for
-    others."""
+    """Returns the kernel, GPU model and submission in the key of an alarm about broken configs; None for other keys."""
     kind, *rest = key.split("/")
     if kind not in ("stopped_compiling", "became_wrong") or len(rest) != 3:
         return None
@@ -187,12 +186,12 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def lost_its_tie(run: RunPair) -> bool:
-    """Returns whether the config that won the night before is now slower than the best by LOSS_THAT_MATTERS or more."""
+    """Returns whether the last night's winning config is now slower than the best one by LOSS_THAT_MATTERS or more."""
     return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of those alarms about lost ties whose runs all have a confirmed change by now."""
+    """Returns the keys of alarms about lost ties of which every run is explained by a confirmed change by now."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"
@@ -202,7 +201,7 @@ def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
 
 
 def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about configs that won or tied before and are slower now: one per kernel, GPU model and
+    """Returns alarms about configs that won or tied before and are slower now, one for each kernel, GPU model and
     submission.
 
     Runs with a confirmed change are left out, because the message about the change names its commit. Without that rule,
@@ -229,7 +228,7 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about winners that lost a line of the checklist: one per kernel, GPU model and submission."""
+    """Returns alarms about winners that break a checklist rule kept before: one by kernel, GPU model and submission."""
     lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
     return [
         OpenAlarm(
@@ -259,8 +258,8 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
     """Returns an alarm for each kernel whose shipped config is slower than the best config found, on any problem.
 
-    The shipped config is the one that the library's host code launches. If it is not known, the tile table's config is
-    used instead. That is only our guess, so it opens an alarm only if it was within `table_limit` before."""
+    The shipped config is the one that the library's host code launches. If that config is not known, the tile table's
+    config is used instead. It is only a guess, so it opens an alarm only if it was within `table_limit` before."""
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []
@@ -296,7 +295,7 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about nodes on which a baseline's package changed its version, so that ratios may change."""
+    """Returns alarms about nodes on which the package of a baseline changed its version, which may change ratios."""
     alarms: dict[str, OpenAlarm] = {}
     for run in runs:
         for package, name in PACKAGES.items():
@@ -316,7 +315,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:
-    """Makes alarms that should be open from stored ones, so that these stay open."""
+    """Returns stored alarms as alarms that should be open, so that they stay open."""
     return [OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail) for alarm in stored]
 
 
@@ -332,7 +331,7 @@ def _config_alarm(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPai
 
 
 def _regret_key(key: str) -> tuple[str, ...]:
-    """Returns the repository, kernel and GPU model in the key of a `regret` alarm, without its submission."""
+    """Returns the repository, kernel and GPU model in the key of a `regret` alarm. The key's submission is left out."""
     _, kernel, gpu, _, *repository = key.split("/")
     return (*repository, kernel, gpu)
 

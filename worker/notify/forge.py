@@ -1,8 +1,7 @@
-"""Reports a regression or a check on its commit on a forge: as a status and a comment, by GitHub's API or a similar
-one.
+"""Reports a regression or a check on its commit on a forge, as a status and a comment, by GitHub's API or one like it.
 
-It is safe to repeat: a status replaces the earlier one with its name, and a comment contains the key of its message in
-a hidden line. The token is not in any message, log line or repr."""
+It is safe to repeat: a status replaces the earlier one of the same name, and a comment has the key of its message in a
+hidden line. The token is not in any message, log line or repr."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ STATES = {
 """The commit status for each kind of message. Other kinds are not sent to a forge."""
 
 COMMENTED = ("opened", "reopened", "check_fine", "check_slower", "check_unsure")
-"""The kinds of message that also become a comment: people wait for them or must act on them."""
+"""The kinds of message that also become a comment, because people wait for them or must act on them."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Forge:
         return self._outcome(self._request("POST", f"statuses/{sha}", json=status))
 
     def _comment(self, message: OutgoingMessage, sha: str) -> SendResult:
-        """Writes a comment on a commit. After a failed attempt, it first looks whether the comment is there already."""
+        """Writes a comment on a commit. After a failed attempt, it first checks whether the comment exists already."""
         if message.attempt > 1:
             for answer in self._comment_pages(sha):
                 if not answer.ok:
@@ -111,12 +110,12 @@ class Forge:
 
 
 def marker(key: str) -> str:
-    """Returns a hidden HTML comment with a message's key. A `--` in the key would end the comment."""
+    """Returns a hidden HTML comment with a message's key. "--" is replaced in the key, as it would end the comment."""
     return f"<!-- tilewatch: {key.replace('--', '- -')} -->"
 
 
 def comment_of(message: OutgoingMessage) -> str:
-    """Returns a message as the Markdown of a comment. The text is in a code fence, so that a commit's subject cannot
+    """Returns a message as a comment in Markdown. The text is in a code fence, so that a commit's subject cannot
     mention people or contain links. The heading is escaped."""
     lines = fit_lines(message.body.split("\n"), COMMENT_CHARACTERS)
     longest = max((len(ticks) for line in lines for ticks in re.findall(r"`+", line)), default=0)

@@ -1,5 +1,5 @@
-"""Opens, changes and withdraws pull requests that replace slow entries of tuned tables. Each step on the forge is
-stored before or after it, so that the next pass continues a pass that was cut short."""
+"""Opens, changes and withdraws pull requests that replace slow entries of tuned tables. Each change on the forge is
+stored in the database too, so that the next pass can continue a pass that was interrupted."""
 
 import hashlib
 import re
@@ -31,7 +31,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Action:
-    """One change: opens a pull request without `stored`, withdraws one without `state`, otherwise changes one."""
+    """One change to make on the forge. It opens a pull request if `stored` is None, and withdraws one if `state` is
+    None. If both are set, it updates the pull request `stored`."""
 
     stored: PullRequest | None
     state: TableState | None
@@ -50,8 +51,8 @@ class MendingPlan:
 def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sha256: str) -> list[Action]:
     """Returns the changes to make to the pull requests of a repository, at most one for each table. It only computes.
 
-    Entries of a pull request that a person closed are not proposed again. A pull request is left as it is while it is
-    unknown whether one of its entries is still slower."""
+    Entries of a pull request that a person closed are not proposed again. A pull request stays as it is while nights
+    have not shown for each of its entries whether that entry is still slower."""
     declined = {
         (each.kernel, each.gpu_model, problem, config_key(base))
         for each in stored
@@ -84,8 +85,8 @@ def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sh
 
 @dataclass(frozen=True)
 class Mender:
-    """Mends the tuned tables of a watched repository. `forge` is None if the settings do not switch its pull requests
-    on. The methods raise ExpectedError."""
+    """Keeps pull requests that correct the tuned tables of one watched repository. `forge` is None if the settings do
+    not enable pull requests for that repository. The methods raise ExpectedError for trouble with Git or the forge."""
 
     settings: Settings
     repository: WatchedRepository
@@ -96,7 +97,7 @@ class Mender:
         return self.settings.connection().database_url
 
     def plan(self) -> MendingPlan:
-        """Returns the changes to make to pull requests, for the newest commit in this node's clone."""
+        """Returns the changes to make to pull requests, based on the newest commit in this node's clone."""
         tip = commits.find_tips(self.repository.folder, self.repository.branch)[-1]
         tables = stale_tables.read_tables(self.repository.folder, tip)
         with session(self.url) as opened:
@@ -112,8 +113,8 @@ class Mender:
         return MendingPlan(tip, tables, actions)
 
     def mend(self) -> None:
-        """Reads which pull requests people merged or closed, fetches the repository, and makes the changes of `plan`.
-        The pull requests are read first, so that the fetch includes whatever was merged by then."""
+        """Reads which pull requests people merged or closed, fetches the repository, and makes the changes that `plan`
+        lists. The pull requests are read first, so that the fetch contains all merges that were read."""
         forge, clone = self.forge, self.repository.clone
         assert forge is not None
         assert clone is not None
@@ -174,8 +175,9 @@ class Mender:
 
 
 def make_menders(settings: Settings, *, switched_on: bool = True) -> list[Mender]:
-    """Returns a mender for each watched repository. It has a forge if notify.toml switches the repository's pull
-    requests on, unless `switched_on` is False. Raises BadNotifySettings, and ExpectedError if the token is missing."""
+    """Returns a Mender for each watched repository. The Mender can reach the forge if notify.toml enables pull requests
+    for the repository and `switched_on` is True. Raises BadNotifySettings if notify.toml is wrong, and ExpectedError if
+    pull requests are enabled and the forge's token is missing."""
     places, token = routing.load(settings.notify_file if switched_on else None).pull_requests, settings.forge_token
     if places and token is None:
         raise ExpectedError("notify.toml switches on pull requests and TILEWATCH_FORGE_TOKEN is not set")
@@ -186,7 +188,7 @@ def make_menders(settings: Settings, *, switched_on: bool = True) -> list[Mender
 
 
 def mend_all(settings: Settings) -> None:
-    """Mends the tables of all repositories that have pull requests switched on. A failure in one stops no other."""
+    """Updates the pull requests of all repositories that have them enabled, even if that fails for one of them."""
     for each in make_menders(settings):
         if each.forge is None:
             continue
@@ -201,7 +203,7 @@ def mend_all(settings: Settings) -> None:
 
 
 def _list_entries(stale: Iterable[ShippedEntry]) -> list[list[object]]:
-    """Returns entries in the form in which the table `pull_requests` stores them."""
+    """Returns entries of a tuned table in the form in which the database table `pull_requests` stores them."""
     return [[each.problem, dict(each.base), dict(each.head)] for each in stale]
 
 

@@ -1,4 +1,4 @@
-"""Writes a message to the forges about each check that has ended, good or bad, so that a merge can require it."""
+"""Writes a message to the forges about each ended check, passed or failed, so that a merge can depend on it."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -15,11 +15,11 @@ from tilewatch.worker.notify.routing import NotifySettings
 from tilewatch.worker.notify.wording import Text
 
 KINDS = ("check_fine", "check_slower", "check_unsure")
-"""The kinds of message, in the order of the check's exit codes."""
+"""The kinds of message about a check, in the order of the check's exit codes."""
 
 
 def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
-    """Writes a message about each check that has none yet, to the forges that have a route for checks."""
+    """Writes a message about each check that has none yet, to the forges with a route for checks in notify.toml."""
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):
@@ -46,8 +46,8 @@ def _write_check(opened: Session, settings: NotifySettings, forges: Collection[s
 
 
 def check_text(story: CheckStory) -> Text:
-    """Returns the message about a check. Its subject has the state and the counts, its body the lines of `tilewatch
-    compare`."""
+    """Returns the message about a check. The subject has the state of the check and the number of its operators in each
+    state; the body has the lines of `tilewatch compare`."""
     check = story.check
     counts = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in story.operators).items())
     what = one_line(check.failure) if check.failure is not None else counts or "no kernel to compare"

@@ -1,6 +1,6 @@
 """Writes the messages about changes of regressions, alarms and days, sends them, and stores the outcome of each.
 wording.py writes the texts, routing.py chooses the channels, senders.py and forge.py send, and db/lifecycle/messages.py
-changes the state of a message. Several processes may run this at once: each message is sent by one of them."""
+changes the state of a message. Several processes may run this at once, because only one of them claims a message."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -31,15 +31,15 @@ from tilewatch.worker.settings import Settings
 log = structlog.get_logger()
 
 LEASE_S = 120.0
-"""The seconds for which a sender claims a message. Sending one takes less."""
+"""The seconds for which a sender claims a message. Sending a message takes less."""
 
 FORGE_ONLY = ("resolved", "expected")
-"""The kinds of message that only go to forges: a person caused them, so people know."""
+"""The kinds of message that only go to forges. A person caused such a change, so people know of it."""
 
 
 @dataclass(frozen=True)
 class Outbox:
-    """Holds the settings and senders that messages are written and sent with."""
+    """Holds the settings and the senders that are needed to write and send messages."""
 
     database_url: str
     settings: NotifySettings
@@ -48,8 +48,8 @@ class Outbox:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Makes the outbox for these settings. A channel without an address or token sends nothing, and its result says
-        why. Raises BadNotifySettings if notify.toml is wrong."""
+        """Returns the outbox for these settings. A channel without an address or token sends nothing, and returns why
+        as the result of each attempt. Raises BadNotifySettings if notify.toml is wrong."""
         if settings.old_notify_name is not None:
             log.warning(settings.old_notify_name)
         notify = routing.load(settings.notify_file)
@@ -96,8 +96,8 @@ def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now
 
 
 def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm, now: dt.datetime) -> None:
-    """Writes the messages about an alarm to the channels that get alarms of its kernel and GPU model. It uses the
-    transaction that opens the alarm."""
+    """Writes the messages about an alarm to the channels that get alarms of its kernel and GPU model. The messages are
+    part of the transaction that opens the alarm."""
     text = wording.alarm_text(alarm.kind, alarm.subject, alarm.detail, outbox.dashboard_url)
     gpus = (alarm.gpu_model,) if alarm.gpu_model else ()
     for channel in routing.recipients(outbox.settings, "alarm", alarm.kernel, gpus):
@@ -115,7 +115,7 @@ def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm
 
 
 def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
-    """Writes the digest if it is due. It is written once a day, because the keys of its messages contain the day."""
+    """Writes the digest if it is due. There is one digest a day, because the keys of its messages contain the day."""
     day = routing.digest_due(outbox.settings, now)
     if day is None or outbox.settings.digest is None:
         return
@@ -130,7 +130,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
 
 
 def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
-    """Writes the digest of a day. It leaves out a repository about which it cannot be written."""
+    """Returns the digest of a day. If a repository's part cannot be written, the digest leaves that repository out."""
     writable = []
     for repository in day.list_repositories():
         with isolate(opened, repository, "the digest cannot be written about it"):
@@ -158,7 +158,7 @@ def send_due(outbox: Outbox) -> int:
 
 
 def send_tests(outbox: Outbox) -> dict[str, SendResult]:
-    """Sends a test message to every channel and returns the results. On a forge, it only tests the access."""
+    """Sends a test message to every channel and returns the results. On a forge, it only tests reading."""
     test = OutgoingMessage("check", "check", "Tilewatch can reach you here", f"Dashboard: {outbox.dashboard_url}")
     return {
         name: sender.probe() if isinstance(sender, Forge) else sender.send(test)
@@ -167,8 +167,8 @@ def send_tests(outbox: Outbox) -> dict[str, SendResult]:
 
 
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """Lists the channels for a message about a regression. A forge is only told of regressions that a commit caused,
-    not of those by a toolchain, a node or a baseline."""
+    """Lists the channels for a message about a regression. A forge gets only messages about regressions that a commit
+    may have caused, and none about those caused by a toolchain, a node or a baseline."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in wording.BY_A_COMMIT
@@ -177,7 +177,7 @@ def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Returns a regression with its owner. One without an owner gets the owner of the first route that names one."""
+    """Returns a regression with its owner. If it has none, the owner in the first route that names one is assigned."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
@@ -237,8 +237,8 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, now: dt.datetime) -> wording.Day:
-    """Returns the content of a day's digest. It leaves out planted and recorded regressions. A regression that was
-    opened and ended on this day is only listed as ended."""
+    """Returns the content of a day's digest. It leaves out planted and recorded regressions. A regression that began
+    and ended on this day is only listed among the ended ones."""
     since = now - dt.timedelta(days=1)
     rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]

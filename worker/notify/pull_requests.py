@@ -15,11 +15,11 @@ State = Literal["open", "merged", "closed"]
 
 
 class ForgeFailed(ExpectedError):
-    """Raised if the forge did not do what it was asked to do. The message is a sentence."""
+    """Raised if the forge did not do what was requested. The message is a sentence."""
 
 
 class ForgeAway(ForgeFailed):
-    """Raised if the forge does not answer or has trouble of its own, which will pass."""
+    """Raised if the forge does not answer or reports an error of its own, so that a later attempt may succeed."""
 
 
 class Found(NamedTuple):
@@ -29,8 +29,7 @@ class Found(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The names of an API's paths and fields. `comments` is the path to which comments on a pull request are
-    written."""
+    """The names of paths and fields in a forge's API. `comments` is the path for comments on a pull request."""
 
     api: str
     project: str
@@ -57,13 +56,13 @@ WORDS = {
 
 @dataclass(frozen=True)
 class PullRequestForge:
-    """A project on a forge, with calls for its pull requests. They raise ForgeFailed."""
+    """A project on a forge, with calls for its pull requests, each of which may raise ForgeFailed."""
 
     place: PullRequestPlace
     token: str = field(repr=False)
 
     def find(self, branch: str) -> Found | None:
-        """Returns the newest pull request of a branch, whether it is open or not; None if there is none."""
+        """Returns the newest pull request of a branch, whether open or closed; None if the branch never had one."""
         owner = f"{self.place.forge.partition('/')[0]}:" if self.place.kind == "github" else ""
         found = self._ask("GET", self._words.pulls, params={self._words.source: f"{owner}{branch}", "state": "all"})
         return self._read(found[0]) if isinstance(found, list) and found else None
@@ -81,7 +80,7 @@ class PullRequestForge:
         return self._read(self._ask(words.change, f"{words.pulls}/{number}", json=asked))
 
     def close(self, number: int, comment: str) -> None:
-        """Writes a comment and closes a pull request."""
+        """Writes a comment on a pull request and closes that pull request."""
         self._ask("POST", self._words.comments.format(number), json={"body": comment})
         self._ask(self._words.change, f"{self._words.pulls}/{number}", json=self._words.closed)
 

@@ -1,6 +1,6 @@
 """Reads notify.toml (TILEWATCH_NOTIFY) and decides who gets a message and when: routes, owners, quiet hours, digest.
-Only `load` reads a file. Errors in the file are sentences without addresses. An address is a secret, because anybody
-who has it can write to the channel."""
+Only `load` reads a file. Messages about errors in the file contain no addresses. An address is a secret, because
+anybody who has it can write to the channel."""
 
 import datetime as dt
 import os
@@ -17,10 +17,10 @@ from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_giv
 from tilewatch.text import shorten
 
 LOG = "log"
-"""The name of the channel that always exists: the log of the process that sends."""
+"""The name of the channel that always exists, which is the log of the process that sends."""
 
 DIGEST_PATIENCE = dt.timedelta(hours=6)
-"""The longest delay of a digest. A later one is not written: the next day's lists what is still open."""
+"""The longest delay of a digest. After that it is not written, because the next digest lists what is still open."""
 
 LONGEST_MESSAGE = 1_000  # about a file: one with 25,000 mistakes was answered with 1.2 MB (2026-11-28)
 
@@ -44,10 +44,8 @@ class _Strict(BaseModel):
 
 
 class Channel(_Strict):
-    """A channel for messages: an Apprise service, a webhook, or the commits of a forge.
-
-    `*_from` names an environment variable with the address, which keeps the secret out of the file.
-    """
+    """A channel for messages: an Apprise service, a webhook, or the commits of a forge. A field `*_from` names an
+    environment variable with the address, which keeps the address, a secret, out of the file."""
 
     apprise: str | None = Field(default=None, repr=False)
     apprise_from: str | None = None
@@ -66,8 +64,8 @@ class Channel(_Strict):
 
 
 class Route(_Strict):
-    """A rule that sends matching messages to channels. All matching rules apply. `*` stands for any text, `?` for a
-    letter."""
+    """A rule that sends matching messages to channels. All matching rules apply. In a pattern, `*` stands for any text
+    and `?` for one character."""
 
     kernel: str = "*"
     gpu: str = "*"
@@ -77,7 +75,7 @@ class Route(_Strict):
 
 
 class Quiet(_Strict):
-    """The quiet hours, in the time zone of the settings. They pass midnight if `to` is earlier than `from`."""
+    """The quiet hours, in the time zone of the settings. They last past midnight if `to` is earlier than `from`."""
 
     start: dt.time = Field(alias="from")
     end: dt.time = Field(alias="to")
@@ -90,7 +88,7 @@ class Digest(_Strict):
 
 class PullRequestPlace(_Strict):
     """The project on a forge that gets pull requests about a repository's tuned table. `api` is the address of the
-    forge's API; without it, that of github.com or gitlab.com."""
+    forge's API. If `api` is None, that of github.com or gitlab.com is used."""
 
     forge: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)+$")
     kind: Literal["github", "gitlab"] = "github"
@@ -98,8 +96,8 @@ class PullRequestPlace(_Strict):
 
 
 class NotifySettings(_Strict):
-    """The content of notify.toml. Without the file, every message goes to the log. `pull_requests` is keyed by the name
-    of a watched repository."""
+    """The content of notify.toml. Without that file, every message goes to the log. `pull_requests` has the project on
+    a forge for each watched repository that gets pull requests, by the repository's name."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)
@@ -120,7 +118,7 @@ class NotifySettings(_Strict):
 
 def load(file: Path | None, environment: Mapping[str, str] = os.environ) -> NotifySettings:
     """Returns the notification settings in a file, or the default settings if `file` is None. Addresses may come from
-    environment variables that the file names. Raises BadNotifySettings."""
+    environment variables that the file names. Raises BadNotifySettings if the file is wrong."""
     if file is None:
         return NotifySettings()
     try:
@@ -138,12 +136,12 @@ def recipients(settings: NotifySettings, topic: Topic, kernel: str | None, gpus:
 
 
 def find_owner(settings: NotifySettings, kernel: str | None, gpus: Sequence[str]) -> str | None:
-    """Returns the owner that the first matching route names; None if no matching route names one."""
+    """Returns the owner in the first matching route that names an owner; None if there is no such route."""
     return next((route.owner for route in settings.routes if route.owner and _matches(route, kernel, gpus)), None)
 
 
 def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.datetime | None:
-    """Returns the end of the quiet hours for which a message to a channel must wait; None if it may be sent now."""
+    """Returns the end of a channel's quiet hours if a message must wait for it; None if the message may be sent now."""
     hours, target = settings.quiet, settings.channels.get(channel)
     if hours is None or target is None or not target.quiet or target.forge:
         return None
@@ -159,7 +157,7 @@ def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.
 
 
 def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
-    """Returns the day of the digest that is due; None if it is too early or too late today."""
+    """Returns the day whose digest is due; None if it is too early or too late for the digest of today."""
     if settings.digest is None:
         return None
     zone = ZoneInfo(settings.zone)
@@ -169,7 +167,7 @@ def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
 
 
 def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
-    """Returns whether a route matches a message. One without a kernel or GPU only matches a route with `*` for it."""
+    """Returns whether a route matches a message. A message without a kernel or GPU needs a route with `*` for it."""
     fits_kernel = route.kernel == "*" if kernel is None else fnmatchcase(kernel, route.kernel)
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 
@@ -186,7 +184,7 @@ def _read(name: str, written: dict[str, Any], environment: Mapping[str, str]) ->
 
 
 def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> None:
-    """Replaces the name of an environment variable by the address that the variable holds, if it is set."""
+    """Replaces the name of an environment variable by the address in that variable, if the variable is set."""
     for kind in ("apprise", "webhook"):
         variable = fields.get(f"{kind}_from")
         if isinstance(variable, str) and kind not in fields and environment.get(variable):
@@ -195,7 +193,7 @@ def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _sentences(name: str, error: ValidationError) -> list[str]:
-    """Returns a clause for each error: where it is and what is wrong, without the value, which may be an address."""
+    """Returns a clause per error: which field is wrong and why, without its value, which may be an address."""
     clauses = []
     for problem in error.errors(include_input=False, include_url=False):
         key = ".".join(str(part) for part in problem["loc"])

@@ -1,7 +1,7 @@
 """Sends one message by Apprise, a webhook or the log, and returns the result.
 
-The result says whether another attempt makes sense; outbox.py decides when. Results and log lines never contain an
-address, because anybody who has it can write to the channel."""
+The result says whether another attempt makes sense, and outbox.py decides when. Results and log lines never contain an
+address, because anybody who has the address can write to the channel."""
 
 import datetime as dt
 import email.utils
@@ -20,21 +20,20 @@ log = structlog.get_logger()
 
 CONNECT_LIMIT_S, ANSWER_LIMIT_S = 4.0, 10.0
 SERVICE_LIMIT_S = 20.0
-"""The longest time that an Apprise service gets to send a message. It is well below outbox.py's LEASE_S."""
+"""The most seconds in which an Apprise service must send a message. It is well below outbox.py's LEASE_S."""
 
 REFUSED = (400, 410, 413, 415, 422)
-"""HTTP statuses after which a message is not sent again. Trouble with other ones (401, 404, 5xx) may pass or be
-mended."""
+"""The HTTP statuses after which a message is not sent again. Other failures (401, 404, 5xx) may pass or be repaired."""
 
 LONGEST_RETRY_AFTER_S = 86_400.0
 SECRET_LENGTH = 6
-"""The least length of a piece of an address that may be a secret. Shorter pieces are words such as `api`."""
+"""The least length of a piece of an address that is treated as secret. Shorter pieces are words such as `api`."""
 
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """A message to one channel. `key` is the same for every attempt. `sha` and `about` are for a forge only: the commit
-    that gets a status, and the subject of that status."""
+    """A message to one channel. `key` is the same for every attempt. `sha` and `about` are only for a forge: the commit
+    that gets a status, and what that status is about."""
 
     key: str
     kind: str
@@ -49,7 +48,7 @@ class OutgoingMessage:
 @dataclass(frozen=True)
 class SendResult:
     """The result of an attempt to send. `trouble` is None if the message was sent. `again` says that another attempt
-    makes sense, after `wait_s` seconds if the service asked for that."""
+    makes sense, after `wait_s` seconds if the service asked for a delay."""
 
     trouble: str | None = None
     again: bool = False
@@ -68,7 +67,7 @@ TAKEN = SendResult()
 
 
 class Sender(Protocol):
-    """Sends messages to one channel. If it is `repeatable`, the receiver shows a message with a known key only once."""
+    """Sends messages to one channel. If a sender is `repeatable`, its receiver shows a repeated message only once."""
 
     @property
     def repeatable(self) -> bool: ...
@@ -78,7 +77,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class Closed:
-    """Stands for a channel that cannot be used until a person mends it: sends nothing, and returns why."""
+    """Stands for a channel that cannot be used until a person corrects its settings. Returns why, and sends nothing."""
 
     trouble: str
     repeatable = True
@@ -89,7 +88,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Log:
-    """Writes messages to the log of this process. It is the only sender if no channel is set up."""
+    """Writes messages to the log of this process. It is the only sender if no channel is configured."""
 
     repeatable: bool = True
 
@@ -150,7 +149,7 @@ class Service:
 
 
 ERROR_LEVELS = ("WARNING", "ERROR", "CRITICAL")
-"""The levels of log entries by which Apprise says what went wrong."""
+"""The levels of log entries in which Apprise says why a message was not sent."""
 
 
 def read_result(answer: requests.Response, who: str, now: dt.datetime | None = None) -> SendResult:
@@ -164,7 +163,8 @@ def read_result(answer: requests.Response, who: str, now: dt.datetime | None = N
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """Returns the seconds that a service asks us to wait, by Retry-After or GitHub's rate limit; None without."""
+    """Returns the seconds that a service asks us to wait, by Retry-After or GitHub's rate limit; None if it asks for
+    none."""
     retry_after = answer.headers.get("Retry-After", "").strip()
     if retry_after.isdecimal():
         return float(retry_after)
@@ -180,7 +180,7 @@ def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | Non
 
 
 def without_secrets(text: str, address: str) -> str:
-    """Replaces the pieces of our address in a service's sentence by "...", but keeps the host name."""
+    """Returns a service's sentence with the pieces of the channel's address replaced by "...", except the host name."""
     host = urlsplit(address).hostname or ""
     pieces = {piece for piece in re.split(r"[/:@?&=+,]+", address) if len(piece) >= SECRET_LENGTH}
     for piece in sorted(pieces - {host}, key=len, reverse=True):

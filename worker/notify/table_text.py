@@ -1,6 +1,6 @@
 """Writes the title, the text and the new file of a pull request for a tuned table. It only computes from its arguments.
 
-Names of kernels, problems and parameters come from the watched repository, so all of them are escaped."""
+Names of kernels, problems and parameters come from the watched repository, so all these names are escaped."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from tilewatch.worker.transfer.stale_tables import ShippedEntry, ShippedTables, 
 from tilewatch.worker.transfer.tuned_tables import make_row
 
 INDENTS = (1, 2, 4, None)
-"""The indents in which a repository may keep its table. The first one is that of `tilewatch tuned export`."""
+"""The indents that a repository may use in its table file. The first is that of `tilewatch tuned export`."""
 
 MEASURED = """### How it was measured
 
@@ -60,7 +60,7 @@ class PullRequestText:
 
 
 def write(tables: ShippedTables, state: TableState, sweeps: Sweeps, dashboard_url: str) -> PullRequestText:
-    """Returns the pull request for one table."""
+    """Returns the pull request for one tuned table."""
     gpu_name, kernel = state.stale[0].winner.gpu_name, state.key[0]
     what = count_text(len(state.stale), "slow config")
     title = without_mentions(f"Replace {what} of {one_line(kernel)} on {one_line(gpu_name)}")
@@ -116,8 +116,8 @@ def _list_uncovered(problems: Sequence[str]) -> list[list[str]]:
 
 
 def _replace_rows(tables: ShippedTables, state: TableState, sweeps: Sweeps, dashboard_url: str) -> str:
-    """Returns the table's file with the stale rows replaced. The other rows and the layout stay as they are. A new row
-    names the commit of its measurement if the table names another one."""
+    """Returns the table's file with the slow rows replaced. The other rows and the layout stay as they are. A new row
+    names the commit at which it was measured, if this is not the commit that the table names for all rows."""
     stale = {each.problem: each for each in state.stale}
     near = [each for each in sweeps.winners if (each.kernel, each.gpu_model) == state.key]
     copied = ShippedTables(tables.path, tables.text, json.loads(tables.text))

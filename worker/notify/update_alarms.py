@@ -1,7 +1,7 @@
 """Opens and closes alarms, and writes a message for each new one in the same transaction.
 
-It runs every few minutes on any worker of the queue `tell`. Two of them take turns. db/worker_reads reads the results,
-alarms.py decides which alarms should be open, and outbox.py writes the messages."""
+It runs every few minutes on any worker of the queue `tell`, and in one process at a time. db/worker_reads reads the
+results, alarms.py decides which alarms should be open, and outbox.py writes the messages."""
 
 import datetime as dt
 from collections import defaultdict
@@ -28,7 +28,7 @@ from tilewatch.worker.notify.alarms import Changes, OpenAlarm
 from tilewatch.worker.notify.outbox import Outbox
 
 RECENT = dt.timedelta(days=2)
-"""The age up to which runs and sweeps are looked at. Older ones were looked at when they were new."""
+"""The age up to which runs and sweeps are checked for alarms. Older ones were checked when they were new."""
 
 EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
 """The kinds of alarm about a single event, which has no end."""
@@ -36,7 +36,7 @@ EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, l
 Row = TypeVar("Row", RunPair, SweepPair, Rewrite)
 
 WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
-"""The kinds of alarm that other modules open, which do not know the channels."""
+"""The kinds of alarm that other modules open. The messages about these are written here, where channels are known."""
 
 
 def update_alarms(
@@ -72,7 +72,7 @@ def _list_alarms(
     regret_limit: float,
     now: dt.datetime,
 ) -> list[OpenAlarm]:
-    """Returns the alarms that should be open. If one repository fails, the alarms of all others are still found."""
+    """Returns the alarms that should be open. An error with one repository does not affect the alarms of the others."""
     # Branches are left out: a person submitted them by hand, and looks at the result.
     newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
     runs = _group_by_repository(run for run in newest if not is_branch(run.repository))
@@ -120,7 +120,7 @@ def _group_by_repository(rows: Iterable[Row]) -> defaultdict[str, list[Row]]:
 
 
 def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
-    """Returns the open alarms about configs of which at least one is still broken, for up to FAILURE_STAYS_OPEN."""
+    """Returns the open alarms about configs of which at least one still fails, for at most FAILURE_STAYS_OPEN."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)

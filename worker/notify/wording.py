@@ -1,7 +1,8 @@
-"""Writes the texts of messages: a subject and a body, in plain text for mail, chat and logs. It only computes.
+"""Writes the texts of messages, which have a subject and a body in plain text, for mail, chat and logs. It only
+computes.
 
 A message about a regression must be enough to decide what to do: size and interval, problem, cause, first bad commit,
-owner, evidence, and the commands that repeat it."""
+owner, evidence, and the commands that repeat the measurement."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.text import change_text, count_text, one_line, short_sha, write_change
 
 LISTED = 12
-"""The most lines in a section of a digest. The dashboard has all of them."""
+"""The most lines in a section of a digest. The dashboard shows the remaining ones too."""
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
 """The categories of causes that may be a commit of the watched repository."""
@@ -37,7 +38,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Day:
-    """The content of a digest: the changes of one day, and what is open at its end."""
+    """The content of a digest: the changes of one day, and what is open at the end of the day."""
 
     opened: Sequence[RegressionRow]
     ended: Sequence[RegressionRow]
@@ -51,7 +52,7 @@ class Day:
         return sorted({each.repository for name in OF_A_REPOSITORY for each in getattr(self, name)})
 
     def of(self, *repositories: str) -> Self:
-        """Returns the day with only the rows of these repositories."""
+        """Returns the day with only the rows about the given repositories."""
         kept = {
             name: [each for each in getattr(self, name) if each.repository in repositories] for name in OF_A_REPOSITORY
         }
@@ -95,7 +96,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
 
 
 def headline(regression: RegressionRow, was: str = "") -> str:
-    """Writes what changed, by how much, where and since when. If the change has ended, `was` precedes the size."""
+    """Returns what changed, by how much, where and since when. If the change ended, `was` stands before its size."""
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} on {on}: {was}{write_change(regression.size)} "
@@ -113,7 +114,7 @@ def write_alarm(kind: str, subject: str) -> str:
 
 
 def digest_text(day: Day, dashboard_url: str) -> Text:
-    """Writes the digest of a day. It is also sent on a day without news, so that a missing digest is noticed."""
+    """Returns the digest of a day. A day without news gets one too, so that a missing digest is noticed."""
     counts = [
         count_text(len(day.opened), "new regression"),
         f"{len(day.still_open)} open",
@@ -171,7 +172,8 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Writes at which commit a regression began, or in which range. Other causes than commits were first seen there."""
+    """Returns the first commit, or the range of commits, of a regression. For a cause other than a commit, it says that
+    the change was first seen there."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:
