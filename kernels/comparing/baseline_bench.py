@@ -1,4 +1,4 @@
-"""Times a baseline in two versions on this machine's GPU. Each has its own process; they take turns by blocks."""
+"""Times two versions of a baseline on this machine's GPU, in two processes that take turns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from tilewatch.kernels.measuring.pair_bench import COMPARED, Launched, LaunchFai
 from tilewatch.kernels.measuring.sweep import GpuSetup
 
 BLOCKS = 5
-"""Blocks of rounds of each side in a launch. The first block warms clocks and caches."""
+"""Number of times that each side's process measures rounds in a launch. The first time only warms clocks and caches."""
 
 
 @dataclass(frozen=True)
 class BaselineWork:
-    """Names a baseline to time in two versions. `base` and `head` are folders of packages, None for the installed ones.
-    `label` distinguishes works of one kernel and problem."""
+    """Describes a baseline to time in two versions. Each version is imported from a folder of packages, `base` or
+    `head`; None means the installed packages. `label` distinguishes several works of one kernel and problem."""
 
     kernel: str
     problem: str
@@ -41,7 +41,7 @@ class BaselineBench:
     store_url: str
 
     def launch_each(self, works: Sequence[BaselineWork]) -> Iterator[tuple[BaselineWork, LaunchResult]]:
-        """Yields the result of each work, timed once, in two new processes. Stops when the caller stops iterating."""
+        """Times each work once, in two new processes, and yields the work with its result."""
         for work in works:
             yield work, self._launch(work)
 

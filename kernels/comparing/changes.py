@@ -1,7 +1,5 @@
-"""Finds the targets whose code differs between two library folders. Compares source, then bytecode, then machine code.
-
-Each stage settles the targets that it can, so unchanged code costs no compiler and no GPU. Uses no Git, prints nothing.
-"""
+"""Finds the targets whose code differs between two library folders. Compares source, then bytecode, then machine code,
+so that unchanged code is neither compiled nor timed. Uses no Git."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +18,7 @@ from tilewatch.kernels.results import Compiled, Cubin, Params
 
 @dataclass(frozen=True)
 class Code:
-    """One config of one side, with its identity and, if the comparison came that far, its compiled code."""
+    """One config of one side with its content key and launch hash. `compiled` is None before the config is compiled."""
 
     config: Params
     identity: CodeIdentity
@@ -33,20 +31,20 @@ class Code:
 
     @property
     def machine_code(self) -> tuple[str | None, str | None]:
-        """Returns hashes of the instructions and of the launch. Codes with equal hashes are equal on a GPU."""
+        """Returns hashes of the instructions and of the launch. Two codes with equal hashes are equal on a GPU."""
         return (None if self.compiled is None else self.compiled.code_sha256, self.identity.launch_sha256)
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A target whose code differs, with the configs of both sides as codes, the preferred config first."""
+    """A target whose code differs, with the code of each config on both sides, the preferred config first."""
 
     target: Target
     source: ConfigSource
     base: tuple[Code, ...]
     head: tuple[Code, ...]
     code_sentence: str = ""
-    """Says which source lines differ between the preferred codes. Empty if they were not compared line by line."""
+    """Says which source lines differ between the preferred configs' codes. Empty if no lines were compared."""
 
     def outcome(self, **fields: object) -> Outcome:
         base, head = self.base[0], self.head[0]
@@ -70,8 +68,8 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model or empty.
-    `may_race` is False if each side has exactly one config: the winner, or the shipped one if no winner is known."""
+    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty for
+    none. If `may_race` is False, each side gets only the recorded winner, or else the shipped config."""
 
     base: Library
     head: Library
@@ -89,8 +87,8 @@ class Comparison:
 
 
 def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Changed]:
-    """Returns the targets whose machine code differs, compiled. Sets the outcome of all others, as soon as source,
-    bytecode or machine code is equal. Raises BuildError if this machine cannot compile at all."""
+    """Returns the targets whose machine code differs, compiled. Sets the outcome of every target that has equal source,
+    bytecode or machine code, or that cannot be compared. Raises BuildError if this machine cannot compile at all."""
     compared = [each for each in targets if not _end_without_code(comparison, each)]
     if not compared:
         return []
@@ -121,7 +119,8 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Sets the outcome of a target that does not load, lacks a side or has equal source. Returns whether it did."""
+    """Sets the outcome of a target that does not load, is on one side only or has equal source. Returns whether it did
+    so."""
     if target.failure is not None:
         comparison.end(target, "failed", target.failure)
         return True
@@ -157,7 +156,7 @@ def _identify(comparison: Comparison, chosen: Sequence[tuple[Target, Candidates]
 
 
 def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Changed]:
-    """Compiles each distinct code once, because problems with equal signatures share machine code."""
+    """Returns the targets with compiled code. Code that problems share by equal signatures is compiled once."""
     wanted: dict[tuple[str | None, str], tuple[Target, Library, Params]] = {}
     for each in differing:
         for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
@@ -190,13 +189,13 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
 
 
 def _find_key_pair(changed: Changed) -> tuple[str, str] | None:
-    """Returns the content keys of the two sides' preferred cubins, None if one of them has no cubin."""
+    """Returns the content keys of both sides' preferred cubins, or None if a side's preferred config has no cubin."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
 
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
-    """Sets the outcome of a target if a side has no cubin. If it has some, the race leaves out other configs."""
+    """Sets the outcome if no config of a side compiles, or if both sides fail alike. Returns whether it did."""
     failures = [{_find_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
         comparison.outcomes[each.target] = each.outcome(kind="neither", reason=_find_failure(each.head[0]))
@@ -213,8 +212,8 @@ def _find_failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Sets the outcome of a target if every config has equal code on both sides, and returns whether it did. A config
-    that compiles on neither side counts as equal. If each side has one config, these may differ."""
+    """Sets the outcome of a target if each config has equal code on both sides, and returns whether it did. A config
+    that compiles on neither side counts as equal. If each side has only one config, these two configs may differ."""
     named = [{config_option(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]

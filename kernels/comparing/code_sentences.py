@@ -1,4 +1,4 @@
-"""Describes which source lines differ between pairs of cubins, and how instructions changed (kernels/code_diff)."""
+"""Describes how the source lines and instructions of two cubins differ (kernels/code_diff)."""
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -17,22 +17,22 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class CubinDiff:
-    """Holds the differences between two cubins, by launch and as a sentence, which is empty if there are none. If the
-    cubins could not be read, `launches` is empty and the sentence says why."""
+    """Holds the differences between two cubins, by launch and as a sentence, which is empty if the cubins do not
+    differ. If the cubins could not be read, `launches` is empty and the sentence says why."""
 
     sentence: str
     launches: tuple[CodeDiff, ...] = ()
 
 
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
-    """Returns for each pair of cubins a sentence about their differences. If a pair cannot be read, its sentence says
-    why, and the comparison goes on. Raises StoreError."""
+    """Returns a sentence about the differences of each pair of cubins. If a pair cannot be read, its sentence says why.
+    Raises StoreError if the store cannot be read."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))
 
 
 def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
-    """Returns the differences between all launches of two cubins. Raises StoreError."""
+    """Returns the differences between all launches of two cubins. Raises StoreError if the store cannot be read."""
     try:
         # A disassembler, which runs on one core, takes nearly all the time.
         with ThreadPoolExecutor(2) as pool:
@@ -48,7 +48,7 @@ def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
 
 
 def _pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:
-    """Pairs launches with equal keys, then the remaining ones in order. None if the numbers of launches differ."""
+    """Pairs launches with equal keys, then the remaining launches. Returns None if the numbers of launches differ."""
     if len(base) != len(head):
         return None
     others = zip_longest(base.keys() - head.keys(), head.keys() - base.keys())

@@ -1,4 +1,4 @@
-"""Chooses the configs to compare: a recorded winner, else the shipped config, else the whole space for a sweep."""
+"""Chooses the configs to compare: a recorded winner, else the shipped config, else all configs of the space."""
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tilewatch.kernels.comparing.targets import Target  # it imports cuTile, and every command imports this
 
 MOST_TIES = 4
-"""Most configs of a recorded winner: itself and its first ties. Ties differ by at most 0.3 %, so more add little."""
+"""Most configs of a recorded winner: the winner and its first ties. The times of ties differ by at most 0.3 %."""
 
 
 class ConfigSource(enum.StrEnum):
-    """The source of configs. `auto` takes the first of the next three that has any; `given` means typed by a user."""
+    """The source of configs. `auto` takes the first of the next three that has configs; `given` is typed by a user."""
 
     auto = "auto"
     recording = "recording"
@@ -32,8 +32,8 @@ class ConfigSource(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RecordedWinner:
-    """A recorded sweep's winner, followed by the configs that tied with it. `finished_at` is empty for a winner from a
-    tuned table, so that winners from recordings are preferred."""
+    """The winner of a recorded sweep, followed by the configs that tied with it. `finished_at` is empty for a winner
+    from a tuned table, because winners from recordings are preferred."""
 
     kernel: str
     problem: str
@@ -53,7 +53,7 @@ class Candidates:
 
 
 def read_winners(files: Iterable[Path]) -> tuple[RecordedWinner, ...]:
-    """Returns the winners in recordings and tuned tables (*.json). Raises BadRecording."""
+    """Returns the winners in recordings and tuned tables (*.json). Raises BadRecording if a file cannot be read."""
     return tuple(
         winner for file in files for winner in (_read_tuned if file.suffix == ".json" else _read_recording)(file)
     )
@@ -91,7 +91,7 @@ def _read_tuned(file: Path) -> Iterator[RecordedWinner]:
 def choose_configs(
     target: "Target", gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
 ) -> Candidates | None:
-    """Returns the configs to compare, None if `source` has none for this target. `gpu` is a GPU model or an
+    """Returns the configs to compare, or None if `source` has no config for this target. `gpu` is a GPU model or an
     architecture."""
     assert target.base is not None
     assert target.head is not None
@@ -110,8 +110,8 @@ def choose_configs(
 
 
 def _find_recorded(target: "Target", gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
-    """Returns the configs of the newest recorded winner on this GPU model, else on another model of its architecture.
-    Empty if none is recorded."""
+    """Returns the configs of the newest winner recorded on this GPU model, else on another model of its architecture.
+    Returns an empty tuple if no winner is recorded."""
     matching = [
         winner
         for winner in winners

@@ -1,4 +1,4 @@
-"""Defines how a comparison uses a GPU, and finds this machine's (kernels/measuring/pair_bench.py)."""
+"""Defines how a comparison uses a GPU, and opens this machine's GPU for it (kernels/measuring/pair_bench.py)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ class LaunchBench(Protocol[Work]):
     """A GPU that times pairs of cubins, or baselines."""
 
     def launch_each(self, works: Sequence[Work]) -> Iterator[tuple[Work, LaunchResult]]:
-        """Yields the result of each pair, timed once. Stops when the caller stops iterating."""
+        """Times each pair once and yields it with its result. No pair is timed after the caller stops iterating."""
 
 
 class GpuBench(LaunchBench[PairWork], Protocol):
@@ -26,12 +26,12 @@ class GpuBench(LaunchBench[PairWork], Protocol):
     def race(
         self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]
     ) -> tuple[Params, ...]:
-        """Checks and times configs of one side. Returns the fastest one, then those that tie with it; empty if no
-        result is right. Raises MeasureFailed."""
+        """Checks and times configs of one side. Returns the fastest config, then the configs that tie with it. Returns
+        an empty tuple if no config gives right results. Raises MeasureFailed if the GPU process fails."""
 
 
 def find_gpu(gpu_index: int) -> device.Gpu:
-    """Returns this machine's GPU of that index. Raises GpuMissing, also if cuTile cannot compile for it."""
+    """Returns this machine's GPU of that index. Raises GpuMissing if there is none, or cuTile cannot compile for it."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(
@@ -44,6 +44,6 @@ def find_gpu(gpu_index: int) -> device.Gpu:
 
 
 def open_bench(gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> PairBench:
-    """Returns a bench on a GPU that `find_gpu` returned. Its `close` ends its processes."""
+    """Returns a bench on a GPU that `find_gpu` returned. The bench's `close` ends the bench's processes."""
     assert gpu.model is not None
     return PairBench(gpu.index, gpu.model.arch, store_url, may_use_events=may_use_events)

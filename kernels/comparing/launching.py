@@ -23,7 +23,7 @@ def end_by_launches(
     on_progress: Callable[[str], None],
 ) -> None:
     """Launches all changed targets until every verdict is final or `is_spent` returns True, and sets their outcomes.
-    Sets the number of operators in `design` to that of the timed targets."""
+    Replaces the number of operators in `design` by the number of targets that are timed."""
     picked = {
         (each.target.kernel, each.target.problem, ""): each
         for each in (_pick(comparison, each, bench) for each in changed)
@@ -67,8 +67,8 @@ def _make_work(comparison: Comparison, each: Changed) -> PairWork:
 
 
 def _pick(comparison: Comparison, each: Changed, bench: GpuBench) -> Changed | None:
-    """Returns the target with one code per side: the fastest. Of codes that tie, the base takes its preferred config,
-    and the head the config of the base. Returns None if the target already has an outcome."""
+    """Returns the target with only the fastest code of each side. If several codes tie, the base takes its preferred
+    config, and the head takes the base's config. Returns None if the target has an outcome and needs no timing."""
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if len(codes) == 1:

@@ -1,4 +1,4 @@
-"""Holds the outcome of comparing one target, and lists what changed in its code. Uses no files, database or GPU."""
+"""Holds the outcome of comparing one target, and lists what changed in the target's code. Uses no files or GPU."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -10,10 +10,10 @@ from tilewatch.mechanisms.find import find_mechanisms, write_mechanisms
 from tilewatch.mechanisms.pairs import WinnerFacts
 
 INSTRUCTION_BYTES = 16
-"""Size of a machine instruction on every GPU since Volta."""
+"""Bytes of a machine instruction on every GPU since Volta."""
 
 FINE, OVER, UNSURE = 0, 1, 2
-"""Exit codes: nothing is slower than allowed, something surely is, or some target is undecided."""
+"""Exit codes: no target is slower than allowed, a target surely is slower than allowed, or a target is undecided."""
 
 OutcomeKind = Literal[
     "identical",
@@ -28,14 +28,14 @@ OutcomeKind = Literal[
     "changed",
     "unchanged",
 ]
-"""`changed` and `unchanged` are outcomes without a GPU: machine code differs, and its static facts differ or do not."""
+"""Without a GPU, `changed` means that static facts differ, `unchanged` that only the machine code differs."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of comparing one target. `reason` is a sentence if the kind is "failed" or "neither". Times are in
-    microseconds, in the order of launches. `not_apart` says why the process that ran a side's host code also timed it;
-    it is empty if another process timed it."""
+    """The outcome of comparing one target. `reason` is a sentence if the kind is "failed" or "neither". `base_us` and
+    `head_us` are microseconds, in the order of launches. If the process that ran a side's host code also timed that
+    side, `not_apart` says why; else `not_apart` is empty."""
 
     kernel: str
     problem: str
@@ -93,7 +93,7 @@ class Outcome:
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """Returns the exit code for all outcomes. One target that is surely slower makes it OVER."""
+    """Returns the exit code for all outcomes: OVER if any target is surely slower than allowed, else UNSURE or FINE."""
     listed = list(outcomes)
     if any(each.verdict is not None and each.verdict.is_over for each in listed):
         return OVER
@@ -105,7 +105,7 @@ def read_winner_facts(config: Params, facts: StaticFacts) -> WinnerFacts:
 
 
 def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str, ...]:
-    """Lists the static facts that differ, such as "registers 128 -> 168". Empty if all are equal."""
+    """Lists the static facts that differ, such as "registers 128 -> 168". Returns () if all are equal or unknown."""
     if base is None or head is None:
         return ()
     pairs = (

@@ -1,4 +1,4 @@
-"""Writes outcomes as lines, JSON, Markdown and JUnit. Returns text and writes no file."""
+"""Writes outcomes of comparisons as lines, JSON, Markdown and JUnit. Returns text and writes no file."""
 
 import json
 import shlex
@@ -15,8 +15,8 @@ from tilewatch.text import COMMENT_CHARACTERS, fit_lines, plain, plain_code
 
 @dataclass(frozen=True)
 class About:
-    """Says what was compared, and what it cost. `gpu` is empty for comparisons without a GPU. `can_replay` is False if
-    a side is a working tree, because no command can name its state."""
+    """Says what was compared, and how many seconds it took. `gpu` is empty for comparisons without a GPU. `can_replay`
+    is False if a side is a working tree, because `tilewatch replay` takes only commits."""
 
     base: str
     head: str
@@ -28,8 +28,8 @@ class About:
 
 
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
-    """Returns one line per kernel and problem, the most urgent first. Outcomes without launches that read alike for
-    several problems or architectures share a line."""
+    """Returns one line per kernel and problem, the most urgent first. Targets that were not launched share a line if
+    their outcomes read alike."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
         timed.append(f"{each.kernel} {each.problem}: {_write_statement(each)}")
@@ -70,7 +70,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
-    """Returns a comment for a forge: a table of what changed, and a sentence about what is identical."""
+    """Returns a comment for a pull request: a table of what changed, and a sentence that counts all outcomes."""
     title = {OVER: "slower", UNSURE: "could not tell"}.get(exit_code(outcomes), "fine")
     lines = [f"### Tilewatch: {title} ({about.base} .. {about.head})", ""]
     others = [outcome for outcome in outcomes if outcome.kind != "identical"]
@@ -85,7 +85,7 @@ def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
-    """Returns JUnit XML with a test per kernel and problem. Slower than allowed is a failure, undecided an error."""
+    """Returns JUnit XML with one test per target. Slower than allowed is a failure, undecided is an error."""
     suite = ElementTree.Element("testsuite", name="tilewatch compare", tests=str(len(outcomes)))
     failures = errors = 0
     for outcome in outcomes:
@@ -107,7 +107,7 @@ def write_junit(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _write_replay(outcome: Outcome, about: About) -> str:
-    """Returns the command that times this target again."""
+    """Returns the `tilewatch replay` command that times this target again."""
     operator = shlex.join([outcome.kernel, outcome.problem])
     line = f"tilewatch replay {operator} --of {about.head} --beside {about.base}"
     if outcome.head_config is not None:
@@ -127,7 +127,7 @@ def _sum_up(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Returns the outcomes by urgency, then by change, the slowest first. Equal ones keep the library's order."""
+    """Returns the outcomes sorted by urgency, then by change, the slowest first, then in the library's order."""
     order = (
         "failed",
         "slower",

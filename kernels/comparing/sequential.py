@@ -1,16 +1,15 @@
-"""Computes intervals of a paired change that stay valid although one looks at them before the last launch.
+"""Computes confidence intervals of a paired change that stay valid although one looks at them before the last launch.
 
 The method is group-sequential: the launch counts at which one looks are fixed before the first launch. The interval at
 a look is that of the Wilcoxon signed-rank test (Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 2014,
-sections 3.1 and 3.3). It is exact for any symmetric noise, so heavy tails and two modes cost launches but no errors.
-The difference of two sides of equal code is symmetric, because the sides could be swapped.
+sections 3.1 and 3.3). The interval is exact for any symmetric noise, so heavy tails and two modes cost launches but no
+errors. The difference of two sides of equal code is symmetric, because the sides could be swapped.
 
-The probability of an error over all looks is at most `error`, whenever one stops. A spending function (Lan & DeMets,
-Biometrika 70, 1983) says how much of it may be spent until a look, together with earlier looks: A(t) = error (1 -
-exp(-4 t)) / (1 - exp(-4)), t = launches / most launches (Hwang, Shih & DeCani, Statistics in Medicine 9, 1990, gamma =
-4: it releases early, where most comparisons end). The errors of looks are added up, which is valid however the looks
-depend on each other. So the intervals of all looks so far may be intersected.
-"""
+The probability of an error over all looks together is at most `error`, whenever one stops. A spending function (Lan &
+DeMets, Biometrika 70, 1983) says how much of `error` all looks up to a given look may spend together: A(t) = error (1 -
+exp(-4 t)) / (1 - exp(-4)), with t = launches / most launches (Hwang, Shih & DeCani, Statistics in Medicine 9, 1990,
+gamma = 4). This function releases much of `error` early, where most comparisons end. Errors of looks are added up,
+which is valid however the looks depend on each other. So the intervals of all looks so far may be intersected."""
 
 import functools
 import math
@@ -20,7 +19,7 @@ from statistics import median
 
 FIRST_LOOKS = (9, 12, 16, 22, 30, 40)
 """Launch counts of the first looks. The probability that 9 launches all fall on one side of a limit by chance is 1 in
-512, for 12 it is 1 in 4096. Fewer launches prove nothing at the errors that kernels/comparing/verdict.py states."""
+512, for 12 launches it is 1 in 4096. At the errors of kernels/comparing/verdict.py, fewer launches prove nothing."""
 
 LOOK_RATIO = 4 / 3
 SPEND_GAMMA = 4.0
@@ -29,14 +28,14 @@ EVERYTHING = (-math.inf, math.inf)
 
 @dataclass(frozen=True)
 class Range:
-    """The interval of a change. Its ends are infinite if there are too few launches for an interval."""
+    """The confidence interval of a change. Its ends are infinite if there are too few launches for an interval."""
 
     low: float
     high: float
 
 
 def list_looks(most_launches: int) -> tuple[int, ...]:
-    """Returns the launch counts at which one looks. The last one is `most_launches`."""
+    """Returns the launch counts at which one looks at the interval. The last one is `most_launches`."""
     looks = list(FIRST_LOOKS)
     while looks[-1] < most_launches:
         looks.append(math.ceil(looks[-1] * LOOK_RATIO))
@@ -44,8 +43,8 @@ def list_looks(most_launches: int) -> tuple[int, ...]:
 
 
 def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> Range:
-    """Returns the two-sided interval that misses the true change with probability `error` at most, over all looks.
-    `changes` holds one number per launch, in order. Launches after the last look that was reached are ignored."""
+    """Returns the two-sided interval that misses the true change with probability `error` at most, over all looks
+    together. `changes` holds one change per launch, in order. Launches after the last completed look are ignored."""
     low, high = EVERYTHING
     for look, outside in zip(looks, list_critical_values(tuple(looks), error / 2), strict=True):
         if look > len(changes):
@@ -65,8 +64,8 @@ def estimate(changes: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=256)
 def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...]:
-    """Returns for each look how many averages lie outside of the interval on each side; `error` is one-sided, over all
-    looks. It is -1 for a look that may not spend enough for any interval; later looks then get what it leaves."""
+    """Returns for each look how many averages of pairs lie outside the interval on each side. It is -1 for a look that
+    may not spend enough for an interval; later looks may spend the rest. `error` is one-sided, over all looks."""
     found, spent = [], 0.0
     for look in looks:
         released = error * math.expm1(-SPEND_GAMMA * look / looks[-1]) / math.expm1(-SPEND_GAMMA)
@@ -77,7 +76,8 @@ def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...
 
 
 def _find_largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
-    """Returns the largest rank sum whose lower tail is at most `room`, and that tail; (-1, 0) if there is none."""
+    """Returns the largest rank sum whose lower tail has at most the probability `room`, and the tail's probability.
+    Returns (-1, 0) if there is no such rank sum."""
     tail, outside, cost = 0.0, -1, 0.0
     for rank_sum, probability in enumerate(_compute_rank_sums(launches)):
         tail += probability

@@ -14,7 +14,7 @@ from tilewatch.kernels.results import Compiled, Params, Plan
 
 @dataclass(frozen=True)
 class Library:
-    """A library folder and its name in sentences. `revision` is its name in commands, None for a working tree."""
+    """A library folder and its name in sentences. `revision` is its name in commands, or None for a working tree."""
 
     name: str
     folder: Path
@@ -23,7 +23,7 @@ class Library:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A kernel on a problem for an architecture, with each side's plan, None for a side that lacks it."""
+    """A kernel on a problem for an architecture, with each side's plan. A plan is None if its side lacks the target."""
 
     kernel: str
     problem: str
@@ -31,7 +31,7 @@ class Target:
     base: Plan | None
     head: Plan | None
     failure: str | None = None
-    """Says why a side may only seem to lack the target: which of its files do not load. None if all load."""
+    """Names a side's files that do not load, since the side may only seem to lack the target. None if all load."""
 
     @property
     def has_same_source(self) -> bool:
@@ -44,7 +44,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Selection:
-    """Says what to compare: all nightly kernels, one kernel, or one of its problems, for some architectures."""
+    """Says what to compare: all nightly kernels, one kernel, or one problem of a kernel, for some architectures."""
 
     archs: tuple[str, ...]
     kernel: str | None = None
@@ -56,7 +56,7 @@ def list_targets(
 ) -> tuple[Target, ...]:
     """Reads both sides and returns their targets, paired. Raises NoConfigs, UnknownKernel or BadProblem if neither side
     has what the selection names. Raises LibraryError if a file of the head does not load and the base does not show
-    which kernels it had. With `needs_packages`, raises PackageMissing, because another machine may have it."""
+    which kernels the file had. With `needs_packages`, raises PackageMissing if a package is missing here."""
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
         read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides[:2]))
@@ -79,8 +79,8 @@ def list_targets(
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
-    """Returns the plans of a side, or the error if this side lacks a named kernel or problem for this architecture.
-    Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
+    """Returns the plans of a side. If the side lacks a named kernel or problem for this architecture, returns that
+    error. Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
     try:
         try:
             return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)
@@ -94,7 +94,7 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
 
 
 def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Target]:
-    """Returns the targets of both sides: those of the head in its order, followed by targets that only the base has."""
+    """Returns the targets of both sides: the head's targets in order, then the targets that only the base has."""
     of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
     targets = []
     for kernel, problem in dict.fromkeys([*of_head, *of_base]):

@@ -1,9 +1,9 @@
 """Decides which pairs the GPU times next, and times them until every verdict is sure or the time is spent.
 
-First every pair is launched once, to find those that are slowed down most. These come next, PAIRS_AT_ONCE at a time, up
-to the first look at which a verdict can be sure. Pairs that are then undecided get further looks when all have had one.
-Choosing by early launches adds no error: the intervals of kernels/comparing/sequential.py hold whenever one stops.
-"""
+First every pair is launched once, to find the pairs that are slowed down most. These pairs come next, PAIRS_AT_ONCE at
+a time, up to the first look at which a verdict can be sure. Pairs that are then undecided get more looks after all
+pairs had one. Choosing by early launches adds no error, because the intervals of kernels/comparing/sequential.py hold
+whenever one stops."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design, Verdict, j
 from tilewatch.kernels.measuring.pair_bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult
 
 MOST_DEATHS = 3
-"""Number of processes that may die while they launch a pair; then the pair is given up."""
+"""Number of processes that may die while they launch a pair. After that many deaths the pair is given up."""
 
 Key = tuple[str, str, str]
 """The key of a PairWork."""
@@ -25,9 +25,9 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Timing:
-    """The launches of a pair. Element i of both times is one new process, in microseconds. `failure` is a sentence if
-    the head failed (`is_of_head`) or if nothing can be compared. `not_apart` says why the process that ran a side's
-    host code also timed it; it is empty if another process timed it."""
+    """The launches of a pair. Element i of `base_us` and `head_us` is from one new process. `failure` is a sentence if
+    the head failed (`is_of_head`) or if nothing can be compared. If the process that ran a side's host code also timed
+    that side, `not_apart` says why; else `not_apart` is empty."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
@@ -36,12 +36,12 @@ class Timing:
     not_apart: str = ""
 
     def judge(self, design: Design) -> Verdict | None:
-        """Returns the verdict on the launches, None if there are none."""
+        """Returns the verdict on the launches, or None if there are no launches."""
         return judge(self.base_us, self.head_us, design) if self.base_us else None
 
 
 class TimingRun(Generic[Work]):
-    """Times the pairs of one family. `timings` holds the results by the pair's key, including those of earlier runs."""
+    """Times the pairs of one family. `timings` maps each pair's key to its launches, with those of earlier runs."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class TimingRun(Generic[Work]):
         known: Mapping[Key, Timing] | None = None,
         is_sure: Callable[[Verdict], bool] = lambda verdict: verdict.is_final,
     ) -> None:
-        """Takes over the launches of earlier runs from `known`. A pair whose verdict `is_sure` is not launched."""
+        """Takes over the launches of earlier runs from `known`. A pair is launched until its verdict `is_sure`."""
         self._works: dict[Key, Work] = {work.key: work for work in works}
         self.timings: dict[Key, Timing] = {key: (known or {}).get(key, Timing()) for key in self._works}
         self._design, self._on_timing, self._is_sure = design, on_timing, is_sure
         self._deaths: Counter[Key] = Counter()
 
     def list_open(self) -> list[Key]:
-        """Lists the pairs whose verdict is not sure: first those never launched, then the most slowed down."""
+        """Lists the pairs whose verdict is not sure: first the pairs never launched, then the most slowed down."""
         return sorted((key for key in self._works if self._is_open(key)), key=self._rank)
 
     def run(self, bench: LaunchBench[Work], is_spent: Callable[[], bool]) -> None:
@@ -106,7 +106,8 @@ class TimingRun(Generic[Work]):
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:
-    """Yields the looks at which "slower" can be sure, and the last one. With many pairs, the first one is none."""
+    """Yields the looks at which "slower" can be sure, and the last look. With many pairs, the first look is left
+    out."""
     critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
     useful = zip(design.looks, critical, strict=True)
     return (look for look, outside in useful if outside >= 0 or look == design.looks[-1])

@@ -1,16 +1,15 @@
-"""Judges one operator and problem by its launches so far, and whether more are needed. Has no side effects.
+"""Judges one operator and problem by its launches so far, and says whether more launches are needed.
 
 Three statements have errors of their own, each over all looks (kernels/comparing/sequential.py):
 
 "slower" and "faster": the probability of any wrong one in a whole comparison is at most FAMILY_ERROR. By Bonferroni,
-each of k operators gets FAMILY_ERROR / k, however they depend on each other. This costs little, because launches grow
-with the logarithm of k (12 launches for 1 operator, 16 for 20). Benjamini-Hochberg would bound the share of wrong ones
-among those named, but a single wrong one stops a merge.
+each of k operators gets FAMILY_ERROR / k, however the operators depend on each other. This costs little, because the
+launches needed grow with the logarithm of k (12 launches for 1 operator, 16 for 20). Benjamini-Hochberg would only
+bound the share of wrong statements, but a single wrong "slower" stops a merge.
 
 "not slower than x": NOT_SLOWER_ERROR / k, one-sided.
 
-The printed interval: INTERVAL_ERROR for each operator.
-"""
+The printed interval: INTERVAL_ERROR for each operator."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ NOT_SLOWER_ERROR = 0.01
 INTERVAL_ERROR = 0.05
 
 MARGIN = 0.005
-"""Launches are added until a change is sure, or surely smaller than this share. Two nodes of one model differ by it."""
+"""Launches are added until a change is sure, or surely under this share. Two machines of one GPU model differ by it."""
 
 ACCEPTABLE = 0.01
 """Largest x of "not slower than x" that is accepted when the budget is spent, if no --fail-over was given."""
@@ -39,8 +38,8 @@ Kind = Literal["slower", "faster", "not slower", "undecided"]
 
 @dataclass(frozen=True)
 class Design:
-    """Holds what is fixed before the first launch: the number of operators, the most launches, and the slowdown that
-    fails."""
+    """Holds what is fixed before the first launch: the number of operators, the largest number of launches, and
+    `fail_over`, the slowdown as a share that fails the comparison."""
 
     operators: int
     most_launches: int = MOST_LAUNCHES
@@ -54,12 +53,11 @@ class Design:
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on one operator. Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 %
-    interval, widened so that it contains `change`, which may lie outside if early and late looks disagree.
+    interval, widened to contain `change`, which may lie outside if early and late looks disagree.
 
-    `not_slower_than` is infinite until there are enough launches. `is_over` and `is_fine` say on which side of the
-    design's fail_over the operator surely is; both are False while that is open. `is_final` says that no further launch
-    is needed.
-    """
+    `not_slower_than` is infinite until there are enough launches. `is_over` is True if the operator is surely slower
+    than the design's `fail_over`, `is_fine` if it surely is not; both are False as long as neither is sure. `is_final`
+    is True if no further launch is needed."""
 
     kind: Kind
     change: float
@@ -73,13 +71,14 @@ class Verdict:
 
     @property
     def plain_values(self) -> dict[str, Any]:
-        """Returns the fields, ready for JSON, with None for an infinite number."""
+        """Returns the verdict's fields, ready for JSON: None stands for an infinite number."""
         finite = {name: value for name, value in asdict(self).items() if value not in (math.inf, -math.inf)}
         return dict.fromkeys(asdict(self)) | finite
 
 
 def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) -> Verdict:
-    """Returns the verdict after these launches; element i of both times is one launch. Raises ValueError for none."""
+    """Returns the verdict after these launches. Element i of `base_us` and `head_us` is from one launch. Raises
+    ValueError if there are no launches, or if their numbers differ."""
     if not base_us or len(base_us) != len(head_us):
         raise ValueError(f"launches come in pairs: {len(base_us)} of the base, {len(head_us)} of the head")
     changes = [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]

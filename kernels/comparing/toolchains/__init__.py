@@ -1,1 +1,1 @@
-"""Answers whether a head toolchain may replace a base toolchain: compiles with both, times what differs, judges."""
+"""Compares toolchains: compiles with all, times code that differs, and judges whether a head may replace the base."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 HOME = Path(
     os.environ.get("TILEWATCH_HOME") or ("/var/lib/tilewatch" if os.geteuid() == 0 else "~/.local/share/tilewatch")
 )
-"""The data folder, chosen as in worker/settings.py, which needs the database's packages and cannot be imported here."""
+"""The data folder, chosen as in worker/settings.py, whose import would need the packages of the database."""
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
 CORES = os.cpu_count() or 1

@@ -1,7 +1,4 @@
-"""Makes or continues a comparison of toolchains: opens its report, compiles, and times on the GPU.
-
-Reads no command-line options, and reports progress only through `on_progress`.
-"""
+"""Makes or continues a comparison of toolchains: opens the report, compiles the configs, and times them on the GPU."""
 
 import datetime as dt
 import functools
@@ -38,8 +35,9 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ComparisonWanted:
-    """Says what to compare. `names` are the toolchains, the base first. If `archs` is empty, they are those of the GPU,
-    or all without a GPU. `gpu` is None to compile only, `minutes` None for no limit. `fail_over` is a share."""
+    """Says what to compare. `names` are the toolchains, the base first. Without `archs`, the GPU's architecture is
+    compared, or all if there is no GPU. `gpu` is None to compile only; `minutes` is None for no limit. `fail_over` is a
+    share."""
 
     names: tuple[str, ...]
     toolchains: Path
@@ -61,7 +59,8 @@ class ComparisonWanted:
 
 
 def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> ToolchainReport:
-    """Returns the report after this run. Saves it every few seconds while it runs. Raises ExpectedError."""
+    """Returns the report after this run. Saves the report every few seconds while it runs. Raises ExpectedError if a
+    toolchain, the GPU or a file cannot be used."""
     started = time.monotonic()
     # A machine with a report's cubins can time them without any toolchain.
     has_report = wanted.report.exists()
@@ -99,8 +98,8 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
 
 
 def find_side(named: str, root: Path, environments: Path | None = None, *, may_be_missing: bool) -> ComparedSide:
-    """Returns the side that TOOLCHAIN[+ENVIRONMENT][@DRIVER] names. TOOLCHAIN may be a folder, which has a slash.
-    Raises UnknownToolchain, unless the toolchain may be missing."""
+    """Returns the side that TOOLCHAIN[+ENVIRONMENT][@DRIVER] names. TOOLCHAIN is a path if it has a slash. If there is
+    none, raises UnknownToolchain, or returns a side without packages if `may_be_missing`."""
     if "/" in named:
         root, named = Path(named).absolute().parent, Path(named).name
     rest, _, driver = named.partition("@")
@@ -115,7 +114,7 @@ def find_side(named: str, root: Path, environments: Path | None = None, *, may_b
 
 
 def find_installed_side(name: str, root: Path) -> Toolchain | None:
-    """Returns the toolchain that a report names, None if it is not installed here."""
+    """Returns the toolchain that a report names, or None if that toolchain is not installed here."""
     try:
         return find_toolchain(root, name)
     except ExpectedError:
@@ -123,13 +122,13 @@ def find_installed_side(name: str, root: Path) -> Toolchain | None:
 
 
 def begin_report(sides: Iterable[ComparedSide]) -> ToolchainReport:
-    """Returns an empty report about these sides."""
+    """Returns a new report about these sides, without results."""
     named = tuple(ToolchainName(side.name, packages=_list_packages(side)) for side in sides)
     return ToolchainReport(named, dt.datetime.now(dt.UTC).strftime(MADE_AT))
 
 
 def _list_packages(side: ComparedSide) -> dict[str, str]:
-    """Returns the versions of a side by package: of its toolchain, its baselines and its driver."""
+    """Returns the version of each package of a side: of the toolchain's packages, the baselines and the driver."""
     toolchain, environment = side.toolchain, side.environment
     own = versions(NEEDED) if toolchain.folder is None else {}
     others = () if environment is None else environment.packages

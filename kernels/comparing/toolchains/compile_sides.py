@@ -1,8 +1,7 @@
 """Compiles the configs that win or ship under the base toolchain, and their ties, with all toolchains. Needs no GPU.
 
-All toolchains compile equal work in equal order at the same time, so that other load slows them alike. Each has its own
-cubin store, because a changed compiler under an old version number must not get another compiler's results.
-"""
+All toolchains compile the same work in the same order at the same time, so that other load slows them alike. Each has
+its own cubin store: a changed compiler with an old version number must not get another compiler's results."""
 
 import contextlib
 import hashlib
@@ -26,16 +25,16 @@ from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 ELF = b"\x7fELF"
-"""First bytes of a cubin. A stored object with another beginning is a bundle of cubins."""
+"""First bytes of a cubin. A stored object that begins with other bytes is a bundle of cubins."""
 
 AT_ONCE = 24
-"""Operators that are compiled in one batch. Towards its end some compilers wait for the slowest."""
+"""Number of operators that are compiled in one batch. Towards the end of a batch, some compilers have nothing to do."""
 
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """A toolchain of a comparison. `environment` has other versions of baselines, None for the installed ones. `driver`
-    is the driver with which to time it, empty for any. `name` is the report's name for all three."""
+    """A toolchain of a comparison. `environment` has other versions of baselines, None for those installed. `driver` is
+    the driver to time with, empty for any. `name` is the report's name for all three together."""
 
     name: str
     toolchain: Toolchain
@@ -45,11 +44,10 @@ class ComparedSide:
 
 @dataclass(frozen=True)
 class Workplace:
-    """Holds the library, the toolchains, base first, and the folder of cubins of one comparison. `limit_s` is the CPU
-    time that a config may take to compile.
+    """Holds the library, the toolchains with the base first, and the folder of cubins of one comparison. `limit_s` is
+    the CPU time that compiling a config may take.
 
-    A fleet has a single store for all cubins, `store_url`, in which compiler versions distinguish toolchains.
-    """
+    A fleet has a single store for all cubins, `store_url`, in which compiler versions distinguish toolchains."""
 
     library: Path
     sides: tuple[ComparedSide, ...]
@@ -60,11 +58,11 @@ class Workplace:
 
     @property
     def shared_store(self) -> str:
-        """Returns the store of cubins to time or reproduce: of preferred configs whose machine code differs."""
+        """Returns the store of cubins to time or reproduce: the preferred configs whose machine code differs."""
         return self.store_url or folder(self.cubins / "changed")
 
     def find_store(self, toolchain: str) -> str:
-        """Returns the store of everything that the toolchain of this name compiled."""
+        """Returns the store of all cubins that the toolchain of this name compiled."""
         return self.store_url or folder(self.cubins / "compiled" / toolchain)
 
     def find_side(self, name: str) -> ComparedSide:
@@ -78,8 +76,8 @@ Chosen = tuple[Target, Candidates]
 def choose(
     library: Path, selections: Sequence[Selection], winners: Sequence[RecordedWinner], source: ConfigSource, gpu: str
 ) -> tuple[Chosen, ...]:
-    """Returns the configs of every target: recorded winners and their ties, else the shipped config. `gpu` is a GPU
-    model, or empty to use the architecture. Raises what list_targets raises."""
+    """Returns the configs to compile for each target: the recorded winner and its ties, else the shipped config. `gpu`
+    is a GPU model; if it is empty, winners of the target's architecture count. Raises what list_targets raises."""
     side = Library("the library", library)
     chosen: dict[tuple[str, str, str], Chosen] = {}
     for selection in selections:
@@ -95,8 +93,8 @@ def choose(
 def compile_pairs(
     place: Workplace, chosen: Sequence[Chosen], on_versions: Callable[[Mapping[str, str]], None]
 ) -> Iterator[ToolchainPair]:
-    """Yields each target's code under the base and each head as soon as it is compiled. Calls `on_versions` once, with
-    the compiler versions by toolchain. Raises BuildError if a toolchain cannot compile."""
+    """Yields each target's code under the base and each head as soon as a batch is compiled. Calls `on_versions` once,
+    with the compiler versions by toolchain. Raises BuildError if a toolchain cannot compile."""
     toolchains = {side.toolchain.name: side.toolchain for side in place.sides}
     jobs = max(1, place.jobs // len(toolchains))
     with contextlib.ExitStack() as opened:
@@ -126,7 +124,8 @@ def compile_missing(
     chosen: Sequence[Chosen],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Compiles the pairs that the report lacks, and adds them. Raises BadReport if a toolchain is not the report's."""
+    """Compiles the pairs that the report lacks, and adds them to the report. Raises BadReport if the report has results
+    of another version of a toolchain."""
     started, before_s = time.monotonic(), report.static_wall_s
     todo = [(target, found) for target, found in chosen if not _is_known(place, report, target)]
     if not todo:
@@ -155,13 +154,13 @@ def compile_missing(
 
 
 def _is_known(place: Workplace, report: ToolchainReport, target: Target) -> bool:
-    """Returns whether the report has final results of all sides for a target."""
+    """Returns whether the report has final results for a target under every head."""
     keys = ((target.kernel, target.problem, target.arch, side.name) for side in place.sides[1:])
     return all(key in report.pairs and report.pairs[key].kind != "not compiled" for key in keys)
 
 
 def keep_cubin(place: Workplace, toolchain: str, compiled: Compiled) -> str:
-    """Copies machine code from a toolchain's store to the shared one. Returns its name there."""
+    """Copies machine code from a toolchain's store to the shared store. Returns its name in the shared store."""
     assert compiled.content_key is not None
     cubin = CubinStore(place.find_store(toolchain)).cubin(compiled.content_key)
     name = hashlib.sha256(cubin).hexdigest()
@@ -170,12 +169,12 @@ def keep_cubin(place: Workplace, toolchain: str, compiled: Compiled) -> str:
 
 
 def list_cubins(stored: bytes) -> Mapping[str, bytes]:
-    """Returns the cubins in a stored object by their name in the bundle. A single cubin has the name ""."""
+    """Returns the cubins in a stored object by their name in the bundle. A cubin without a bundle is named ""."""
     return {"": stored} if stored.startswith(ELF) else read_bundle(stored)
 
 
 def hash_code(cubins: Mapping[str, bytes]) -> str:
-    """Returns a hash of a config's machine code that leaves out the compiler's version, which always differs."""
+    """Returns a hash of a config's machine code without the compiler's version, which differs between toolchains."""
     parts = sorted((key, hash_machine_code(each, with_version=False)) for key, each in cubins.items())
     return parts[0][1] if "" in cubins else hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -183,7 +182,7 @@ def hash_code(cubins: Mapping[str, bytes]) -> str:
 def _make_pairs(
     place: Workplace, chosen: Chosen, compiled: Mapping[str, Sequence[Compiled]]
 ) -> Iterator[ToolchainPair]:
-    """Yields the pair of the base with each head. `compiled` holds the results of the target's configs by toolchain."""
+    """Yields the pair of the base with each head. `compiled` maps each toolchain to the results of the configs."""
     target, found = chosen
     known = {
         name: tuple(_make_known_side(place, name, *each) for each in zip(found.base, results, strict=True))
@@ -212,5 +211,5 @@ def _make_known_side(place: Workplace, toolchain: str, config: Params, compiled:
 
 
 def _name_version(compiled: Compiled) -> str:
-    """Returns the versions of the compiling packages, without the compiler's limits."""
+    """Returns the versions of the compiling packages, without the limits that the compiler ran under."""
     return compiled.compiler.partition(" limit ")[0]

@@ -1,10 +1,10 @@
 """Splits a loss among the dependencies of a toolchain, in points that add up. Uses no files, database or GPU.
 
-A loss says how much longer an operator takes with the head than with the base, relative to its main baseline. A point
-is 1 % of the base's time. Dependencies are swapped one at a time, in the order of DEPENDENCIES and in reverse. Each
-state between is a rung. A dependency's share is the mean of its steps in both orders: the Shapley value for two
-dependencies (L. S. Shapley, "A value for n-person games", 1953). Steps of one order add up to the loss, so shares do.
-"""
+A loss says how much longer an operator takes with the head than with the base, relative to the operator's main
+baseline. A point is 1 % of the base's time. Dependencies are swapped one at a time, in the order of DEPENDENCIES and in
+the reverse order. Each state between base and head is a rung. A dependency's share is the mean of its steps in both
+orders: the Shapley value for two dependencies (L. S. Shapley, "A value for n-person games", 1953). The steps of one
+order add up to the loss, so the shares do too."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,14 @@ DEPENDENCIES: Mapping[str, tuple[str, ...]] = {**CODE, DRIVER: (DRIVER,), **BASE
 """Maps each dependency to its packages. Dependencies are swapped in this order."""
 
 PRECISION = 0.0015
-"""Half width of a rung's interval at which it needs no further launch, so that shares are within 0.2 points."""
+"""Half width of a rung's interval at which the rung needs no further launch, so that shares are within 0.2 points."""
 
 LEAST_POINTS = 100 * MARGIN
-"""Least share for which a dependency is blamed. Two nodes of one GPU model differ by as much."""
+"""Smallest points for which a dependency is blamed. Two machines of one GPU model differ by as much."""
 
 CARD_DEVIATION = 0.0034
 """Standard deviation of a ratio between two H100s with equal code and driver (benchmarks/nights.py, 2026-11-28). Two
-drivers are measured at different times, perhaps on two cards."""
+drivers are measured at different times, perhaps on two GPUs."""
 
 DIRECTIONS = (1, -1)
 
@@ -51,7 +51,7 @@ class MeasuredChange:
 @dataclass(frozen=True)
 class LossShare:
     """The points of a loss for which one dependency is responsible, with their 95 % interval. `interaction` says by how
-    many points the two orders of swapping differ; it is None if the rungs of one order do not run."""
+    many points the two orders of swapping differ. It is None if the rungs of one order do not run."""
 
     dependency: str
     points: float
@@ -66,7 +66,7 @@ class LossShare:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A loss in points, and the share of each dependency that was swapped. The shares add up to the loss."""
+    """A loss in points, and the share of each swapped dependency. The shares add up to the loss."""
 
     loss: float
     shares: tuple[LossShare, ...]
@@ -77,7 +77,7 @@ class Ladder:
 
 
 def list_swapped(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, ...]:
-    """Lists the dependencies for which base and head have versions that differ."""
+    """Lists the dependencies whose versions differ between base and head."""
     return tuple(
         name
         for name, packages in DEPENDENCIES.items()
@@ -86,8 +86,8 @@ def list_swapped(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str,
 
 
 def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
-    """Lists the rungs to measure, each by the dependencies that are swapped in it. Our code and a baseline are timed
-    apart, so each has rungs of its own. The rung that swaps all is left out: it is the head."""
+    """Lists the rungs to measure. Each rung is the set of dependencies that are swapped in it. Our code and a baseline
+    are timed apart, so each has rungs of its own. The rung that swaps all dependencies is the head and is left out."""
     rungs: dict[Swapped, None] = {}
     for group in (CODE, BASELINES):
         own = [name for name in swapped if name in group]
@@ -97,12 +97,12 @@ def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
 
 
 def is_precise(verdict: Verdict) -> bool:
-    """Returns whether a rung is known to PRECISION, so that it needs no further launch."""
+    """Returns whether a rung's interval is narrow enough (PRECISION), so that the rung needs no further launch."""
     return verdict.high - verdict.low <= 2 * PRECISION
 
 
 def read_step(timing: Timing | None) -> MeasuredChange | None:
-    """Returns the change that launches show. None if there are no launches, or too few for an interval."""
+    """Returns the change that launches show, or None if there are no launches, or too few for an interval."""
     if timing is None or timing.failure is not None or not timing.base_us:
         return None
     changes = [math.log(head / base) for base, head in zip(timing.base_us, timing.head_us, strict=True)]
@@ -111,7 +111,8 @@ def read_step(timing: Timing | None) -> MeasuredChange | None:
 
 
 def read_driver_step(base: Timing | None, head: Timing | None) -> MeasuredChange | None:
-    """Returns the change between two drivers, from launches of the base's code under each. None without launches."""
+    """Returns the change between two drivers, from launches of the base's code under each driver. Returns None if a
+    driver has no launches."""
     if base is None or head is None or not (base.base_us and head.base_us):
         return None
     logs = [estimate([math.log(each) for each in timing.base_us]) for timing in (base, head)]
@@ -121,8 +122,8 @@ def read_driver_step(base: Timing | None, head: Timing | None) -> MeasuredChange
 def merge_unmeasured(
     group: Sequence[str], steps: Mapping[Swapped, MeasuredChange]
 ) -> tuple[Sequence[str], dict[Swapped, MeasuredChange]]:
-    """Returns a group of dependencies with its steps. If rungs of both orders are missing, the group becomes one
-    dependency, because nothing shows how much each of its members takes."""
+    """Returns a group of dependencies with its steps. If rungs are missing in both orders, returns the group as one
+    dependency, because nothing shows the share of each of its members."""
     if _has_rungs(group, steps) or _has_rungs(group[::-1], steps):
         return group, dict(steps)
     merged = " and ".join(group)
@@ -130,8 +131,8 @@ def merge_unmeasured(
 
 
 def split_loss(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> Ladder:
-    """Splits the loss among the dependencies of all groups. `steps` has the change from the base to each rung of a
-    group and to the whole group. Groups do not interact, so the loss is the product of their changes."""
+    """Splits the loss among the dependencies of all groups. `steps` maps each rung and each whole group to the change
+    from the base. Groups do not interact, so the loss is the product of their changes."""
     points = _split(groups, steps)
     squares = dict.fromkeys(points, 0.0)
     for rung, step in steps.items():
@@ -157,8 +158,8 @@ def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChan
 def _list_steps(
     groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange], direction: int
 ) -> dict[str, float]:
-    """Returns the step of each dependency in one order, in points. A group that lacks the rungs of this order is
-    swapped in the other order."""
+    """Returns the step of each dependency in one order, in points. If a group lacks the rungs of this order, the group
+    is swapped in the other order."""
     points, log = {}, 0.0
     for group in groups[::direction]:
         order = group[::direction]

@@ -1,4 +1,4 @@
-"""Finds the ladders of a report: who lost under a head, and which dependency caused how much. Has no side effects."""
+"""Finds the ladders of a report: which operators lost time under a head, and how much each dependency caused."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ class OperatorLadder:
 
 
 def name_driver(driver: str) -> str:
-    """Returns the name under which the report keeps launches of the base's code with a driver."""
+    """Returns the name under which the report keeps launches of the base's code that ran with a driver."""
     return f"@{driver}"
 
 
 def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
-    """Lists the ladders in which a dependency is blamed, the largest loss first. Unmeasured operators have none."""
+    """Lists the ladders in which a dependency is blamed, the largest loss first. Leaves out unmeasured operators."""
     found = [
         OperatorLadder(kernel, problem, gpu_model, head.name, ladder)
         for gpu_model in report.gpus
@@ -52,7 +52,7 @@ def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
 
 
 def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> Ladder | None:
-    """Returns the ladder of an operator on a GPU model under a head, None if no step of it was measured."""
+    """Returns the ladder of an operator on a GPU model under a head, or None if no step of the ladder was measured."""
     driver = report.base.versions.get(DRIVER) or report.gpus[of[2]].driver
     swapped = list_swapped({**report.base.versions, DRIVER: driver}, {DRIVER: driver, **head.versions})
     drivers = (report.frozen.get((*of, name_driver(each))) for each in (driver, head.versions.get(DRIVER, driver)))
@@ -75,7 +75,7 @@ def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> 
 def _list_rungs(
     report: ToolchainReport, head: ToolchainName, group: Container[str], swapped: Sequence[str]
 ) -> dict[str, Swapped]:
-    """Returns which dependencies of a group are swapped, by the side's name: in the head, and in each of its rungs."""
+    """Returns which dependencies of a group are swapped, for the head and for each of its rungs by name."""
     whole = frozenset(name for name in swapped if name in group)
     rungs = {side.name: frozenset(side.swapped) for side in report.sides if side.rung_of == head.name}
     return {head.name: whole} | {name: rung for name, rung in rungs.items() if rung < whole}
@@ -101,7 +101,7 @@ def _read_code_steps(
 def _read_baseline_steps(
     report: ToolchainReport, of: Operator, head: ToolchainName, swapped: Sequence[str]
 ) -> dict[Swapped, MeasuredChange]:
-    """Returns the changes that a faster or slower baseline causes. Its gain is our loss."""
+    """Returns the changes that a faster or slower baseline causes. A gain of the baseline is a loss of ours."""
     sides = _list_rungs(report, head, BASELINES, swapped)
     found = {rung: read_step(report.baselines.get((*of, name))) for name, rung in sides.items()}
     return {rung: MeasuredChange(-step.log, step.half) for rung, step in found.items() if step is not None}

@@ -1,10 +1,9 @@
 """Counts in Hopper's machine code how often a kernel waits for its warp-group MMAs. Reads cubins as bytes.
 
-wgmma runs beside other instructions: a kernel issues several and waits once for all of them. If an instruction reads
-the accumulator in between, ptxas makes the kernel wait for each one ("wgmma.mma_async instructions are serialized",
-C7514). This made products 8 to 62 % slower on an H200 (docs/use/compilers-13.5.37.md). See "Asynchronous warpgroup
-instructions" in the PTX ISA.
-"""
+wgmma runs beside other instructions: a kernel issues several MMAs and waits once for all of them. If an instruction
+reads the accumulator in between, ptxas makes the kernel wait for each MMA ("wgmma.mma_async instructions are
+serialized", C7514). This made products 8 to 62 % slower on an H200 (docs/use/compilers-13.5.37.md). See "Asynchronous
+warpgroup instructions" in the PTX ISA."""
 
 import io
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from elftools.elf.elffile import ELFFile
 
 ARCH = "sm_90"
-"""The only architecture with warp-group MMAs. Blackwell has another kind."""
+"""The only architecture with warp-group MMAs. Blackwell has other MMAs."""
 
 INSTRUCTION_BYTES = 16
 OPCODE = 0xFFF
@@ -23,25 +22,26 @@ BGMMA are missing, because no kernel of the library has them."""
 
 WARPGROUP = 0x9C5
 DEPBAR = 1 << 47
-"""A bit that is set in WARPGROUP.DEPBAR, the final wait, and not in WARPGROUP.ARRIVE, with which each group begins."""
+"""A bit that is set in WARPGROUP.DEPBAR, which waits for a group, and clear in WARPGROUP.ARRIVE, which begins one."""
 
 
 @dataclass(frozen=True)
 class MmaWaits:
-    """Counts a kernel's warp-group MMAs, and the groups of these for which it waits. Equal: it waits for each MMA."""
+    """Counts a kernel's warp-group MMAs, and the groups of MMAs for which the kernel waits. If both numbers are equal,
+    the kernel waits for each MMA."""
 
     groups: int
     mmas: int
 
 
 def count_mma_waits(cubins: Iterable[bytes]) -> MmaWaits:
-    """Returns the counts over all functions of cubins for sm_90."""
+    """Returns the numbers of MMAs and of groups in all functions of cubins for sm_90."""
     counted = [count_in_code(section) for cubin in cubins for section in _list_code(cubin)]
     return MmaWaits(sum(each.groups for each in counted), sum(each.mmas for each in counted))
 
 
 def count_in_code(code: bytes) -> MmaWaits:
-    """Returns the counts in the instructions of one function."""
+    """Returns the numbers of MMAs and of groups in the instructions of one function."""
     words = [int.from_bytes(code[start : start + 8], "little") for start in range(0, len(code), INSTRUCTION_BYTES)]
     return MmaWaits(
         sum(word & OPCODE == WARPGROUP and not word & DEPBAR for word in words),

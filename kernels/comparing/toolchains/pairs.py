@@ -1,8 +1,7 @@
-"""Defines what toolchains make of one library, and finds what changed. Uses no files, database or GPU.
+"""Defines one library's code as toolchains compile it, and finds what changed. Uses no files, database or GPU.
 
 The base toolchain is in use, and each head may replace it. A pair is one operator with the config that wins or ships
-under the base, and its ties, compiled with the base and with one head.
-"""
+under the base, and the configs that tie with it, compiled with the base and with one head."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,18 +19,18 @@ StaticKind = Literal[
 
 
 SLOWER_COMPILE = 1.25
-"""Ratio of CPU seconds from which the head counts as slower to compile, over all configs that both compile. Two runs of
-one toolchain differ by 4 % over a library on a busy machine (2 cores, 2026-11)."""
+"""Ratio of CPU seconds from which the head counts as slower to compile, over all configs that both toolchains compile.
+Two runs of one toolchain differ by 4 % over a library on a busy machine (2 cores, 2026-11)."""
 
 LEAST_COMPILED = 6
-"""Fewest configs with which compile times are judged. A 95 % interval of the median needs six."""
+"""Fewest configs with which compile times are judged. A 95 % interval of the median needs six configs."""
 
 
 @dataclass(frozen=True)
 class CompiledSide:
-    """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time. `cubin` is the name of its machine
-    code in the report's cubins, None if it was not kept. `is_final` is False if the compiler was stopped because the
-    machine was too busy. `waits` are counted for Hopper only."""
+    """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time. `cubin` is the name of the machine
+    code in the report's cubins, or None if the code was not kept. `is_final` is False if the compiler was stopped
+    because the machine was too busy. `waits` is None if the architecture is not Hopper."""
 
     config: Params
     status: Status
@@ -51,7 +50,7 @@ class CompiledSide:
 
     @property
     def stored_cubin(self) -> Cubin:
-        """Returns the cubin. Call it only if the cubin was kept."""
+        """Returns the cubin. Call it only if `cubin` is not None."""
         assert self.cubin is not None
         assert self.symbol is not None
         return Cubin(self.config, self.cubin, self.symbol)
@@ -59,7 +58,7 @@ class CompiledSide:
 
 @dataclass(frozen=True)
 class ToolchainPair:
-    """An operator's configs under the base and under one head, in equal order, the preferred one first."""
+    """An operator's configs under the base and under one head, in the same order, the preferred config first."""
 
     kernel: str
     problem: str
@@ -87,14 +86,14 @@ class ToolchainPair:
 
     @property
     def moved(self) -> tuple[str, ...]:
-        """Returns what differs in the preferred config: a failure, or static facts such as "registers 128 -> 168"."""
+        """Lists what differs in the preferred config: a failure, or static facts such as "registers 128 -> 168"."""
         if self.kind == "stopped compiling":
             return (f"{_write_status(self.head[0])}: {self.head[0].failure}",)
         return (*list_moves(self.base[0].facts, self.head[0].facts), *self._list_moved_waits())
 
     @property
     def waits_for_each_mma(self) -> bool:
-        """Returns whether the preferred config waits for each warp-group MMA under the head, but not under the base."""
+        """Returns True if the preferred config waits for each warp-group MMA under the head, but not under the base."""
         base, head = self.base[0].waits, self.head[0].waits
         return base is not None and head is not None and base.groups < base.mmas and 0 < head.mmas <= head.groups
 
@@ -107,7 +106,7 @@ class ToolchainPair:
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """CPU and wall seconds over all configs that both toolchains compile. Ratios are head / base."""
+    """CPU and wall seconds of compiling, over all configs that both toolchains compile."""
 
     configs: int
     base_cpu_s: float
@@ -117,7 +116,8 @@ class CompileTimes:
 
     @property
     def ratio(self) -> float:
-        """Returns the larger one of the CPU and wall ratios, because a compiler may also spend its time waiting."""
+        """Returns head / base of CPU seconds or of wall seconds, whichever is larger, because a compiler may also spend
+        its time waiting, which takes no CPU time."""
         return max(self.head_cpu_s / max(self.base_cpu_s, 1e-9), self.head_wall_s / max(self.base_wall_s, 1e-9))
 
     @property
@@ -126,7 +126,7 @@ class CompileTimes:
 
 
 def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin: str | None = None) -> CompiledSide:
-    """Returns a side without the compiler's remarks, which are kilobytes per config. Its facts count them."""
+    """Returns a side without the compiler's remarks, which are kilobytes per config. `facts` counts them."""
     return CompiledSide(
         config=config,
         status=compiled.status,

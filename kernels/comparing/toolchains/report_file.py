@@ -1,7 +1,5 @@
-"""Keeps a comparison of toolchains as one JSON file, so that a later run of the command can continue it.
-
-The file is written completely or not at all, every few seconds, so measurements survive a killed command.
-"""
+"""Keeps a comparison of toolchains as one JSON file, so that a later run of the command can continue the comparison.
+The file is replaced as a whole every few seconds, so measurements survive a killed command."""
 
 import functools
 import json
@@ -24,7 +22,7 @@ Row = TypeVar("Row")
 VERSION = 3
 SAVE_EVERY_S = 5.0
 MOST_BYTES = 16 << 20
-"""Largest report that is read, in bytes. One of the whole library on one GPU has 0.4 MB."""
+"""Largest report that is read, in bytes. A report of the whole library on one GPU has 0.4 MB."""
 MADE_AT = "%Y-%m-%d %H:%M UTC"
 
 PairKey = tuple[str, str, str, str]
@@ -37,14 +35,14 @@ BY_GPU = ("frozen", "retuned", "retunings", "baselines")
 
 
 class BadReport(ExpectedError):
-    """Raised if a file is not a report of toolchains, or one of other toolchains. The message names the file."""
+    """Raised if a file is no report of toolchains, or a report of other toolchains. The message names the file."""
 
 
 @dataclass(frozen=True)
 class ToolchainName:
     """Names a side of a report. `compiler` lists the compiling packages, and is empty until something is compiled.
-    `packages` maps packages to versions, including those of baselines, and "driver" to the driver if the side names
-    one. A side with `rung_of` is a rung of that head's ladder: the base with the head's versions of `swapped`."""
+    `packages` maps packages to versions, including those of baselines. It maps "driver" to the driver if the side names
+    one. If `rung_of` names a head, the side is a rung of it: the base with the head's versions of `swapped`."""
 
     name: str
     compiler: str = ""
@@ -54,13 +52,13 @@ class ToolchainName:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Returns the versions by package; if `packages` is empty, those of the compiling packages."""
+        """Returns the versions by package. If `packages` is empty, returns the versions of the compiling packages."""
         return self.packages or read_compilers([self.compiler])
 
 
 @dataclass(frozen=True)
 class GpuUsed:
-    """A GPU that was used. `wall_s` are all seconds spent on timing on this model, including compilation."""
+    """A GPU that was used. `wall_s` is the time spent on this GPU model, including the compilation for re-tuning."""
 
     model: str
     name: str
@@ -103,7 +101,7 @@ class ReportKeeper(Protocol):
     """Keeps an unfinished report, so that a later run can continue it."""
 
     def save_soon(self) -> None:
-        """Saves the report if the last save is long enough ago."""
+        """Saves the report if the last save is at least SAVE_EVERY_S ago."""
 
     def save(self) -> None: ...
 
@@ -115,7 +113,7 @@ class ReportFile:
         self._path, self._report, self._saved_at = path, report, 0.0
 
     def save_soon(self) -> None:
-        """Writes the file if it was last written long enough ago."""
+        """Writes the file if the last write is at least SAVE_EVERY_S ago."""
         if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
             self.save()
 
@@ -127,7 +125,7 @@ class ReportFile:
 
 
 def read_report(path: Path) -> ToolchainReport:
-    """Returns the report in a file. Raises BadReport."""
+    """Returns the report in a file. Raises BadReport if the file cannot be read or is not a report."""
     try:
         return read_rows(json.loads(read_given(path, MOST_BYTES)))
     except BadFile as error:
@@ -143,7 +141,7 @@ def find_cubins(path: Path) -> Path:
 
 
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
-    """Returns the report as plain values, which `read_rows` reads."""
+    """Returns the report as plain values for JSON. `read_rows` reads them."""
     rows = asdict(report)
     for name in ("pairs", "gpus"):
         rows[name] = list(rows[name].values())
@@ -153,7 +151,8 @@ def list_rows(report: ToolchainReport) -> dict[str, Any]:
 
 
 def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
-    """Returns the report that plain values describe. Raises AttributeError, ValueError, KeyError or TypeError."""
+    """Returns the report in plain values. Raises AttributeError, ValueError, KeyError or TypeError if they are
+    invalid."""
     if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
         raise ValueError("it has no tilewatch_toolchain_report version")
     if version != VERSION:
@@ -178,7 +177,7 @@ def _read_by_gpu(kind: type[Row], rows: Iterable[Mapping[str, Any]]) -> dict[Gpu
 
 
 def _read(kind: type[Row], row: Mapping[str, Any]) -> Row:
-    """Returns the dataclass that plain values describe. Raises ValueError if they do not."""
+    """Returns the dataclass that plain values describe. Raises ValueError if the values do not fit the dataclass."""
     read: Row = _make_reader(kind).validate_python(row)  # type: ignore[arg-type]
     return read
 

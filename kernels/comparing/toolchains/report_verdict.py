@@ -1,4 +1,4 @@
-"""Judges a whole report: every operator on a GPU model, or by static facts alone. Has no side effects."""
+"""Judges a whole report: every operator on a GPU model, or by static facts alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from tilewatch.kernels.device import gpu_model as find_model
 
 @dataclass(frozen=True)
 class GroupSafety:
-    """The verdict on all problems of a kernel under each head. `newest_safe` is the last toolchain that is safe for all
-    of them, the base if no head is."""
+    """The verdict on all problems of a kernel under each head. `newest_safe` is the last head that is safe for all
+    problems, or the base if no head is safe."""
 
     kernel: str
     by_head: Mapping[str, Safety]
@@ -26,8 +26,8 @@ def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns a design whose family contains the operators and heads with other machine code than the base's, on one
-    architecture."""
+    """Returns a design whose family contains each operator and head on one architecture for which the head's machine
+    code differs from the base's."""
     return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 
@@ -52,7 +52,7 @@ def _judge_pairs(report: ToolchainReport, arch: str, gpu_model: str) -> tuple[Op
 
 
 def _list_pairs(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
-    """Lists the pairs of an architecture, without those of rungs."""
+    """Lists the pairs of an architecture, without the pairs of rungs."""
     heads = {head.name for head in report.heads}
     return [pair for pair in report.pairs.values() if pair.arch == arch and pair.head_name in heads]
 
@@ -62,14 +62,14 @@ def list_archs(report: ToolchainReport) -> tuple[str, ...]:
 
 
 def list_untimed_archs(report: ToolchainReport) -> tuple[str, ...]:
-    """Lists the architectures on which no GPU timed anything."""
+    """Lists the architectures of the report on which no GPU timed an operator."""
     timed = {find_model(slug).arch for slug in report.gpus}
     return tuple(arch for arch in list_archs(report) if arch not in timed)
 
 
 def judge_everything(report: ToolchainReport) -> tuple[OperatorSafety, ...]:
-    """Returns all verdicts: on each GPU model that timed, and on other architectures those of operators that stopped
-    compiling. If no GPU was used, all verdicts are by static facts alone."""
+    """Returns all verdicts: on each GPU model that was timed, and on other architectures for the operators that stopped
+    compiling. If no GPU was used, returns verdicts by static facts on all operators."""
     on_gpus = [each for gpu_model in report.gpus for each in judge_report(report, gpu_model)]
     static = [each for arch in list_untimed_archs(report) for each in judge_statically(report, arch)]
     return (*on_gpus, *(each for each in static if not report.gpus or each.safety == "not safe"))
@@ -80,7 +80,7 @@ def list_of_head(judged: Sequence[OperatorSafety], head: str) -> list[OperatorSa
 
 
 def find_newest_safe(report: ToolchainReport, judged: Sequence[OperatorSafety]) -> ToolchainName:
-    """Returns the last head under which all operators are safe, the base if there is none."""
+    """Returns the last head under which all operators are safe, or the base if there is no such head."""
     safe = [head for head in report.heads if judge_all(list_of_head(judged, head.name)) == "safe"]
     return safe[-1] if safe and judged else report.base
 

@@ -1,7 +1,5 @@
-"""Writes a folder with which others can see one operator's change: code, commands, numbers and a script.
-
-The folder works without Tilewatch: its `time_pair.py` needs only CuPy and NumPy.
-"""
+"""Writes a folder that shows others how one operator changed: code, commands, numbers and a script. The folder works
+without Tilewatch, because its `time_pair.py` needs only CuPy and NumPy."""
 
 import base64
 import difflib
@@ -33,23 +31,23 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 SCRIPT = Path(__file__).with_name("time_pair.py")
 
 ADDRESS = re.compile(r"/\*[0-9a-f]+\*/")
-"""Matches the address and the encoding of an instruction, which change everywhere when one instruction is added."""
+"""Matches the address and the encoding of an instruction. When one instruction is added, these change in many lines."""
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.M)
 
 MOST_INSTRUCTIONS = 12
-"""Most kinds of instructions that are listed."""
+"""Most kinds of instructions that the README lists."""
 
 NO_SASS = "There is no SASS here: the machine that wrote this had no nvdisasm that reads it."
 
 
 class NothingToReproduce(ExpectedError):
-    """Raised if the report lacks the operator, or if its machine code is equal. The message is a sentence."""
+    """Raised if the report lacks the operator, or if both sides' machine code is equal. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class ReproducedCase:
-    """One operator of a report. `toolchains` are base and head, None for one that is not installed here."""
+    """One operator of a report. `toolchains` are base and head; a toolchain that is not installed here is None."""
 
     report: ToolchainReport
     pair: ToolchainPair
@@ -65,8 +63,8 @@ class ReproducedCase:
 def find_pair(
     report: ToolchainReport, kernel: str, problem: str, arch: str | None, head: str | None = None
 ) -> ToolchainPair:
-    """Returns the pair of a kernel and problem. Of several architectures and heads, prefers one whose code differs,
-    then one that was timed on a GPU. Raises NothingToReproduce."""
+    """Returns the pair of a kernel and problem. If the report has several architectures and heads, prefers a pair whose
+    code differs, then a pair that a GPU timed. Raises NothingToReproduce if no pair has code that differs."""
     named = [
         pair
         for pair in report.pairs.values()
@@ -85,7 +83,8 @@ def find_pair(
 
 
 def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
-    """Writes the folder, which must not exist, and returns its files' names. Raises LibraryError or BuildError."""
+    """Writes the folder `out`, which must not exist, and returns its files' names. Raises LibraryError or BuildError if
+    the library cannot be described."""
     pair, config = case.pair, case.pair.base[0].config
     described = catalog.describe(case.library, arch=pair.arch, kernel=pair.kernel, problem=pair.problem, config=config)
     out.mkdir(parents=True)
@@ -108,7 +107,7 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
 
 
 def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, out: Path) -> str:
-    """Writes the bytecode that this side's cuda-tile makes. Returns the command to compile it, or why there is none."""
+    """Writes the bytecode of this side's cuda-tile. Returns the command to compile it, or why there is no bytecode."""
     if toolchain is None:
         return f"# the {side} toolchain was not installed where this was written"
     pair, store = case.pair, folder(case.cubins / "recorded")
@@ -129,7 +128,7 @@ def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, o
 
 
 def _write_sass(out: Path) -> None:
-    """Writes base.sass, head.sass and their difference without addresses. Writes none without a disassembler."""
+    """Writes base.sass, head.sass and their difference without addresses; nothing if there is no disassembler."""
     texts = {}
     for side in ("base", "head"):
         cubin = out / f"{side}.cubin"
@@ -147,7 +146,7 @@ def _write_sass(out: Path) -> None:
 
 
 def list_moved_instructions(base: str, head: str) -> list[str]:
-    """Lists the kinds of instructions whose counts in two SASS texts have the largest ratio, such as "STL 0 -> 12"."""
+    """Lists the kinds of instructions whose numbers differ most between two SASS texts, such as "STL 0 -> 12"."""
     of_base, of_head = (Counter(INSTRUCTION.findall(text)) for text in (base, head))
     moved = [name for name in of_base | of_head if of_base[name] != of_head[name]]
     moved.sort(key=lambda name: -abs(math.log((of_head[name] + 1) / (of_base[name] + 1))))
@@ -166,7 +165,7 @@ def _describe_sass(out: Path) -> str:
 
 
 def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any]:
-    """Returns the description that time_pair.py reads."""
+    """Returns the content of case.json, which time_pair.py reads."""
     arguments = described.launch["arguments"]
     return {
         **described.launch,

@@ -1,10 +1,9 @@
 """Sweeps operators that got slower with a head toolchain, so that the head's own winner can be timed beside the base's.
 
-Only operators whose frozen answer is surely worse are swept. Sweeping a whole library takes longer than both questions
-together (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). These configs of a space are compiled and
-raced: those within REACH of the fastest under the base, the fastest first; the short list; and DRAWN others. In 88
-recorded sweeps the median is 21 configs within REACH of 217 (recordings/h200.jsonl.gz).
-"""
+Only operators whose frozen answer is surely worse are swept (safety_verdict.py). Sweeping a whole library takes longer
+than all other timing (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). A space's swept configs are
+those within REACH of the fastest under the base, the fastest first; the short list; and DRAWN others. In 88 recorded
+sweeps, the median is 21 configs within REACH of 217 (recordings/h200.jsonl.gz)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,21 +24,22 @@ from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Compiled, Params, Plan
 
 REACH = 1.3
-"""Largest time of a config that is swept, relative to the fastest one under the base. A slower config would have to
-gain this factor under the head."""
+"""Largest time of a config that is swept, relative to the fastest config under the base. To win, a slower config would
+have to gain this factor under the head."""
 
 MOST_NEAR = 96
-"""Most configs within REACH that are swept. 4 of 88 recorded sweeps have more."""
+"""Most configs within REACH that are swept. 4 of 88 recorded sweeps have more such configs."""
 
 DRAWN = 96
-"""Configs that are drawn from the rest of the space, because the head may make any of them the fastest."""
+"""Number of configs that are drawn from the rest of the space, because the head may make any of them the fastest."""
 
 RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 """Maps kernel, problem and architecture to the median microseconds of each config, by config key."""
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
-    """Returns the times in each problem's newest recorded sweep, preferably on this model. Raises BadRecording."""
+    """Returns the times of all configs in each problem's newest recorded sweep, preferably a sweep on this GPU model.
+    Raises BadRecording if a file is no valid recording."""
     times: dict[tuple[str, str, str], dict[str, float]] = {}
     ranks: dict[tuple[str, str, str], tuple[bool, str]] = {}
     for file in (each for each in files if each.suffix != ".json"):
@@ -60,8 +60,8 @@ def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
 
 @dataclass(frozen=True)
 class RetunedSpace:
-    """The configs to sweep with the head, the most promising first. The last `drawn` of them were drawn at random from
-    the rest of the space, which has `size` configs."""
+    """The configs to sweep with the head, the most promising first. The last `drawn` configs were drawn at random from
+    the rest of the space. The whole space has `size` configs."""
 
     configs: tuple[Params, ...]
     drawn: int
@@ -69,7 +69,7 @@ class RetunedSpace:
 
 
 def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
-    """Chooses the configs to sweep from the plan of a whole space. Returns all if none is recorded or listed."""
+    """Chooses the configs to sweep from the plan of a whole space. Returns all if no config is recorded or listed."""
     space = {config_key(trial.config): trial.config for trial in shuffle_trials(plan.trials)}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in space if key in of_plan}
@@ -85,8 +85,8 @@ def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
 def retune_each(
     place: Workplace, works: Sequence[tuple[ToolchainPair, RetunedSpace]], bench: GpuBench, is_spent: Callable[[], bool]
 ) -> Iterator[Retuning]:
-    """Yields the result of sweeping each pair's configs with its head, which all pairs share. While the GPU races the
-    configs of one pair, those of the next pairs compile. Raises BuildError if the head cannot compile here."""
+    """Sweeps each pair's configs with the head that all pairs share, and yields the results. While the GPU races the
+    configs of one pair, the configs of the next pairs compile. Raises BuildError if the head cannot compile here."""
     toolchain = place.find_side(works[0][0].head_name).toolchain
     store = place.find_store(toolchain.name)
     with CompilerPool(store, jobs=place.jobs, limit_s=place.limit_s, toolchain=toolchain) as pool:

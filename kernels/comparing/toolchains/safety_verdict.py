@@ -1,10 +1,9 @@
-"""Judges whether a head toolchain is safe: per operator, problem and GPU model, and overall. Has no side effects.
+"""Judges whether a head toolchain is safe: per operator, problem and GPU model, and overall.
 
-Each operator gets two questions. *Frozen*: the config that wins or ships under the base, compiled by both. *Re-tuned*:
-the base's winner beside the winner of the head's own sweep. kernels/comparing/verdict.py judges both, with the
-operators of this GPU model whose machine code differs as one family: the probability of any wrong "slower" or "faster"
-is at most FAMILY_ERROR among all frozen answers, and among all re-tuned answers.
-"""
+Each operator gets two questions. *Frozen*: the config that wins or ships under the base, compiled by base and head.
+*Re-tuned*: the base's winner beside the winner of the head's own sweep. kernels/comparing/verdict.py judges both, with
+the operators of this GPU model whose machine code differs as one family: the probability of any wrong "slower" or
+"faster" is at most FAMILY_ERROR among all frozen answers, and also among all re-tuned answers."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from tilewatch.kernels.results import Params
 Safety = Literal["safe", "safe if re-tuned", "not safe", "unknown"]
 
 NOT_REACHED, TOO_FEW = "other machine code, not reached on the GPU", "too few launches to say anything"
-"""Reasons of answers that are unknown for lack of time."""
+"""Reasons why a verdict is unknown for lack of time."""
 NOT_TIMED = "other machine code, not timed"
 
 ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
@@ -31,9 +30,9 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 @dataclass(frozen=True)
 class Retuning:
     """The result of the head's own sweep. `tried` configs were compiled with the head, and `compiled` of them
-    succeeded. `drawn` of them were drawn at random from a space of `space` configs, which is 0 in reports from before
-    2026-11-28. `side` is the winner, compiled and ready to be timed. It is None if no config gives right results, or if
-    there was no sweep, of which `failure` says why."""
+    succeeded. `drawn` of the tried configs were drawn at random from a space of `space` configs. `space` is 0 in
+    reports from before 2026-11-28. `side` is the winner, ready to be timed. It is None if no config gives right
+    results, or if the sweep failed, for a reason that `failure` states."""
 
     tried: int
     compiled: int
@@ -45,8 +44,8 @@ class Retuning:
 
     @property
     def certificate(self) -> str:
-        """Returns how much of the space was tried, as a clause for the end of a sentence. Draws are random, so the best
-        of all that was not chosen is untried with a probability equal to the share that was not drawn."""
+        """Returns how much of the space was tried, as the end of a sentence. Configs outside the short list are drawn
+        at random, so the probability that the best of them is untried equals the share of them that was not drawn."""
         untried = self.space - self.tried
         if untried <= 0:
             return f"; all {self.space:,} configs were tried" if self.space else ""
@@ -61,8 +60,8 @@ class Retuning:
 
 @dataclass(frozen=True)
 class OperatorSafety:
-    """The verdict on one operator on one GPU model, and its evidence. `gpu_model` is empty if the verdict is by static
-    facts alone. `reason` is a sentence."""
+    """The verdict on one operator on one GPU model, and its evidence. `gpu_model` is empty if no GPU timed the
+    operator. `reason` is a sentence."""
 
     pair: ToolchainPair
     gpu_model: str
@@ -75,8 +74,8 @@ class OperatorSafety:
 
 
 def is_answered(verdict: Verdict) -> bool:
-    """Returns whether it is known that the head is safe here or not: it is surely slower than `fail_over`, or surely
-    not. How much faster it is does not matter."""
+    """Returns whether launches suffice to say if the head is safe: the operator is surely slower than `fail_over`, or
+    surely not. How much faster it is does not matter."""
     return verdict.is_final or verdict.is_fine
 
 
@@ -89,7 +88,7 @@ def judge_operator(
     retuned: Timing | None = None,
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
-    """Returns the verdict on one operator. `frozen` and `retuned` are None if it was not timed."""
+    """Returns the verdict on one operator. `frozen` or `retuned` is None if its configs were not timed."""
     of_frozen, of_retuned = (None if each is None else each.judge(design) for each in (frozen, retuned))
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.base[0].config else None
@@ -103,7 +102,7 @@ def judge_operator(
 def _judge_frozen(
     pair: ToolchainPair, gpu_model: str, frozen: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns the verdict on the head with the config that the base uses, and its reason."""
+    """Returns the verdict on the head with the config that the base uses, and the reason."""
     if pair.kind == "identical":
         return "safe", "identical machine code"
     if pair.kind in ("compiles now", "compiles with neither"):
@@ -129,7 +128,7 @@ def _judge_frozen(
 def _judge_retuned(
     pair: ToolchainPair, retuning: Retuning | None, retuned: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns the verdict on the head's own best config, if the frozen answer is surely worse, and its reason."""
+    """Returns the verdict on the head's own winner, for an operator with a worse frozen verdict, and the reason."""
     if retuning is None:
         return "not safe", "not re-tuned"
     if retuning.winner is None:
@@ -145,12 +144,12 @@ def _judge_retuned(
 
 
 def judge_all(operators: Sequence[OperatorSafety]) -> Safety:
-    """Returns the most urgent verdict, "safe" if there is none."""
+    """Returns the most urgent verdict, or "safe" if there are no operators."""
     return min((each.safety for each in operators), key=ORDER.index, default="safe")
 
 
 def safety_exit_code(operators: Sequence[OperatorSafety]) -> int:
-    """Returns OVER if an operator is surely worse under the head, even if re-tuning helps, UNSURE if one is unknown,
-    else FINE."""
+    """Returns OVER if an operator is surely worse under the head, even if re-tuning helps. Else returns UNSURE if the
+    verdict on an operator is unknown, and FINE if all operators are safe."""
     overall = judge_all(operators)
     return FINE if overall == "safe" else UNSURE if overall == "unknown" else OVER

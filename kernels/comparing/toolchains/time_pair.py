@@ -2,10 +2,9 @@
 
     python time_pair.py [PROCESSES]
 
-Reads case.json, base.cubin and head.cubin beside it. Each new process compares the outputs of both, then launches them
-in turns, with L2 flushed before each launch. CUDA events time them, which adds 2 to 3 us to each.
-`tilewatch toolchain reproduce` writes this file.
-"""
+Reads case.json, base.cubin and head.cubin in its own folder. Each new process compares the outputs of both cubins, then
+launches the cubins in turns, with L2 flushed before each launch. Each launch is timed by CUDA events, which add 2 to 3
+us. `tilewatch toolchain reproduce` writes this file."""
 
 import base64
 import json
@@ -20,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 PROCESSES = 12
 ROUNDS, WARM_UP_ROUNDS = 60, 20
 REST_EVERY_S, REST_S = 0.008, 0.04
-"""Seconds of launches and of rests. Without rests a GPU meets its power cap: the ratio depends on its load before."""
+"""Seconds of launches before a rest, and of the rest. A GPU without rests meets its power cap, so load would matter."""
 
 
 def main() -> None:
@@ -77,7 +76,7 @@ def time_one_process() -> tuple[float, float, float]:
 
 
 def _make_array(argument: dict[str, Any]) -> Any:
-    """Returns an array of normal values in the argument's type; FP8 and bfloat16 are made by their bits."""
+    """Returns an array of normal values in the argument's type. FP8 and bfloat16 values are made from float32 bits."""
     import cupy
     import numpy as np
 
@@ -107,7 +106,7 @@ RAW = {"float8_e4m3fn": "uint8", "float8_e8m0fnu": "uint8", "bfloat16": "uint16"
 
 
 def _list_values(argument: dict[str, Any], arrays: dict[str, Any]) -> list[Any]:
-    """Returns an argument by cuTile's calling convention: an array's pointer, shape, strides; a scalar's value."""
+    """Returns an argument in cuTile's calling convention: an array's pointer, shape, strides, or a scalar's value."""
     import cupy
 
     if "shape" not in argument:

@@ -36,16 +36,16 @@ from tilewatch.kernels.device import Gpu, GpuSpec
 from tilewatch.kernels.measuring.pair_bench import PairWork, ReplaySide
 
 FROZEN_SHARE = 0.7
-"""Share of the minutes after which re-tuning begins, even if frozen answers are still open."""
+"""Share of the minutes after which re-tuning begins, even if some operators still have no frozen answer."""
 
 
 SAY_EVERY = 100
-"""Launches between two lines of progress."""
+"""Number of launches between two lines of progress."""
 
 
 @dataclass(frozen=True)
 class ToolchainTimer:
-    """Times the pairs of a report in steps. Writes results into the report, which is saved within seconds."""
+    """Times the pairs of a report in steps. Writes results into the report, which is saved every few seconds."""
 
     place: Workplace
     report: ToolchainReport
@@ -61,8 +61,9 @@ class ToolchainTimer:
         return self.gpu.model
 
     def run(self, minutes: float | None, times: Callable[[], RecordedTimes] | None) -> bool:
-        """Adds launches to the report until every answer is sure or the minutes are spent; None means no limit. Returns
-        whether they are. `times` reads recorded times, which choose the configs to sweep; None re-tunes nothing."""
+        """Adds launches to the report until every answer is sure or the minutes are spent. Returns whether the minutes
+        are spent. If `minutes` is None, there is no limit. `times` reads recorded times, by which the configs to sweep
+        are chosen. If `times` is None, nothing is re-tuned."""
         started = time.monotonic()
         used = self.report.gpus.get(self.model.slug, GpuUsed(self.model.slug, self.gpu.name, self.gpu.driver))
 
@@ -102,7 +103,7 @@ class ToolchainTimer:
         self._time_pairs("re-tuned", works, is_spent)
 
     def climb(self, is_spent: Callable[[], bool]) -> None:
-        """Makes the rungs for operators that lost, and times the rungs, the baselines and the driver."""
+        """Makes the rungs for operators that got slower, and times the rungs, the baselines and the driver."""
         self.time_baselines(self._list_baseline_works(self.place.sides[1:]), is_spent)
         self.place.cubins.mkdir(parents=True, exist_ok=True)
         for head in self.report.heads:
@@ -127,7 +128,8 @@ class ToolchainTimer:
             self.on_progress(f"dependencies cannot be told apart: {error}")
 
     def time_rungs(self, is_spent: Callable[[], bool]) -> None:
-        """Times operators that lost, and their rungs, until shares are known to PRECISION; then the driver."""
+        """Times operators that got slower, and their rungs, until their intervals are as narrow as PRECISION. Then
+        times the base's code under this GPU's driver if a side names a driver."""
         heads = {pair.key for pair in self._list_lost()}
         rungs = {side.name: side.rung_of for side in self.report.sides if side.rung_of}
         pairs = [
@@ -170,7 +172,7 @@ class ToolchainTimer:
         is_spent: Callable[[], bool],
         is_sure: Callable[[Verdict], bool] = is_answered,
     ) -> None:
-        """Times each pair's base beside the given side of its head, unless the head needs another driver."""
+        """Times each pair's base beside the given code of its head. Leaves out heads that need another driver."""
         here = self.gpu.driver
         other = {side.name for side in self.report.sides if side.versions.get(DRIVER, here) != here}
         works = [
@@ -221,13 +223,13 @@ class ToolchainTimer:
         return list_differing(self.report, self.model.arch)
 
     def _list_lost(self) -> list[ToolchainPair]:
-        """Lists the pairs that are surely slower than allowed under their head, with the base's config."""
+        """Lists the pairs that are surely slower than allowed under their head with the base's config."""
         judged = judge_report(self.report, self.model.slug)
         return [each.pair for each in judged if each.frozen is not None and each.frozen.is_over]
 
     def _list_baseline_works(self, sides: Sequence[ComparedSide]) -> list[BaselineWork]:
-        """Lists the main baseline of each operator, to be timed in a side's environment beside the base's. For a rung,
-        lists only the operators whose baseline became faster with the rung's head."""
+        """Lists the main baseline of each operator, to be timed in a side's environment beside the base's environment.
+        For a rung, lists only the operators whose baseline became faster with the rung's head."""
         base, names = self.place.sides[0], {each.name: each for each in self.report.sides}
         others = [side for side in sides if side.environment != base.environment]
         kernels = dict.fromkeys(pair.kernel for pair in self.report.pairs.values()) if others else ()
