@@ -1,2 +1,2 @@
 """Reads the kernels, parameters, problems and configs of a library folder. Library files are loaded only in a child
-process. CuPy and the tile compiler are not imported."""
+process. This package imports neither CuPy nor the tile compiler."""

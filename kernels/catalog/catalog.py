@@ -17,7 +17,7 @@ from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMis
 from tilewatch.kernels.results import Params, Plan, PlannedTrial
 
 DEADLINE_S = 120.0
-"""Seconds that a library may take to load. It takes about one; a library that has not loaded after 120 s hangs."""
+"""Seconds that a library may take to load. A library takes about 1 s; one that takes 120 s hangs."""
 
 
 class UnknownKernel(ExpectedError):
@@ -35,7 +35,7 @@ class LibraryPlans:
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, **asked: Any) -> tuple[Plan, ...]:
-    """Returns the plans that `read_library` returns, without its failures. See there for the other parameters."""
+    """Returns the plans that `read_library` returns, without failures. See `read_library` for the other parameters."""
     return read_library(library, arch=arch, kernel=kernel, **asked).plans
 
 
@@ -47,11 +47,11 @@ def read_library(
     problem: str | None = None,
     shares: Shares = SHORT_LISTS_ALONE,
 ) -> LibraryPlans:
-    """Returns plans for one architecture ("sm_90"): of all nightly kernels, of one kernel, or of one problem. They
-    contain the configs of the short lists, and those that `shares` names besides.
+    """Returns plans for one architecture ("sm_90"): of all nightly kernels, of one kernel, or of one problem. A plan
+    has the configs of the kernel's short list, and the other configs that `shares` chooses.
 
-    A file or kernel with an error is left out. If it was named in the call, or if nothing is left, the error is raised:
-    UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError, each with a sentence as message."""
+    A file or kernel with an error is left out. If the call named that kernel, or if no kernel is left, the error is
+    raised: UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError, each with a sentence as message."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem}
     answer = _ask(library, {**request, "shares": write_shares(shares)})
     bad_name = next(filter(None, map(find_bad_name, answer["plans"])), None)
@@ -83,7 +83,7 @@ def read_library(
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
-    """Returns the library file's description of one config. Raises what `read` raises."""
+    """Returns the library file's description of one config. Raises what `read_library` raises."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "config": dict(config)}
     return read_description(_ask(library, request)["description"])
 

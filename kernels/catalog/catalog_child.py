@@ -87,7 +87,7 @@ def _find_wanted(library: Path, kernel: str, problem: str | None, arch: str) -> 
 
 
 def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
-    """Returns the entry paired with each of its watched problems. Raises LibraryError if the kernel is wrong."""
+    """Returns pairs of the entry and each of its watched problems. Raises LibraryError if the kernel is invalid."""
     if isinstance(entry, LibraryOperator):
         return [(entry, each.problem) for each in entry.kernel.problems]
     validate_kernel(entry)
@@ -95,7 +95,7 @@ def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
 
 
 def _keep_runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str) -> list[tuple[Entry, Problem]]:
-    """Returns the problems of kernels with a config for the architecture. Raises NoConfigs if `asked` has none."""
+    """Returns the problems whose kernel has a config for `arch`. Raises NoConfigs if kernel `asked` has none."""
     runnable = [
         (entry, problem) for entry, problem in wanted if isinstance(entry, LibraryOperator) or list_configs(entry, arch)
     ]
@@ -116,7 +116,7 @@ def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, shares: Shar
 
 
 def plan_alone(loaded: Entry, problem: Problem, arch: str, shares: Shares = SHORT_LISTS_ALONE) -> dict[str, Any]:
-    """Returns the fields of Plan as JSON, without `parts_of`. Raises LibraryError."""
+    """Returns the fields of Plan as JSON, without `parts_of`. Raises LibraryError if the library file has a mistake."""
     if isinstance(loaded, LibraryOperator):
         plan = plan_operator(loaded, problem, arch, shares)
     else:

@@ -1,5 +1,5 @@
 """Describes one config of one kernel as its library file states it: source, entry, arrays, constants. `describe` runs
-in the catalog's child, because it loads the file. The parent reads its JSON with `read_description`."""
+in the catalog's child process, because it loads the file. The parent process reads the JSON with `read_description`."""
 
 import linecache
 import sys
@@ -33,9 +33,9 @@ class DescribedArray:
 
 @dataclass(frozen=True)
 class Description:
-    """Describes one config as its library file states it. `source` is the whole file, `entry` the kernel's function in
-    it. `launch` holds, as JSON, the grid on a GPU of the architecture and the arguments in the kernel's order. It is
-    empty for a watched operator, which is launched by its own host code."""
+    """Describes one config as its library file states it. `source` is the whole file, `entry` the name of the kernel's
+    function in the file. `launch` has the grid on a GPU of the architecture, and the arguments in the kernel's order.
+    `launch` is empty for a watched operator, because the operator's own host code launches it."""
 
     kernel: str
     problem: str
@@ -49,7 +49,7 @@ class Description:
     constants: tuple[int | float, ...]
     element_bytes: int
     grid_follows_gpu: bool | None
-    """True for the grid of a persistent kernel, which grows with the GPU. None if host code chooses the grid."""
+    """True if the grid grows with the GPU, as in a persistent kernel. None if host code chooses the grid."""
     launch: dict[str, Any] = field(default_factory=dict)
 
 
@@ -99,7 +99,7 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str
 
 
 def _find_entry(entry: Any) -> tuple[str, str, str]:
-    """Returns the file, the variable's name and the source of a kernel's entry."""
+    """Returns the file of a kernel's entry, the name of the entry in the file, and the source of the file."""
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{PACKAGE}."):
             for bound, value in vars(module).items():

@@ -1,9 +1,8 @@
-"""Refuses imports that a library file's hash does not cover: those from its own repository, and relative ones.
+"""Refuses imports that a library file's hash does not cover: relative imports, and imports from its own repository.
 
 The queue identifies a kernel's code by the hash of its library file alone (kernels/catalog/signature.py). If a helper
-in another file changed, the hash would not, and the old cubin would count as current. Installed packages and Python's
-standard library are part of the toolchain, so they may be imported.
-"""
+in another file changed, that hash would stay equal, and the old cubin would count as current. Installed packages and
+Python's standard library may be imported, because they are part of the toolchain."""
 
 import ast
 import importlib.util
@@ -17,7 +16,7 @@ ALLOWED = (
     "nothing of its own repository"
 )
 OURS = ("tilewatch", "kernels")
-"""The package of the contract, and its name until 2026-11. A repository's `kernels` is never on a child's path."""
+"""The package of the contract, and its name until 2026-11. Children cannot import a repository's own `kernels`."""
 
 STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
@@ -31,8 +30,8 @@ class ForbiddenImport(Exception):
 
 
 def refuse_imports(source: str) -> None:
-    """Raises ForbiddenImport for the first import of a file, even inside a function, that is not allowed. Packages that
-    are not installed are allowed, because a function may need one only on another machine."""
+    """Raises ForbiddenImport for the first import of a file that is not allowed, even inside a function. An import of a
+    package that is not installed is allowed, because another machine may have the package."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
@@ -48,7 +47,7 @@ def refuse_imports(source: str) -> None:
 
 
 def _uninstalled_place(package: str) -> Path | None:
-    """Returns where a package lies that is neither installed nor of the standard library, None for others."""
+    """Returns where a package lies if it is neither installed nor of the standard library, else None."""
     if package in OURS:
         return None
     try:
@@ -62,7 +61,7 @@ def _uninstalled_place(package: str) -> Path | None:
 
 
 def _is_installed(place: Path) -> bool:
-    """Returns whether a package lies where pip puts packages, with their metadata, or in the standard library."""
+    """Returns whether a package is in the standard library, or where pip puts packages with their metadata."""
     if set(INSTALLED) & set(place.parts) or next(place.parent.glob("*.dist-info"), None) is not None:
         return True
     return any(place.resolve().is_relative_to(each) for each in STANDARD)

@@ -1,9 +1,9 @@
 """Loads library files and watch files by path, inside a child process.
 
-The files may come from any commit and any folder; the harness is always the installed one. A library file is loaded as
-`watched_library/<name>.py`, so that the same code gives the same bytecode in every checkout. If the checkout's
-pyproject.toml has a table [tool.tilewatch], files may import the repository's own packages (kernels/watching). Names of
-those modules do not contain the checkout's folder either."""
+The files may come from any commit and any folder; the harness is always the installed one. A library file is loaded
+under the name `watched_library/<name>.py`, so that equal code gives equal bytecode in every checkout. If the checkout's
+pyproject.toml has a table [tool.tilewatch], files may import the repository's own packages (kernels/watching). The
+names of these modules do not contain the checkout's folder either."""
 
 import functools
 import hashlib
@@ -43,7 +43,7 @@ from tilewatch.kernels.watching.traced_operator import CompilableLaunch, TracedO
 
 PACKAGE = "watched_library"
 TOTAL = "total"
-"""Kernel name under which weighted totals are stored (docs/reference/judging.md)."""
+"""Kernel name under which the weighted totals of models are stored (docs/reference/judging.md)."""
 OLD_CONTRACT = "kernels.contract"
 """Name of the contract's module until 2026-11. Library files of old commits import from `kernels.contract`."""
 PATH_MISSING = (
@@ -54,7 +54,7 @@ PATH_MISSING = (
 
 @dataclass(frozen=True, eq=False)
 class LibraryKernel:
-    """Holds a kernel with the hash and the name of its file. Reading a file twice gives two that are not equal."""
+    """Holds a kernel with its file's hash and name. Two objects are equal only if they are the same object."""
 
     kernel: Kernel
     source_sha256: str
@@ -63,7 +63,7 @@ class LibraryKernel:
 
 @dataclass(frozen=True)
 class LibraryOperator:
-    """Holds a watched operator, its checkout, its file's name, and its short list by architecture."""
+    """Holds a watched operator, its checkout, the name of its file, and its short list for each architecture."""
 
     kernel: WatchedOperator
     project: Project
@@ -72,26 +72,26 @@ class LibraryOperator:
 
     @property
     def source_sha256(self) -> str:
-        """Returns a hash of everything that was imported from the checkout so far. Tracing may import more."""
+        """Returns a hash of all files that were imported from the checkout so far. Tracing may import more files."""
         return hash_sources(self.project)
 
     def trace(self, problem: Problem) -> TracedOperator:
-        """Returns the traced operator, cached for each problem. Raises LibraryError if its host code fails."""
+        """Returns the operator traced on a problem, cached by problem. Raises LibraryError if its host code fails."""
         try:
             return _trace(self.kernel, self.project, problem.name)
         except Exception as error:
             raise self.describe_failure(f"on {problem.name} cannot be traced", error) from error
 
     def list_launches(self, traced: TracedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
-        """Returns the host code's launches with a config. Raises LibraryError if it fails or cuTile refuses one."""
+        """Returns the host code's launches with a config. Raises LibraryError if the host code or cuTile fails."""
         try:
             return traced.launches(config)
         except Exception as error:
             raise self.describe_failure(f"with {config} cannot be traced", error) from error
 
     def describe_failure(self, what: str, error: Exception) -> LibraryError:
-        """Returns an error that names the operator's file and line, and the line of the checkout that failed. It is a
-        PackageMissing if another machine may have what the host code needs."""
+        """Returns an error that names the operator's file and line, and the line of the checkout that failed. The error
+        is a PackageMissing if the host code needs a package that another machine may have."""
         if isinstance(error, BadWatchFile):
             return LibraryError(f"watch file {error}")
         kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
@@ -121,7 +121,7 @@ _libraries: dict[tuple[Path, str | None], _Library] = {}
 
 
 class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the contract by its old name, if no other finder does: a repository's `kernels` has priority."""
+    """Finds the contract by its old name if no other finder does, because a repository's `kernels` has priority."""
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if fullname not in (OLD_CONTRACT, OLD_CONTRACT.partition(".")[0]):
@@ -129,7 +129,7 @@ class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(fullname, self, is_package=fullname != OLD_CONTRACT)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Copies the contract's names into the module of that old name. The package `kernels` stays empty."""
+        """Copies the contract's names into the module `kernels.contract`. Leaves the package `kernels` empty."""
         if module.__name__ == OLD_CONTRACT:
             vars(module).update({name: value for name, value in vars(contract).items() if not name.startswith("__")})
 
@@ -138,16 +138,16 @@ sys.meta_path.append(_OldContract())
 
 
 def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
-    """Returns all kernels of a folder by name, in the order of files and definitions. A process reads a folder only
-    once.
+    """Returns all kernels of a folder by name, in the order of files and definitions. Reads a folder only once per
+    process.
 
     Watch files are loaded again for each architecture, because host code may look at the GPU while it is imported. If
-    `arch` is None, they see the GPU of this machine.
+    `arch` is None, host code sees the GPU of this machine.
 
     A file that does not load is left out (see `list_failures`). Raises LibraryError if no file loads.
 
-    When cuTile compiles, it gets a kernel's source from inspect by file name. Files of all commits have equal names, so
-    each call gives inspect the sources of the folder that it loads."""
+    When cuTile compiles, it takes a kernel's source from inspect by file name. Files of all commits have equal names,
+    so each call gives inspect the sources of the folder that it loads."""
     loaded = _load_once(library, arch)
     activate(loaded.project)
     if loaded.failures and not loaded.kernels:
@@ -158,7 +158,7 @@ def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
 
 
 def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
-    """Returns a kernel of the folder. Raises LibraryError if there is none, or if its file does not load."""
+    """Returns a kernel of the folder. Raises LibraryError if there is no such kernel, or if its file does not load."""
     kernels = load(library, arch)
     if kernel not in kernels:
         failures = list_failures(library, arch)
@@ -172,7 +172,7 @@ def list_failures(library: Path, arch: str | None = None) -> tuple[LibraryError,
 
 
 def join_failures(failures: Sequence[LibraryError]) -> LibraryError:
-    """Returns several errors as one. It is a PackageMissing if one of them is."""
+    """Joins several errors into one error and returns it. The result is a PackageMissing if one of the errors is."""
     missing = any(isinstance(each, PackageMissing) for each in failures)
     return (PackageMissing if missing else LibraryError)("; ".join(map(str, failures)))
 
@@ -229,7 +229,7 @@ def _describe_repetition(first: Entry, second: Entry) -> LibraryError:
 
 
 def find_first_line(entry: Entry) -> int:
-    """Returns the line where an operator or the function of a kernel begins."""
+    """Returns the first line of an operator, or of a kernel's function."""
     if isinstance(entry, LibraryOperator):
         return entry.kernel.line
     return int(inspect.unwrap(entry.kernel.entry._pyfunc).__code__.co_firstlineno)
@@ -238,7 +238,7 @@ def find_first_line(entry: Entry) -> int:
 def _run_file(
     path: Path, name: str, content: bytes, project: Project | None, lists: Mapping[str, Mapping[str, ShortList]]
 ) -> tuple[Entry, ...]:
-    """Runs a file and returns its kernels or operators, with their short lists. Raises LibraryError."""
+    """Runs a file and returns its kernels or operators, with their short lists. Raises LibraryError if that fails."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name if project is None else str(path)
     sys.modules[module.__name__] = module
@@ -293,8 +293,8 @@ def _choose_error(error: BaseException) -> type[LibraryError]:
 
 
 def _describe_error(error: BaseException, name: str) -> str:
-    """Returns an error as one line of text. It names the last line of the traceback that is in the file `name`, and the
-    last one that is in the checkout's host code."""
+    """Returns an error as one line of text. The text names the traceback's last line in the file `name`, and its last
+    line in the checkout's host code."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     places = [] if line is None else [f"line {line}"]

@@ -1,4 +1,4 @@
-"""Plans and describes watched operators. For kernels of library files, catalog_child.py does that."""
+"""Plans and describes watched operators. catalog_child.py does so for kernels of library files."""
 
 import inspect
 from typing import Any
@@ -12,7 +12,7 @@ from tilewatch.kernels.watching.device_array import DeviceArray
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: Shares) -> dict[str, Any]:
-    """Returns the fields of an operator's Plan, as JSON. Raises LibraryError."""
+    """Returns the fields of an operator's Plan as JSON. Raises LibraryError if the watch file has a mistake."""
     operator, traced = loaded.kernel, loaded.trace(problem)
     launched = [loaded.list_launches(traced, config) for config in traced.configs]
     source_sha256 = loaded.source_sha256  # read after the launches: host code may import more while it runs
@@ -44,7 +44,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: 
 
 
 def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
-    """Returns the fields of an operator's Description, as JSON. The source is that of its first kernel."""
+    """Returns the fields of an operator's Description as JSON. `source` is the source of its first kernel."""
     traced = loaded.trace(problem)
     launches = traced.launches(dict(config))
     function = launches[0].kernel._pyfunc

@@ -1,4 +1,4 @@
-"""Lists, for each watched problem, the language models that use it, with its weight in each one's total time."""
+"""Lists, for each watched problem, the language models that use it, with its weight in each model's total time."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from tilewatch.kernels.library_errors import LibraryError
 
 Parts = Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]
 """Maps a kernel and a problem to the language models that use it. For each model, `weight` is how often a step runs the
-problem, and `parts` the number of problems in its total, by which an incomplete total is recognised."""
+problem. `parts` is the number of problems in the model's total, by which an incomplete total is noticed."""
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:
-    """Returns for all problems the models that use them. Returns an empty mapping if a file or a weight is wrong,
-    because the totals would lack problems. Adds wrong weights to `failures`."""
+    """Returns the models that use each problem. Adds wrong weights to `failures`. Returns an empty mapping if a file
+    does not load or a weight is wrong, because totals would lack problems."""
     weights: dict[tuple[str, str], Mapping[str, float]] = {}
     for name, entry in loaded.items():
         try:
@@ -32,7 +32,7 @@ def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Par
 
 
 def _read_weights(entry: Entry) -> dict[str, Mapping[str, float]]:
-    """Returns the weights of each problem by model, by the problem's name."""
+    """Maps the name of each problem to the problem's weight in each model."""
     if isinstance(entry, LibraryOperator):
         return {each.problem.name: each.weights for each in entry.kernel.problems}
     problems = [each for each in entry.kernel.problems if isinstance(each, Problem)]

@@ -1,7 +1,7 @@
 """Finds names in a plan that no table, page or terminal can show.
 
-The plan comes from a process that runs a library, so its names are checked twice: there, for a sentence that names the
-file, and by the process that reads the plan, because the library may have changed it."""
+The plan comes from a process that runs a library, so the plan's names are checked twice: in that process, to name the
+file in the message, and in the process that reads the plan, because the library may have changed the plan."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ SHOWN = 60
 
 
 def find_bad_name(plan: Mapping[str, Any]) -> str | None:
-    """Returns a sentence about the first name that cannot be shown, None if all can."""
+    """Returns a sentence about the first name that cannot be shown, or None if all names can be shown."""
     for kind, name in _list_names(plan):
         if not is_name(name):
             rule = f"expected 1 to {LONGEST_NAME} letters, and no control characters"

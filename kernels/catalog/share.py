@@ -1,7 +1,7 @@
-"""Chooses the configs outside of a kernel's short list that a night tries, so that the whole space is tried over time.
+"""Chooses the configs outside a kernel's short list that a night tries, so that the whole space is tried over time.
 
 The order is drawn anew for each kernel and day, so the configs tried so far are a random sample without replacement, as
-worker/detection/certificate.py needs. All problems of a kernel draw alike, because they share machine code."""
+worker/detection/certificate.py needs. All problems of a kernel have one order, because they share machine code."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,27 @@ from tilewatch.configs import config_sha256
 from tilewatch.kernels.contract import Config
 
 ROTATION_NIGHTS = 28
-"""Nights within which each space is tried once after a change, however large it is."""
+"""Number of nights within which the whole space is tried once after a change, however large the space is."""
 
 LEAST_LOOK = 288
-"""Fewest configs that a series tries in a night after a change, until all were tried since then. So three nights are
-enough for a space of 864 configs, the largest one of which a full sweep is recorded."""
+"""Fewest configs that a series tries in a night after a change, until all configs were tried since the change. So three
+nights are enough for a space of 864 configs, the largest space with a recorded full sweep."""
 
 MOST_QUIET = 6
-"""Most configs that a series draws in a night while nothing has changed since its first one. For 126 series they are
-756 trials of 25 ms, beside a night of 4 minutes. With 1/28 of each space, up to 64, a first night took 540 s, and all
-code was compiled only after 431 s (H100, 16 cores, 2026-11-28)."""
+"""Most configs that a series draws in a night if nothing has changed since its first night. For 126 series this makes
+756 trials of 25 ms, in a night of 4 minutes. With 1/28 of each space, up to 64 configs, a first night took 540 s, and
+all code was compiled only after 431 s (H100, 16 cores, 2026-11-28)."""
 
 KEY_LENGTH = 12
-"""Digits of a config's hash that identify it within its space. Among 20,000 configs two collide once in a million."""
+"""Digits of a config's hash that identify it within its space. Two of 20,000 configs collide with probability 1e-6."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The keys of the configs outside of the short list that a series has tried with the machine code and driver of its
-    newest run. `near` are those that may still win, the one tried longest ago first. `kept` are the configs that won or
-    tied in that run. `source` is the hash of its source, or "" if its compiler or driver is gone. `has_changed`: an
-    earlier run of the series had other source, compiler or driver."""
+    """The keys of the configs outside the short list that a series has tried with the machine code and driver of its
+    newest run. `near` are the configs that may still win, the one tried longest ago first. `kept` are the configs that
+    won or tied in the newest run. `source` is the hash of that run's source, or "" if its compiler or driver is not in
+    use any more. `has_changed` is True if an earlier run of the series had other source, compiler or driver."""
 
     keys: Sequence[str]
     near: Sequence[str]
@@ -43,7 +43,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Shares:
-    """Says which configs sweeps try besides the short lists: none, all if `wide`, or on a `day` a share of them."""
+    """Says which configs sweeps try besides the short lists: all if `wide`, a share if `day` is given, else none."""
 
     day: str = ""
     series: Mapping[tuple[str, str], Tried] = field(default_factory=dict)
@@ -59,10 +59,10 @@ SHORT_LISTS_ALONE, WIDE = Shares(), Shares(wide=True)
 
 
 def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: str, source: str) -> list[Config]:
-    """Returns those of `rest`, the configs outside of the short list, that a night tries with this source. First come
-    those that won last, then those never tried, then those near the winner that were tried longest ago. If the source,
-    compiler or driver has changed, all count as never tried, and more are tried. `tried` is None before a series' first
-    run."""
+    """Chooses from `rest`, the configs outside the short list, those that a night tries with this source. First come
+    the configs that won last, then configs never tried, then configs near the winner that were tried longest ago. If
+    the source, compiler or driver has changed, all configs count as never tried, and the night tries more configs.
+    `tried` is None before a series' first run."""
     configs = {make_key(config): config for config in rest}
     order = sorted(configs, key=lambda key: hashlib.sha256(f"{kernel} {day} {key}".encode()).digest())
     rotating = -(-len(rest) // ROTATION_NIGHTS)

@@ -1,8 +1,7 @@
 """Reads the short lists of a library folder: the configs of a kernel or a watched operator that every night times.
 
-They are in the file short_lists.json beside the library files, because they were measured: each entry names the
-compiler, the GPUs, the commit and the day of its times.
-"""
+The lists are in the file short_lists.json beside the library files, because they come from measurements. Each list
+names the compiler, the GPUs, the commit and the day of its measurements."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +17,8 @@ MOST_BYTES = 16 << 20
 
 
 def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
-    """Returns the short lists by kernel and architecture; empty without the file. Raises LibraryError."""
+    """Returns the short lists by kernel and architecture. Returns {} if the folder has no short_lists.json. Raises
+    LibraryError if the file is wrong."""
     try:
         stored = json.loads(read_given_text(library / FILE, MOST_BYTES))
         found: dict[str, dict[str, ShortList]] = {}

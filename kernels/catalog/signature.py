@@ -1,4 +1,4 @@
-"""Derives from a library file how a config is compiled and launched."""
+"""Derives from a library file what the compiler must know about a config."""
 
 import hashlib
 import json
@@ -11,11 +11,11 @@ from tilewatch.kernels.catalog.parameters import BadArguments, Constant, Scalar,
 from tilewatch.kernels.contract import HINTS, Array, Config, Kernel, Problem
 
 DIVISOR = 16
-"""A size that is a multiple of this is declared so to the compiler, as cuTile's own launcher does (it allows TMA)."""
+"""The compiler is told if a size is a multiple of this, as cuTile's own launcher does. TMA needs such sizes."""
 
 
 class BadConfig(ValueError):
-    """Raised for a config that no compiler can compile. The message says why."""
+    """Raised for a config that no compiler can compile. The message says why it cannot be compiled."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ArraySignature:
 @dataclass(frozen=True)
 class Signature:
     """The parameters and hints for which a kernel is compiled. `parameters` are in the kernel's order. The compiler
-    knows the type of a scalar and the value of a constant."""
+    gets the type of each scalar and the value of each constant."""
 
     symbol: str
     parameters: tuple[ArraySignature | Scalar | Constant, ...]
@@ -59,7 +59,7 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
 
 
 def input_dtypes(kernel: Kernel, problem: Problem) -> list[str]:
-    """Returns the types of a problem's inputs, sorted and each once."""
+    """Returns the types of a problem's inputs, each type once, sorted."""
     return sorted({array.dtype for array in kernel.arrays(problem) if not array.output})
 
 
@@ -69,13 +69,13 @@ def element_bytes(kernel: Kernel, problem: Problem) -> int:
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Returns the bytes of a type, from the bits in its name: "float8_e4m3fn" takes one byte, "int32" four."""
+    """Returns the bytes of a type, by the bits in the type's name: "float8_e4m3fn" takes one byte, "int32" four."""
     (bits, *_) = re.findall(r"\d+", dtype)
     return int(bits) // 8
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
-    """Returns a hash of everything on which a compilation depends, except the compiler and the values of scalars."""
+    """Returns a hash of everything on which compiling depends, except the compiler and the values of scalars."""
     parameters = [(each.name, each.dtype) if isinstance(each, Scalar) else vars(each) for each in signature.parameters]
     asked = [NAMING, source_sha256, arch, signature.symbol, parameters, signature.hints]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -1,5 +1,5 @@
 """Validates the kernels of a library file, so that a mistake is reported before a compiler or a GPU is used. Every
-message names the file, the kernel and what was expected."""
+error message names the file, the kernel and what was expected."""
 
 import ast
 import difflib
@@ -22,7 +22,7 @@ Configs = tuple[Config, ...]
 
 
 def validate_kernel(loaded: LibraryKernel) -> None:
-    """Checks the problems and baselines of a kernel. Raises LibraryError."""
+    """Raises LibraryError if a problem or a baseline of the kernel is wrong."""
     for problem in loaded.kernel.problems:
         if not isinstance(problem, Problem):
             raise _make_error(
@@ -37,7 +37,7 @@ def validate_kernel(loaded: LibraryKernel) -> None:
 
 
 def read_space(loaded: LibraryKernel, arch: str) -> Space:
-    """Returns the kernel's search space for an architecture. Raises LibraryError if it is no Space or too large."""
+    """Returns the kernel's search space for an architecture. Raises LibraryError if it is not a Space, or too large."""
     space = call(loaded, "space", arch)
     if not isinstance(space, Space):
         raise _make_error(
@@ -60,7 +60,7 @@ def read_space(loaded: LibraryKernel, arch: str) -> Space:
 
 @functools.cache
 def list_configs(loaded: LibraryKernel, arch: str) -> Configs:
-    """Returns the configs of the kernel's search space. Raises LibraryError."""
+    """Returns the configs of the kernel's search space. Raises LibraryError if the space or its filter is wrong."""
     space = read_space(loaded, arch)
     try:
         return space.configs()
@@ -72,7 +72,7 @@ def list_configs(loaded: LibraryKernel, arch: str) -> Configs:
 
 @functools.cache
 def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
-    """Returns the configs of the short list and the rest of the space. Without a list the first has all."""
+    """Returns the configs of the short list, then the rest. If there is no short list, the first has all configs."""
     configs = list_configs(loaded, arch)
     try:
         return split_configs(configs, loaded.kernel.short_lists.get(arch))
@@ -81,7 +81,7 @@ def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
 
 
 def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Configs, Configs]:
-    """Returns the configs that a short list contains, and the others. Raises LibraryError if it has none of them."""
+    """Returns the configs in a short list, then the others. Raises LibraryError if the list has none of the configs."""
     if short_list is None or not configs:
         return configs, ()
     listed = tuple(filter(short_list.has, configs))
@@ -91,7 +91,7 @@ def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Confi
 
 
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
-    """Returns the problem's weight in each model's total, by model. Empty without weights. Raises LibraryError."""
+    """Returns the problem's weight in each model's total, by model. Raises LibraryError if a weight is wrong."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
     for model, weight in weights.items():
         if not is_name(model) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
@@ -102,7 +102,7 @@ def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]
 
 
 def validate_problem(loaded: LibraryKernel, problem: Problem) -> None:
-    """Checks the arrays of a problem and the names of the reference's outputs. Raises LibraryError."""
+    """Raises LibraryError if the problem's arrays or the names of the reference's outputs are wrong."""
     arrays = call(loaded, "arrays", problem)
     for array in arrays:
         if not isinstance(array, Array):
@@ -133,7 +133,7 @@ def validate_problem(loaded: LibraryKernel, problem: Problem) -> None:
 
 
 def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
-    """Calls a function of the library file. Raises LibraryError, which names the function and the line that failed."""
+    """Calls a function of the library file. If it fails, raises LibraryError with its name and the line that failed."""
     try:
         return getattr(loaded.kernel, field)(*arguments)
     except KeyError as error:
@@ -148,7 +148,7 @@ def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
 
 
 def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
-    """Returns the keys of a reference's dictionary, read from its source, None if the source hides them."""
+    """Returns the keys of the dictionary that a reference returns, read from its source, or None if it hides them."""
     code = getattr(inspect.unwrap(reference), "__code__", None)
     if code is None:
         return None
@@ -180,7 +180,7 @@ def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
 
 @functools.cache
 def _list_functions(source: str) -> tuple[ast.Lambda | ast.FunctionDef, ...]:
-    """Lists the functions of a library file. Cached: ten kernels need it 30 times, at 30 ms each (2026-11-26)."""
+    """Lists the functions of a library file. Cached, because ten kernels ask 30 times, at 30 ms each (2026-11-26)."""
     return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda | ast.FunctionDef))
 
 
@@ -193,7 +193,7 @@ def _name_type(value: object) -> str:
 
 
 def _find_line(error: BaseException) -> str:
-    """Returns the line of a library file that raised the error, such as " (line 7)", "" if it was raised elsewhere."""
+    """Returns the line of a library file that raised the error, such as " (line 7)". Returns "" for other errors."""
     trace, line = error.__traceback__, ""
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith("watched_library/"):
