@@ -1,8 +1,8 @@
 """Pairs the operations of two TileIR texts that do the same work, even if others were moved, added or removed.
 
-Four passes pair operations in their order, each in the gaps that the passes before left: first operations that compute
-equal values from equal inputs, then those of equal kind and type, then of equal kind, then of equal opcode. Unpaired
-operations that compute equal values from equal inputs are then paired wherever they stand: they were only moved."""
+Four passes pair operations in order, each in the gaps that earlier passes left: operations that compute equal values
+from equal inputs, then those of equal kind and type, then of equal kind, then of equal opcode. At last, unpaired
+operations that compute equal values from equal inputs are paired wherever they stand, as they only moved."""
 
 import hashlib
 from collections import defaultdict
@@ -17,9 +17,9 @@ Key = Callable[[TileOperation], Hashable]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Holds the paired operations of two pieces of code. `head_of` maps the index of a base operation to that of its
-    head operation. `base_sums` and `head_sums` are hashes; operations with equal hashes compute equal values from equal
-    arguments."""
+    """Holds the paired operations of two pieces of code. `head_of` maps the index of a base operation to the index of
+    its head operation. `base_sums` and `head_sums` are hashes, one per operation. Operations with equal hashes compute
+    equal values from equal arguments."""
 
     base: tuple[TileOperation, ...]
     head: tuple[TileOperation, ...]
@@ -59,7 +59,7 @@ def _match(
     head_key: Key,
     head_of: dict[int, int],
 ) -> list[tuple[int, int, int, int]]:
-    """Pairs operations with equal keys in their order, and returns the gaps that are left."""
+    """Pairs operations with equal keys in their order. Returns the gaps between pairs, as indices in base and head."""
     from_base, to_base, from_head, to_head = gap
     matcher = SequenceMatcher(
         None,
@@ -103,8 +103,8 @@ def _get_opcode(operation: TileOperation) -> Hashable:
 
 
 def _sum_up(operations: Sequence[TileOperation]) -> tuple[str, ...]:
-    """Returns for each operation a hash of it and of everything from which it is computed. An argument of a body is
-    hashed by its position only, because its value comes from the body itself."""
+    """Returns for each operation a hash of it and of everything from which it is computed. The hash of an argument of a
+    body contains only its position, because its value comes from the body itself."""
     loops: dict[int, int] = {}
     sums: list[str] = []
     for each in operations:

@@ -1,5 +1,5 @@
 """Compares the code of one kernel launch on two sides. Finds which source lines differ and how the instructions differ,
-and writes a sentence about it."""
+and writes a sentence about the differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class CodeText:
 @dataclass(frozen=True)
 class CodeDiff:
     """Holds the differences between the code of two cubins. `changes` are the source lines whose operations differ,
-    causes first. They are empty if only the compiler made other code from equal operations. `machine_lines` are the
-    lines with other instructions, those in the deepest loops first. `rows` are the instructions that differ."""
+    causes first. `changes` is empty if the compiler made other code from equal operations. `machine_lines` are the
+    lines with other instructions, the deepest loops first. `rows` are the instructions that differ."""
 
     changes: tuple[Change, ...]
     machine_lines: tuple[SourceLine, ...]
@@ -38,17 +38,17 @@ class CodeDiff:
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
-        """Returns the lines that differ in their operations, or else in their instructions, most important first."""
+        """Returns the lines whose operations differ, or else whose instructions differ, the most important first."""
         return tuple(change.line for change in self.changes) or self.machine_lines
 
     @property
     def sentence(self) -> str:
-        """Returns one sentence about the differences, "" if there are none."""
+        """Returns one sentence about the differences, or "" if the code does not differ."""
         return write_sentence(self)
 
 
 def diff_code(base: CodeText, head: CodeText) -> CodeDiff:
-    """Compares the code of two cubins and returns their differences. Raises BadTileIR."""
+    """Returns the differences between the code of two cubins. Raises BadTileIR if a TileIR text cannot be read."""
     tile_ir = None
     if base.tile_ir is not None and head.tile_ir is not None:
         tile_ir = diff_tile_ir(read_tile_ir(base.tile_ir), read_tile_ir(head.tile_ir))

@@ -32,17 +32,17 @@ CLASSES = {
     "shuffles": "SHFL REDUX PRMT MOVM",
     "float arithmetic": "FADD FMUL FFMA FADD2 FMUL2 FFMA2 FMNMX FMNMX3 FSEL HADD2 HMUL2 HFMA2 FSETP",
 }
-"""Maps a class of instructions to opcodes: CUDA Binary Utilities, "Instruction Set Reference", Volta to Blackwell."""
+"""Maps a class of instructions to opcodes (CUDA Binary Utilities, "Instruction Set Reference", Volta to Blackwell)."""
 
 CLASS_OF = {opcode: name for name, opcodes in CLASSES.items() for opcode in opcodes.split()}
 OTHER = "other instructions"
 LARGEST_WAIT = 8
-"""Most instructions of a loop that counts as only waiting for a barrier."""
+"""Most instructions of a loop that only waits for a barrier. Such a loop adds nothing to the loop depth."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One machine instruction. `text` lacks registers, labels, predicates, reuse flags; `block`: its basic block."""
+    """One machine instruction. `text` lacks registers, labels, predicates and reuse flags. `block` is a basic block."""
 
     opcode: str
     text: str
@@ -64,7 +64,7 @@ class _Block:
 
 
 def read_sass(listing: str) -> tuple[Instruction, ...]:
-    """Returns the instructions in order, without NOPs."""
+    """Returns the instructions of a listing in order, without NOPs."""
     blocks, labels = _read_blocks(listing)
     follows = _link(blocks, labels)
     depths = [0] * len(blocks)
@@ -124,7 +124,7 @@ def _link(blocks: Sequence[_Block], labels: dict[str, int]) -> list[list[int]]:
 
 def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
     """Yields the basic blocks of each natural loop. A loop has an edge back to a block that dominates the edge's start
-    (Aho, Lam, Sethi and Ullman, "Compilers", 2006, section 9.6). Loops with one head are merged."""
+    (Aho, Lam, Sethi and Ullman, "Compilers", 2006, section 9.6). Loops with the same header are merged."""
     before: dict[int, list[int]] = defaultdict(list)
     for number, targets in enumerate(follows):
         for target in targets:
@@ -145,7 +145,7 @@ def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
 
 
 def _find_dominators(follows: Sequence[Sequence[int]], before: dict[int, list[int]]) -> list[int]:
-    """Returns for each basic block the blocks on every path to it (its dominators) as bits, 0 if unreachable."""
+    """Returns for each basic block its dominators (the blocks on every path to it) as bits, or 0 if unreachable."""
     everything = (1 << len(follows)) - 1
     dominators = [1, *[everything] * (len(follows) - 1)]
     reached = _find_reached(follows)

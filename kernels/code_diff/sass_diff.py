@@ -1,6 +1,6 @@
-"""Counts which machine instructions differ between two listings, by source line and loop depth. The order within a line
-and the numbers of registers are ignored, because they come from scheduling. Only how often an instruction occurs at a
-line and a loop depth is compared."""
+"""Counts which machine instructions differ between two listings, by source line and loop depth. Only the number of
+times that an instruction occurs at a line and a loop depth is compared. The order of instructions and the numbers of
+registers are ignored, because they come from scheduling."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class Move:
 
 @dataclass(frozen=True)
 class InstructionRow:
-    """An instruction that occurs more often on one side. `line` is the head's, None if the compiler knows none."""
+    """An instruction that occurs more often on one side. `line` is its line in the head, or None if unknown."""
 
     line: SourceLine | None
     loop_depth: int
@@ -35,8 +35,8 @@ class InstructionRow:
 
 
 def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_loops: bool) -> tuple[Move, ...]:
-    """Returns the kinds whose number of instructions differs, with the numbers, in the order of CLASSES and without
-    OTHER. Counts either all loops together or the code outside of them."""
+    """Returns the kinds whose number of instructions differs, with both numbers, in the order of CLASSES and without
+    OTHER. Counts the code in loops if `in_loops`, else the code outside loops."""
     before, after = (Counter(each.kind for each in side if (each.loop_depth > 0) == in_loops) for side in (base, head))
     return tuple(Move(kind, before[kind], after[kind]) for kind in CLASSES if before[kind] != after[kind])
 
@@ -44,8 +44,8 @@ def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_
 def list_rows(
     base: Sequence[Instruction], head: Sequence[Instruction], head_line: Callable[[SourceLine], SourceLine] | None
 ) -> tuple[InstructionRow, ...]:
-    """Lists the instructions that differ, those in the deepest loops first, then by kind. `head_line` maps a line of
-    the base to a line of the head; without it, lines are paired by their instructions."""
+    """Lists the instructions that differ, the deepest loops first, then by kind. `head_line` maps a line of the base to
+    a line of the head. Without `head_line`, lines are paired by their instructions."""
     moved = head_line or pair_lines(base, head)
     counts: dict[tuple[SourceLine | None, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for side, instructions in enumerate((base, head)):
@@ -62,7 +62,7 @@ def _sort_key(row: InstructionRow) -> tuple[int, int, str, int, str]:
 
 
 def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
-    """Returns the lines whose instructions differ: by loop depth, then CLASSES before OTHER, then difference."""
+    """Returns the lines whose instructions differ: by loop depth, then CLASSES before OTHER, then by difference."""
     weights: dict[SourceLine, Counter[tuple[int, bool]]] = defaultdict(Counter)
     for row in rows:
         if row.line is not None:
@@ -77,7 +77,7 @@ def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
 
 def pair_lines(base: Iterable[Instruction], head: Iterable[Instruction]) -> Callable[[SourceLine], SourceLine]:
     """Returns a function that maps a line of the base to a line of the head. Lines are paired in order by their
-    opcodes, since an added comment shifts all lines below it."""
+    opcodes, not by number, because an added comment shifts all lines below it."""
     sides = [_sign_lines(base), _sign_lines(head)]
     lines = [sorted(side) for side in sides]
     matcher = SequenceMatcher(

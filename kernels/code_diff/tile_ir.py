@@ -1,5 +1,5 @@
 """Reads the output of `tileirdisasm -g`: operations with their operands and source lines. Each value is identified by
-the operation that defines it, not by its name, so equal code gives equal results whatever its numbering."""
+the operation that defines it, not by its name, so equal code gives equal results whatever the numbering of values."""
 
 import re
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ TERMINATORS = ("continue", "yield", "break", "return")
 
 
 class BadTileIR(ValueError):
-    """Raised if a text is not TileIR as this module knows it. The message quotes the line."""
+    """Raised if a text is not TileIR in the form that this module reads. The message quotes the line."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A result of an operation, or an argument of its body. `operation` is the operation's index."""
+    """A result of an operation, or an argument of an operation's body. `operation` is that operation's index."""
 
     operation: int
     number: int
@@ -36,9 +36,9 @@ class Value:
 
 @dataclass(frozen=True)
 class TileOperation:
-    """An operation of TileIR. `attributes` is the text before the types, with each value as "%". `operands` leaves out
-    the tokens that order memory accesses. `line` is None if the compiler knows none. `callers` are the lines of the
-    calls around it, innermost first. `parent` is the index of the operation whose body contains it, -1 at the top."""
+    """An operation of TileIR. `attributes` is the text before the types, with "%" for each value. `operands` lacks the
+    tokens that order memory accesses. `line` is None if the compiler names none. `callers` are the lines of the calls
+    around it, innermost first. `parent` is the index of the operation whose body contains it, or -1 for none."""
 
     index: int
     opcode: str
@@ -174,7 +174,7 @@ def _join(text: str) -> Iterator[str]:
 
 
 def _read_locations(text: str) -> dict[str, tuple[SourceLine, ...]]:
-    """Returns the source lines of each location by its name, innermost call first. An unknown location has none."""
+    """Maps the name of each location to its source lines, innermost call first. An unknown location has no lines."""
     positions: dict[str, tuple[SourceLine, ...]] = {}
     aliases: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():

@@ -13,15 +13,15 @@ from tilewatch.kernels.code_diff.source_line import SourceLine
 from tilewatch.kernels.code_diff.tile_ir import LOOPS, TERMINATORS, TileOperation, Value
 
 LITERALS = ("constant", "reduce", "scan")
-"""Operations whose attributes contain literals."""
+"""Operations whose attributes contain literal numbers."""
 PREPARING = ("constant", "reshape", "broadcast", "assume", "make_token")
-"""Helper operations whose results are only inputs of others. Their edits are listed last for a line."""
+"""Helper operations whose results are only inputs of others. Edits of helpers are listed last for a line."""
 WORD = re.compile(r"[\w.+-]+|\S")
 
 
 @dataclass(frozen=True)
 class Change:
-    """The difference at one line. `is_cause` is False if it follows from another. `edits`: "constant 8 -> 16", etc."""
+    """The difference at a line. `is_cause` is False if another one caused it. `edits` are as "constant: 8 -> 16"."""
 
     line: SourceLine
     is_cause: bool
@@ -30,7 +30,7 @@ class Change:
 
 
 class _Kind(enum.IntEnum):
-    """The kind of a difference. A kind with a larger number tells more about its line."""
+    """The kind of a difference. A kind with a larger number says more about the source line."""
 
     other_type = 1
     other_value = 2
@@ -51,8 +51,8 @@ class _Site:
 
 @dataclass(frozen=True)
 class TileIRDiff:
-    """The source lines whose operations differ; empty if both sides do equal work. Causes come first, then the surest
-    edits, then the deepest loops. `head_line` maps a line of the base to a line of the head."""
+    """The source lines whose operations differ; empty if both sides do equal work. Causes come first, then the kinds
+    with the largest numbers, then the deepest loops. `head_line` maps a line of the base to a line of the head."""
 
     changes: tuple[Change, ...]
     head_line: Callable[[SourceLine], SourceLine]
@@ -144,9 +144,9 @@ class _Diff:
     def _is_cause(self, base: TileOperation, head: TileOperation, old: Value, new: Value) -> bool:
         """Returns True if this operation was edited to use another value, and False if its value was changed elsewhere.
 
-        It was changed elsewhere if added or removed operations compute one value from the other, or if the line that
-        made the old value now makes the new one. Otherwise the operand was edited here, and operations that became
-        needed or unneeded are consequences."""
+        The value was changed elsewhere if added or removed operations compute one value from the other, or if the line
+        that made the old value now makes the new value. Otherwise the operand was edited here, and operations that
+        became needed or unneeded are consequences."""
         aligned = self.aligned
         was_removed = not old.is_argument and old.operation in self.removed
         is_added = not new.is_argument and new.operation in self.added
@@ -171,8 +171,8 @@ class _Diff:
         return True
 
     def _find_exchange(self, old: Value, new: Value) -> TileOperation | None:
-        """Returns the operation whose result was only renamed: all uses of the old value take the new one. Else
-        None."""
+        """Returns the operation that makes the new value if all uses of the old value take the new value, and both
+        values are made at the same line. Otherwise returns None."""
         if old.is_argument or new.is_argument or old.operation in self.removed or new.operation in self.added:
             return None
         makers = (self.aligned.base[old.operation].line, self.aligned.head[new.operation].line)
@@ -181,7 +181,7 @@ class _Diff:
         return self.aligned.head[new.operation]
 
     def _is_root_of_type(self, base: TileOperation, head: TileOperation) -> bool:
-        """Returns whether the type changes at this operation, that is, whether its operands have kept theirs."""
+        """Returns whether the type changes at this operation, that is, whether its operands keep their types."""
         if not _may_cause(head):
             return False
         for old, new in zip(base.operands, head.operands, strict=True):
@@ -192,7 +192,7 @@ class _Diff:
 
 
 def _may_cause(operation: TileOperation) -> bool:
-    """Returns False for ends of bodies and for loops, because they only pass values on."""
+    """Returns whether an operation may be a cause. Ends of bodies and loops only pass values on, so they may not."""
     return operation.opcode not in (*TERMINATORS, *LOOPS)
 
 
@@ -202,7 +202,7 @@ def _is_retyped(base: TileOperation, head: TileOperation) -> bool:
 
 
 def _list_uses(aligned: Alignment) -> dict[Value, set[Value]]:
-    """Maps each value of the base to the values that take its place as operands in the head."""
+    """Maps each value of the base to the values that head operations use in its place."""
     uses: dict[Value, set[Value]] = defaultdict(set)
     for base_index, head_index in aligned.head_of.items():
         for old, new in zip(aligned.base[base_index].operands, aligned.head[head_index].operands, strict=False):
@@ -211,7 +211,7 @@ def _list_uses(aligned: Alignment) -> dict[Value, set[Value]]:
 
 
 def _walk_inputs(value: Value, operations: Sequence[TileOperation], among: Collection[int]) -> Iterator[Value]:
-    """Yields a value and the values from which it is computed, going back only through operations of `among`."""
+    """Yields a value and the values from which it is computed, going back only through the operations in `among`."""
     seen, todo = {value}, [value]
     while todo:
         each = todo.pop()
@@ -223,14 +223,14 @@ def _walk_inputs(value: Value, operations: Sequence[TileOperation], among: Colle
 
 
 def _yield_site(operation: TileOperation, edit: str, kind: _Kind, is_cause: bool) -> Iterator[_Site]:
-    """Yields the place of an operation's edit. Yields none for an operation without a source line."""
+    """Yields the place of an operation's edit. Yields nothing if the operation has no source line."""
     if operation.line is not None:
         yield _Site((operation.line, *operation.callers), edit, kind, is_cause, operation.loop_depth)
 
 
 def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
-    """Returns a function that maps a line of the base to a line of the head, by the paired operations on them. A line
-    without operations moves by as much as the nearest line above it."""
+    """Returns a function that maps a line of the base to a line of the head, by the operations of both lines that are
+    paired. A line without operations is shifted by as much as the nearest line above it that has operations."""
     votes: dict[SourceLine, Counter[SourceLine]] = defaultdict(Counter)
     for base_index, head_index in aligned.head_of.items():
         old, new = aligned.base[base_index].line, aligned.head[head_index].line
@@ -251,7 +251,7 @@ def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
 
 
 def _describe(base: TileOperation, head: TileOperation) -> str:
-    """Returns the words that differ, after the opcode, such as: constant <i32: 8> -> <i32: 16>."""
+    """Returns the words that differ, with the opcode before them, such as: constant: 8 -> 16."""
     old, new = (
         f"{each.attributes} : {each.types}" if base.attributes == head.attributes else each.attributes
         for each in (base, head)
