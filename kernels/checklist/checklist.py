@@ -1,5 +1,5 @@
-"""Checks one config against the optimisation guide. Each rule gets the answer yes, no or unknown, with its evidence,
-which is the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
+"""Checks one config against the optimisation guide. Each rule gets the answer yes, no, unknown or does not apply, with
+its evidence from the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from tilewatch.mechanisms.rules import CONFLICTS_SHARE
 Answer = Literal["yes", "no", "unknown", "does not apply"]
 
 BUSY_WARPS = 0.5
-"""The guide asks that more than this share of a multiprocessor's warps be active."""
+"""Share of a multiprocessor's warps. The guide asks that more warps than this share are active."""
 
 L2_HITS_PCT = 80.0
-"""The guide asks that more than this percentage of accesses hit L2."""
+"""Percentage of memory accesses. The guide asks that more accesses than this percentage hit L2."""
 
 MEMORY_PCT = 60.0
-"""The guide asks for more than this percentage of the memory's peak throughput, unless the Tensor Cores are busier."""
+"""Percentage of the memory's peak throughput to exceed. The rule does not apply if the Tensor Cores are busier."""
 
 K_ALIGNMENT = {1: 32, 2: 16, 4: 8, 8: 4}
-"""Maps the bytes per element to the elements of K in one Tensor Core step, which has 32 bytes."""
+"""Maps the bytes per element to the elements of K in one Tensor Core step, which takes 32 bytes of K."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def checklist(
     threads_per_block: int | None,
     counters: Mapping[str, float] | None = None,
 ) -> tuple[Line, ...]:
-    """Returns the checklist of a config. `counters` of a run answer the rules that need a GPU."""
+    """Returns the checklist of a config. `counters` are a run's hardware counters, for rules that need a GPU."""
     counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants)
     facts = compiled.facts
@@ -188,7 +188,7 @@ def _check_spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
 
 
 def _list_counted(counters: Mapping[str, float], source: SourceFacts) -> Iterator[Line]:
-    """Yields the lines that need a run's counters. Yields none if there are no counters."""
+    """Yields the lines of the checklist that need a run's hardware counters. Yields nothing if `counters` is empty."""
     hits, conflicts, instructions = (counters.get(each) for each in ("l2_hit_pct", "bank_conflicts", "instructions"))
     if hits is not None:
         item = f"more than {L2_HITS_PCT:g}% L2 hits"
@@ -241,7 +241,7 @@ def _make_unknown(item: str, compiled: Compiled) -> Line:
 
 
 def _list_other_instructions(facts: StaticFacts, name: str, wanted: str) -> str:
-    """Lists the loads or products for which the compiler chose another instruction than `wanted`."""
+    """Returns the loads or matrix products for which the compiler chose another instruction than `wanted`, as text."""
     others = [
         f"line {remark['line']}: {remark['instruction'] or remark['text']}"
         for remark in facts.remarks

@@ -25,7 +25,7 @@ from tilewatch.kernels.tile_table import default_config
 LIBRARY = watched_folder()
 
 PATIENT_S = 60.0
-"""CPU seconds that the compiler gets. A sweep of hundreds of configs gives less to each."""
+"""CPU seconds that the compiler gets for the config. A sweep of hundreds of configs gives less to each config."""
 
 
 def command(

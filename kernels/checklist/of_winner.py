@@ -1,4 +1,4 @@
-"""Adds the winner's checklist to a run. It is made from the winner's library file, its cubin and the run's counters."""
+"""Adds the winner's checklist to a run, from the winner's library file and cubin and the run's hardware counters."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,12 @@ from tilewatch.kernels.results import Compiled, Cubin, RunResult, StaticFacts
 log = logging.getLogger(__name__)
 
 ELF = b"\x7fELF"
-"""First bytes of a cubin. A stored object with another beginning is a bundle of an operator's cubins."""
+"""First bytes of a cubin. A stored object that begins with other bytes is a bundle of an operator's cubins."""
 
 
 def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[Cubin]) -> RunResult:
-    """Returns the run with the checklist in the details of its kernel's measurement. Returns it unchanged if it has no
-    winner, or if the winner's library file or cubin cannot be read."""
+    """Returns the run with the checklist in the details of the kernel's measurement. Returns the run unchanged if it
+    has no winner, or if the winner's library file or cubin cannot be read."""
     if result.winner is None:
         return result
     won = config_key(result.winner)
@@ -50,7 +50,7 @@ def list_lines(
     cubin: Cubin,
     counters: Mapping[str, float] | None,
 ) -> list[dict[str, Any]] | None:
-    """Returns the checklist of a config as JSON for a measurement's details, None if a file cannot be read."""
+    """Returns the checklist of a config as JSON for a measurement's details, or None if a file cannot be read."""
     try:
         described = catalog.describe(library, arch=arch, kernel=kernel, problem=problem, config=cubin.config)
         store = CubinStore(store_url)

@@ -1,7 +1,6 @@
-"""Finds out from a kernel's syntax tree what the optimisation guide asks about its source. Does not run the kernel.
-
-Reading starts at the entry with its compile-time constants and follows calls to functions in that file, so that shapes
-and flags passed to them are seen too."""
+"""Answers the optimisation guide's questions about a kernel's source from its syntax tree, without running the kernel.
+Reading starts at the entry with its compile-time constants and follows calls to functions in the same file, so that
+shapes and flags passed to these functions are seen too."""
 
 import ast
 import operator
@@ -50,8 +49,9 @@ class SourceFacts:
 
 
 def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
-    """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of its
-    parameters that are annotated as constants, or else of its last parameters, in order."""
+    """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of the
+    entry's parameters that are annotated as constants. If their numbers differ, `constants` are its last parameters, in
+    order."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     parameters = functions[entry].args.args
     names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]
@@ -64,7 +64,7 @@ def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> S
 
 
 class _Reader:
-    """Reads functions one after another. `open_calls` are the functions that are being read, so that recursion ends."""
+    """Reads functions one after another. `open_calls` names the functions being read, so that recursion ends."""
 
     def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
         self.functions, self.facts, self.open_calls = functions, facts, open_calls
@@ -76,9 +76,9 @@ class _Reader:
         types: Mapping[str, str],
         groups: Mapping[str, int] | None = None,
     ) -> None:
-        """Adds the facts of one function. `values` and `types` are the values and element types of its parameters, if
-        the caller's source shows them. `groups` maps a parameter that counts the tiles of a group to the number of tile
-        rows in that group."""
+        """Adds the facts of one function. `values` and `types` are the values and element types of the function's
+        parameters, if the caller's source shows them. `groups` maps a parameter whose value is the number of tiles in a
+        group to the number of tile rows in the group."""
         assigned, groups = _find_first_values(function), groups or {}
         local = {
             name: evaluate(node, values) for name, node in assigned.items() if name not in _find_reassigned(function)
@@ -148,7 +148,7 @@ class _Reader:
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """Returns the value of an expression of numbers, names in `values`, choices and tuples; else UNKNOWN."""
+    """Returns the value of an expression of numbers, names in `values`, choices and tuples, or else UNKNOWN."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -166,7 +166,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Returns the first value assigned to each local name, which is the initial value of a loop's accumulator."""
+    """Returns the first value assigned to each local name. For a loop's accumulator, this is its initial value."""
     found: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -175,7 +175,7 @@ def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
 
 
 def _find_reassigned(function: ast.FunctionDef) -> set[str]:
-    """Returns the names that are assigned more than once, whose first value is not valid later."""
+    """Returns the names that are assigned more than once, so that their first value does not hold later."""
     bound = Counter(
         node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
@@ -183,8 +183,8 @@ def _find_reassigned(function: ast.FunctionDef) -> set[str]:
 
 
 def _find_operation(call: ast.Call) -> str | None:
-    """Returns the name of a call to `ct.<name>`, "tiled_view", or "load" for a load of such a view. Returns None for
-    other calls."""
+    """Returns the name of a call to `ct.<name>`, or the name of a call of a method `tiled_view` or `load`. Returns None
+    for other calls."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return None
@@ -193,7 +193,7 @@ def _find_operation(call: ast.Call) -> str | None:
 
 
 def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]:
-    """Yields all nodes except those in branches that constants rule out."""
+    """Yields all nodes except those in branches that compile-time constants rule out."""
     yield node
     children: Sequence[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.If) and (chosen := evaluate(node.test, values)) is not UNKNOWN:
@@ -203,7 +203,7 @@ def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]
 
 
 def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
-    """Returns True for a loop over range(..., ..., blocks), in which each thread block takes every blocks-th tile."""
+    """Returns True for a loop over range(first, end, blocks), where each thread block takes every blocks-th tile."""
     if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
         return False
     step = iterated.args[2]
@@ -213,7 +213,7 @@ def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
 
 
 def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """Returns the tile rows in a group if the divisor is a config's number times a number of tiles, else None."""
+    """Returns the tile rows in a group if the divisor is a known number times another factor, else None."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
@@ -222,9 +222,9 @@ def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Map
 
 
 def _find_type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
-    """Returns the element type with which an expression was created, "" if the source does not show it. A name has the
-    type of its first value, because an accumulator keeps its type through its loop. An operation has the wider float
-    type of its two sides."""
+    """Returns the element type with which an expression was created, or "" if the source does not show the type. A name
+    has the type of its first value, because an accumulator keeps its type through its loop. An operation has the wider
+    float type of its two sides."""
     match node:
         case ast.Name(id=name) if name in assigned:
             # Without this name, so that a name assigned from itself ends the recursion.
