@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 IMPORTED = ("cuda", "cutile_cache", "nvidia")
-"""Folders that the packages of a toolchain fill. Other files that pip writes differ between environments."""
+"""Folders that the packages of a toolchain fill. Files that pip writes elsewhere differ between environments."""
 
 
 def find_other_file(package: str, version: str, here: Path | None, there: Path | None) -> str | None:
-    """Returns a file of a package that differs between two environments. Returns None if all are equal, or if `there`
-    lacks this version. A folder that is None stands for Tilewatch's own environment."""
+    """Returns a file of a package that differs between two environments. Returns None if all files are equal, or if
+    `there` lacks this version of the package. A folder that is None stands for Tilewatch's own environment."""
     other = _list_files(package, version, there)
     if other is None:
         return None
@@ -19,7 +19,7 @@ def find_other_file(package: str, version: str, here: Path | None, there: Path |
 
 
 def _list_files(package: str, version: str, folder: Path | None) -> dict[str, str] | None:
-    """Returns the hash of each file of a package, None if the folder lacks this version of it."""
+    """Returns the hash of each file of a package, or None if the folder lacks this version of the package."""
     for found in importlib.metadata.distributions(name=package, path=sys.path if folder is None else [str(folder)]):
         if found.version == version:
             files = [file for file in found.files or () if file.parts[0] in IMPORTED and file.hash is not None]

@@ -1,5 +1,5 @@
-"""Installs and removes toolchains. A toolchain is made in a temporary folder that is renamed when it is complete, so a
-partial one is never used."""
+"""Installs and removes toolchains. A toolchain is made in a temporary folder that is renamed when it is complete, so no
+partial toolchain is ever used."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ PIP = (
     *(sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"),
     *("--only-binary", ":all:", "--root-user-action", "ignore"),
 )
-"""Command that runs pip, which is used because it has this machine's settings (a mirror, a proxy, a certificate)."""
+"""Command that runs pip. pip is used because it has this machine's settings (a mirror, a proxy, a certificate)."""
 
 
 class NotInstalled(ExpectedError):
@@ -36,8 +36,8 @@ class NotInstalled(ExpectedError):
 
 
 def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Package, ...]:
-    """Returns the packages with the hashes of the wheels that pip would install here. `wheels` is a folder of wheels,
-    None for the package index of this machine's pip. Raises NotInstalled."""
+    """Returns the packages with the hashes of the wheels that pip would install here. pip takes wheels from the folder
+    `wheels`, or from this machine's package index if `wheels` is None. Raises NotInstalled if pip fails."""
     named = [f"{name}=={version}" for name, version in versions.items()]
     report = json.loads(_run_pip(wheels, "--dry-run", "--ignore-installed", "--report", "-", *named))
     hashes = {
@@ -48,7 +48,7 @@ def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Packa
 
 
 def require_new_name(root: Path, name: str) -> None:
-    """Raises NotInstalled if a name is not valid, or if an installed toolchain has it."""
+    """Raises NotInstalled if no toolchain may have this name, or if an installed toolchain has the name already."""
     if not is_name(name):
         raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
     if (root / name).exists():
@@ -58,8 +58,8 @@ def require_new_name(root: Path, name: str) -> None:
 def install(
     root: Path, name: str, packages: Sequence[Package], wheels: Path | None, check: Callable[[Toolchain], None]
 ) -> Toolchain:
-    """Installs packages by their hashes, calls `check` with the new toolchain, and returns it. If it raises
-    NotInstalled or an error of `check`, it leaves no files."""
+    """Installs packages by their hashes, calls `check` with the new toolchain, and returns the toolchain. If `check`
+    raises an error, or if NotInstalled is raised because pip failed, no files are left."""
     require_new_name(root, name)
     with _hold_lock(root):
         require_new_name(root, name)  # another command may have added it meanwhile
@@ -78,7 +78,7 @@ def install(
 
 
 def remove(root: Path, name: str) -> None:
-    """Removes a toolchain. Raises UnknownToolchain. Raises NotInstalled for Tilewatch's own toolchain."""
+    """Removes a toolchain. Raises UnknownToolchain if there is none, NotInstalled if it is Tilewatch's own one."""
     with _hold_lock(root):
         found = find_toolchain(root, name)
         if found.folder is None:
@@ -90,7 +90,7 @@ def remove(root: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _hold_lock(root: Path) -> Iterator[None]:
-    """Holds the folder's lock, and removes what a killed process left. Raises NotInstalled if another one has it."""
+    """Holds the folder's lock, and removes what a killed command left. Raises NotInstalled if another one has it."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as lock:
         if not processes.try_lock(lock):
@@ -119,8 +119,8 @@ def _write_list(packages: Sequence[Package]) -> str:
 
 
 def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
-    """Raises NotInstalled if a package has the version that it has in another toolchain, but other files. Machine code
-    is stored under versions, so the two would be confused."""
+    """Raises NotInstalled if a package has the same version in another toolchain, but other files there. Machine code
+    is stored under package versions, so machine code of the two packages would be confused."""
     for other in (*others, Toolchain(INSTALLED, None)):
         for package, version, _ in made.packages:
             file = find_other_file(package, version, made.folder, other.folder)

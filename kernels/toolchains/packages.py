@@ -8,11 +8,11 @@ from tilewatch.errors import ExpectedError
 COMPILER = "nvidia-cuda-tileiras"
 
 OF_ONE_RELEASE = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
-"""Packages whose versions must agree in their first two numbers. If not, cuda-tile uses another tileiras (1.7.0)."""
+"""Packages whose versions must agree in their first two numbers. Otherwise cuda-tile uses another tileiras (1.7.0)."""
 
 NEEDED = ("cuda-tile", *OF_ONE_RELEASE, "nvidia-nvjitlink")
-"""Packages that compiling needs. They depend on nvidia-cuda-crt and nvidia-cuda-runtime, nvcc's headers, but tileiras
-compiles without these (13.5.37, 2026-11)."""
+"""Packages that compiling needs. They depend on nvcc's headers, nvidia-cuda-crt and nvidia-cuda-runtime, but tileiras
+also compiles without these headers (13.5.37, 2026-11)."""
 
 WANTED = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.+!_-]*)")
 
@@ -22,8 +22,8 @@ class BadPackages(ExpectedError):
 
 
 def read_wanted(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the versions by package name in PACKAGE==VERSION arguments. Raises BadPackages, also for a package that
-    no toolchain has."""
+    """Returns the versions by package name in PACKAGE==VERSION arguments. Raises BadPackages if an argument has another
+    form, or if no toolchain has the package."""
     wanted = read_versions(texts)
     for name in wanted:
         if name not in NEEDED:
@@ -32,7 +32,7 @@ def read_wanted(texts: Sequence[str]) -> dict[str, str]:
 
 
 def read_versions(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the versions by package name in PACKAGE==VERSION arguments. Raises BadPackages."""
+    """Returns the versions by package name in PACKAGE==VERSION arguments. Raises BadPackages for any other argument."""
     wanted: dict[str, str] = {}
     for text in texts:
         found = WANTED.fullmatch(text)
@@ -47,9 +47,9 @@ def read_versions(texts: Sequence[str]) -> dict[str, str]:
 def complete(wanted: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
     """Returns the version of every package of the toolchain, by name.
 
-    If tileiras is named, NVIDIA's other packages get its version unless they are named too. The rest gets the installed
-    version. Raises BadPackages for versions that do not work together.
-    """
+    If `wanted` names tileiras, NVIDIA's other packages get the version of tileiras. All other packages get the
+    installed version. Versions in `wanted` have priority. Raises BadPackages if versions do not work together or are
+    unknown."""
     if not wanted:
         raise BadPackages("name a package, such as nvidia-cuda-tileiras==13.5.37: the rest is added as it fits")
     chosen = dict(wanted)

@@ -1,7 +1,7 @@
-"""Reads from lines of a commit's files which toolchain it pins, and whether the pin changed. Uses no Git and no pip.
+"""Reads from lines of a commit's files which toolchain the commit pins, and whether the pin changed. Uses no Git and no
+pip.
 
-A pin is PACKAGE==VERSION of cuda-tile or nvidia-cuda-tileiras in a pyproject.toml or a requirements file.
-"""
+A pin is PACKAGE==VERSION of cuda-tile or nvidia-cuda-tileiras in a pyproject.toml or a requirements file."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,8 @@ PIN = re.compile(
 
 @dataclass(frozen=True)
 class PinnedToolchain:
-    """Holds the toolchain that a commit pins. `name` is the installed toolchain with the pinned versions, and `add` is
-    None. If there is none, `name` is a name for a new one, and `add` the command that adds it."""
+    """Holds the toolchain that a commit pins. If it is installed, `name` is its name, and `add` is None. If it is not
+    installed, `name` is a name for it, and `add` is the command that adds it."""
 
     name: str
     add: str | None
@@ -57,7 +57,7 @@ def find_toolchain(
     pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
 ) -> PinnedToolchain:
     """Returns the toolchain with the pinned versions of packages, and with the installed versions of the others. Raises
-    BadPackages if the pins do not compile together or give no valid name."""
+    BadPackages if the pinned versions do not work together, or if a toolchain may not have the name."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}
     if all(installed.get(package) == version for package, version in wanted.items()):

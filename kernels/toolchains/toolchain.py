@@ -1,9 +1,8 @@
-"""Finds toolchains, which are versions of the tile compiler's packages, each under a name, besides those in Tilewatch's
-own environment.
+"""Finds toolchains by name. A toolchain is a set of versions of the tile compiler's packages. Tilewatch's own
+environment is a toolchain too.
 
 The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` lists packages with versions and hashes,
-and Python imports them from its folder `site`.
-"""
+and Python imports the packages from its folder `site`."""
 
 import hashlib
 import re
@@ -14,10 +13,10 @@ from typing import NamedTuple
 from tilewatch.errors import ExpectedError
 
 INSTALLED = "installed"
-"""Name that is reserved for the toolchain in Tilewatch's own environment."""
+"""Name of the toolchain in Tilewatch's own environment. No other toolchain may have it."""
 
 PART = ".part"
-"""Suffix of a folder that is being made or removed. No toolchain's name ends with it."""
+"""Suffix of a folder that is being made or removed. No toolchain's name may end with this suffix."""
 
 LIST, SITE = "requirements.txt", "site"
 
@@ -29,11 +28,11 @@ REQUIREMENT = re.compile(
 
 
 class UnknownToolchain(ExpectedError):
-    """Raised if no toolchain has this name here. The message lists those that exist."""
+    """Raised if no toolchain has this name here. The message lists the toolchains that exist."""
 
 
 class Package(NamedTuple):
-    """A package of a toolchain in one version. `sha256` is the hash of its wheel, None if it was not recorded."""
+    """A package of a toolchain in one version. `sha256` is the hash of its wheel, or None if none was recorded."""
 
     package: str
     version: str
@@ -42,8 +41,8 @@ class Package(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The packages that compile, each in one version, under a name. Python imports them from `folder`, which is None
-    for Tilewatch's own environment."""
+    """The packages that compile, each in one version, under a name. Python imports the packages from `folder`. `folder`
+    is None for Tilewatch's own environment."""
 
     name: str
     folder: Path | None
@@ -51,18 +50,18 @@ class Toolchain:
 
 
 def is_name(text: str) -> bool:
-    """Returns whether a toolchain below a root may have this name."""
+    """Returns whether a toolchain in a folder of its own may have this name."""
     return NAME.fullmatch(text) is not None and text != INSTALLED and not text.endswith(PART)
 
 
 def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
-    """Returns the toolchains below a root, sorted by name, without the installed one and incomplete ones."""
+    """Returns the toolchains below a root, sorted by name, without Tilewatch's own and incomplete toolchains."""
     lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
     return tuple(_read(each.parent) for each in lists if is_name(each.parent.name))
 
 
 def find_toolchain(root: Path, name: str) -> Toolchain:
-    """Returns the toolchain with a name. Raises UnknownToolchain."""
+    """Returns the toolchain with a name. Raises UnknownToolchain if no toolchain has this name."""
     if name == INSTALLED:
         return Toolchain(INSTALLED, None)
     here = list_toolchains(root)
@@ -78,7 +77,7 @@ def _read(folder: Path) -> Toolchain:
 
 
 def read_list(text: str) -> tuple[Package, ...]:
-    """Returns the packages in a list. Ignores lines that have another form."""
+    """Returns the packages that a requirements.txt lists. Ignores lines that have another form than a package."""
     return tuple(Package(each["package"], each["version"], each["sha256"]) for each in REQUIREMENT.finditer(text))
 
 
@@ -88,6 +87,6 @@ def hash_list(toolchain: Toolchain) -> str:
 
 
 def measure_disk_bytes(toolchain: Toolchain) -> int:
-    """Returns the bytes that a toolchain takes on disk, 0 for the installed one, which has no folder."""
+    """Returns the bytes that a toolchain takes on disk, or 0 for Tilewatch's own toolchain, which has no folder."""
     files = toolchain.folder.parent.rglob("*") if toolchain.folder is not None else ()
     return sum(each.lstat().st_blocks * 512 for each in files)

@@ -1,4 +1,4 @@
-"""Reads the versions of all packages that affect code or times, without importing the large ones."""
+"""Reads the versions of all packages that affect code or times, without importing large packages."""
 
 import functools
 import importlib.metadata
@@ -27,8 +27,8 @@ _lent: dict[str, str] = {}
 
 @functools.cache
 def use_lent_compiler(folder: str) -> None:
-    """Makes this process take tileiras and its packages from a folder with another environment's packages. Call it
-    before the sandbox hides that folder, because it reads their versions."""
+    """Makes this process take tileiras and its packages from a folder with another environment's packages. Reads their
+    versions in the folder, so it must be called before the sandbox hides the folder."""
     from cuda.tile import _compile
 
     for name in COMPILING[1:]:
@@ -41,14 +41,14 @@ def use_lent_compiler(folder: str) -> None:
 
 @functools.cache
 def compiler_version() -> str:
-    """Returns the compiling packages and their versions in one line. Another line may mean other machine code."""
+    """Returns the compiling packages and their versions in one line. If the line changes, machine code may change."""
     installed = versions(COMPILING) | _lent
     return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(installed.items()))
 
 
 def read_compilers(lines: Collection[str]) -> dict[str, str]:
-    """Returns the versions by package name in lines of `compiler_version`, ignoring words that follow. If lines differ,
-    a package gets all its versions."""
+    """Returns the versions by package name in lines of `compiler_version`. Ignores words after the versions. If the
+    lines differ in a package, returns all versions of the package, separated by commas."""
     found: dict[str, set[str]] = {}
     for line in lines:
         words = line.split()
