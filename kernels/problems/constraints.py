@@ -18,9 +18,9 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str]) -> dict[str, str]:
-    """Maps each name that a constraint determines to its expression, in an order in which they can be computed. Only
-    equations between one of `names` and arithmetic of axes count. Others, such as "indptr[-1] <= pages", are about
-    values that only a workload knows."""
+    """Maps each name that a constraint determines to its expression, in an order in which the expressions can be
+    computed. Only equations between one of `names` and arithmetic of axes are used. Other constraints, such as
+    "indptr[-1] <= pages", are about values that only a workload states."""
     left = list(names)
     derived: dict[str, str] = {}
     for constraint in constraints:
@@ -40,7 +40,7 @@ def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str
 
 
 def derive(expression: str, values: Mapping[str, float]) -> float:
-    """Returns the value of an expression that `list_derived` returned. Raises BadProblem if it has none."""
+    """Returns the value of an expression that `list_derived` returned. Raises BadProblem if it cannot be computed."""
     try:
         return _compute(ast.parse(expression, mode="eval").body, values)
     except (ArithmeticError, TypeError) as error:
@@ -48,7 +48,7 @@ def derive(expression: str, values: Mapping[str, float]) -> float:
 
 
 def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
-    """Yields a name and the expression that it equals, for each side of a constraint that is a name."""
+    """Yields each side of a constraint that is a single name, with the expression on the other side."""
     try:
         body = ast.parse(constraint, mode="eval").body
     except (SyntaxError, ValueError):
@@ -60,7 +60,7 @@ def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
 
 
 def _find_names(expression: str) -> set[str] | None:
-    """Returns the names in an expression, None if it is more than arithmetic of names and numbers."""
+    """Returns the names in an expression, or None if the expression is more than arithmetic of names and numbers."""
     nodes = list(ast.walk(ast.parse(expression, mode="eval").body))
     allowed = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *OPERATORS)
     if not all(isinstance(node, allowed) for node in nodes):
@@ -69,7 +69,7 @@ def _find_names(expression: str) -> set[str] | None:
 
 
 def _find_all_needed(names: set[str], derived: Mapping[str, str]) -> set[str]:
-    """Returns the given names and all names from which they are derived."""
+    """Returns the given names and all names from which the given names are derived."""
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()

@@ -1,7 +1,7 @@
 """Reads operators from flashinfer-bench's files: Definitions (axes, shapes, types, a reference) and Workloads.
 
-The format: https://github.com/flashinfer-ai/flashinfer-bench, docs/flashinfer_trace (read 2026-11). This module neither
-runs a reference nor needs PyTorch; kernels/watching/definitions.py does both."""
+https://github.com/flashinfer-ai/flashinfer-bench, docs/flashinfer_trace (read 2026-11) describes the format. This
+module neither runs a reference nor needs PyTorch; kernels/watching/definitions.py does both."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -19,16 +19,16 @@ TYPES = tuple(
 )
 
 FIXED = "fixed"
-"""Name of the only problem of an operator whose axes are all constants."""
+"""Name of the only problem of an operator whose axes are all constant."""
 
 ENTRY = "run"
-"""Name of the function in the source of a reference."""
+"""Name of the function that a reference's source must define."""
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Describes an input or output. `shape` names its axes; it is None for a Python number. `default` is the default
-    value in the reference, or None."""
+    """Describes an input or output of an operator. `shape` names the axes, or is None for a Python number. `default` is
+    the parameter's default value in the reference, or None if it has no default."""
 
     name: str
     shape: tuple[str, ...] | None
@@ -38,8 +38,8 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """Describes one operator. `free` are the axes that a problem must give, `constants` are fixed. `derived` ones
-    follow from others, as in "T_padded == T + K - 1". `reference` is Python source with a function `run`."""
+    """Describes one operator. `free` are the axes that a problem must give; `constants` are fixed. `derived` are axes
+    that follow from others, as in "T_padded == T + K - 1". `reference` is Python source with a function `run`."""
 
     name: str
     file: Path
@@ -66,7 +66,7 @@ class Definition:
         return values
 
     def make_problem(self, given: Mapping[str, object]) -> Problem:
-        """Returns the problem with the given axes and scalars. Derived numbers are checked, but not in its name."""
+        """Returns the problem with the given axes and scalars. Derived numbers are checked, but are not in its name."""
         missing = [name for name in self.free if name not in given]
         if missing:
             raise BadProblem(f"{self.file.name}: axis {missing[0]} has no value; it needs {', '.join(self.free)}")
@@ -84,7 +84,7 @@ class Definition:
 
 def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
     """Returns the Definitions in all files that match a pattern relative to `folder`, sorted by file name. Raises
-    BadProblem, which names the file, and the line if there is one."""
+    BadProblem if a file is no Definition. The message names the file, and the line if one is known."""
     found = tuple(map(_read_definition, list_files(pattern, folder)))
     names = [each.name for each in found]
     for each in found:
@@ -94,8 +94,8 @@ def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
 
 
 def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definition]) -> dict[str, list[Problem]]:
-    """Returns the problems of each definition by its name, from the lines of Workload files. Ignores lines of other
-    definitions. Raises BadProblem, which names the file and line."""
+    """Maps the name of each definition to its problems, which are the lines of Workload files. Ignores lines of other
+    definitions. Raises BadProblem, which names the file and the line, if a line is wrong."""
     found: dict[str, dict[str, Problem]] = {name: {} for name in definitions}
     for place, row in (each for file in list_files(pattern, folder) for each in read_lines(file, file.name)):
         try:
@@ -162,7 +162,7 @@ def _read_tensors(
 
 
 def _read_defaults(reference: str) -> dict[str, float | None]:
-    """Returns the default numbers of the reference's parameters, by name."""
+    """Returns the reference's default numbers by parameter name. Raises BadProblem if it has no function `run`."""
     try:
         tree = ast.parse(reference)
     except SyntaxError as error:

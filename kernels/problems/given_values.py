@@ -1,7 +1,6 @@
-"""Encodes the values that a library file gives for its inputs as text for JSON, and decodes them.
-
-The values pass through several processes. As lists of numbers, 2 million took each process 1.0 s to write and 0.4 s to
-read (2026-11-25). Text is decoded only by the process that makes the arrays."""
+"""Encodes the values that a library file gives for its inputs as text for JSON, and decodes the text. The values pass
+through several processes. As lists of numbers, 2 million values took each process 1.0 s to write and 0.4 s to read
+(2026-11-25). Only the process that makes the arrays decodes the text."""
 
 import base64
 import math
@@ -20,17 +19,17 @@ GivenType = Literal[
 """NumPy types that given values may have."""
 
 MOST_BYTES = 32 << 20
-"""Most bytes of all values of a problem together. As text they take 43 of the 64 MiB that an answer may have, with its
-launches (kernels/children/child_process.py)."""
+"""Most bytes that all given values of a problem may have. As text they take 43 MiB. An answer, which also has the
+launches, may have 64 MiB (kernels/children/child_process.py)."""
 
 
 class BadValues(LibraryError):
-    """Raised if values have a wrong type or do not fit their array. The message is a sentence."""
+    """Raised if encoded values are not base64 or do not fit their array. The message is a sentence."""
 
 
 def encode_given(kernel: Kernel, problem: Problem) -> dict[str, dict[str, Any]]:
-    """Returns the type, shape and bytes of each input with fill "given": row-major, little-endian, as base64. Raises
-    LibraryError if there are too many values or their type is not a GivenType."""
+    """Returns the type, shape and bytes of each input with fill "given". The bytes are base64, row-major and
+    little-endian. Raises LibraryError if there are too many bytes, or if a type is not a GivenType."""
     given: Mapping[str, Any] = kernel.given(problem) if kernel.given else {}
     nbytes = sum(values.nbytes for values in given.values())
     if nbytes > MOST_BYTES:
@@ -54,7 +53,8 @@ def _encode(values: "np.ndarray") -> dict[str, Any]:
 
 
 def decode_values(name: str, encoded: Mapping[str, Any]) -> "np.ndarray":
-    """Returns the values of array `name`, read-only. Raises BadValues if the text does not encode them."""
+    """Returns the values of the array `name`, read-only. Raises BadValues if their text is invalid or of a wrong
+    size."""
     import numpy as np  # here, because it takes 0.1 s and most processes only pass the text on
 
     dtype, shape = np.dtype(encoded["dtype"]).newbyteorder("<"), tuple(encoded["shape"])

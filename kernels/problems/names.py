@@ -1,8 +1,7 @@
-"""Names the sizes and choices of a problem, and makes a Problem from their values.
-
-`names` is what a person writes once for an operator: "rows x cols", or with types "rows x cols : dtype". A problem is
-then typed and stored as "4096x1024:bf16". Without `names`, values come with their names, and a problem is typed and
-stored as "cols=1024,dtype=bf16,rows=4096", sorted by name so that reordering a file changes no stored name."""
+"""Names the sizes and choices of a problem, and makes a Problem from their values. A person writes `names` once for an
+operator: "rows x cols", or with types "rows x cols : dtype". A problem is then typed and stored as "4096x1024:bf16". If
+an operator has no `names`, each problem gives names with values, and is typed and stored as
+"cols=1024,dtype=bf16,rows=4096". Names are sorted, so reordering a file changes no stored name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,30 +10,30 @@ from dataclasses import dataclass
 from tilewatch.kernels.contract import BadProblem, Problem
 
 CHOICE = re.compile(r"[A-Za-z0-9_.+-]+")
-"""Matches a choice. It may have only these letters, since it is part of a stored name and is typed in a shell."""
+"""Matches a choice. Other letters are refused, because a choice is part of a stored name and is typed in a shell."""
 
 LARGEST_SIZE = 2**63 - 1  # the tables and the arguments of kernels have whole numbers of 64 bits
 
 DEFAULT_CHOICE = "dtype"
-"""Name of the part of a pattern after the first colon, if `names` has no name for it."""
+"""Name of the only choice in a pattern, which stands after a colon, if `names` has no name for it."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names of an operator's sizes and of its choices, such as types, in the order in which they are typed."""
+    """Names of an operator's sizes and of its choices, such as types, in the order in which values are typed."""
 
     sizes: tuple[str, ...]
     choices: tuple[str, ...]
 
     @property
     def form(self) -> str:
-        """Returns how a problem is written, such as "ROWSxCOLS:DTYPE", for messages."""
+        """Returns the form of a problem's name for messages, such as "ROWSxCOLS:DTYPE"."""
         sizes = "x".join(name.upper() for name in self.sizes)
         return ":".join((sizes, *(name.upper() for name in self.choices)))
 
 
 def read_names(names: str) -> Names:
-    """Reads a text such as "rows x cols : dtype". Raises BadProblem unless every value has a name of its own."""
+    """Reads a text such as "rows x cols : dtype". Raises BadProblem if a name is missing, not valid or used twice."""
     sizes, *choices = (part.strip() for part in names.split(":"))
     read = Names(tuple(re.split(r"\s+x\s+", sizes)), tuple(choices))
     for name in (*read.sizes, *read.choices):
@@ -46,13 +45,14 @@ def read_names(names: str) -> Names:
 
 
 def make_problem(names: Names, sizes: Sequence[int], choices: Sequence[str]) -> Problem:
-    """Returns the problem with these values, in the order of `names`, such as "4096x1024:bf16"."""
+    """Returns the problem with these values, named such as "4096x1024:bf16". The values are in the order of `names`."""
     name = ":".join(("x".join(map(str, sizes)), *choices))
     return Problem(name, dict(zip(names.sizes, sizes, strict=True)), dict(zip(names.choices, choices, strict=True)))
 
 
 def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Problem:
-    """Returns the problem with these values by name: whole numbers are sizes, texts are choices. Raises BadProblem."""
+    """Returns the problem with these values by name. Whole numbers are sizes, texts are choices. Raises BadProblem if a
+    value is missing, unknown or of a wrong type."""
     sizes = {name: _check_size(name, value) for name, value in values.items() if not isinstance(value, str)}
     choices = {name: _check_choice(name, value) for name, value in values.items() if isinstance(value, str)}
     if names is None:

@@ -1,5 +1,5 @@
 """Finds files that a commit names but does not contain: submodules, and files that are pointers of Git LFS. Nightlies
-check commits out with plain Git, so both are missing there, even if a working tree has them."""
+check out commits with plain Git. So both kinds of files are missing in a nightly, even if a working tree has them."""
 
 import os
 import re
@@ -17,7 +17,7 @@ POINTER_ADVICE = "it is a pointer of Git LFS and not the file: commit the file i
 
 
 def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
-    """Lists the paths of a commit's submodules; without `revision`, of the staged ones. Empty without repository."""
+    """Lists the paths of a commit's submodules, or of the staged submodules if `revision` is None; [] if Git fails."""
     staged = ("ls-files", "--stage", "--full-name", "-z", ":/")
     listing = staged if revision is None else ("ls-tree", "-r", "-z", "--full-tree", revision)
     entries = _git(folder, *listing).split("\0")
@@ -25,24 +25,24 @@ def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
 
 
 def list_pointers(folder: Path) -> list[str]:
-    """Lists the staged files of a folder that are Git LFS pointers, relative to the folder."""
+    """Lists the staged files of a folder that are Git LFS pointers, as paths relative to the folder."""
     pattern = f"^{re.escape(POINTER)}"
     return _git(folder, "grep", "--cached", "--files-with-matches", "-z", "-e", pattern, "--", ".").split("\0")[:-1]
 
 
 def find_submodule(package: str, submodules: Sequence[str]) -> str | None:
-    """Returns the submodule whose name matches a package, None if there is none."""
+    """Returns the submodule whose name matches a package, or None if no submodule does."""
     wanted = package.partition(".")[0].replace("-", "_").lower()
     return next((path for path in submodules if Path(path).name.replace("-", "_").lower() == wanted), None)
 
 
 def describe_submodule(package: str, submodule: str) -> str:
-    """Returns a sentence that says why a package is missing in a nightly."""
+    """Returns a sentence that says that a nightly lacks a package because the package is in a submodule."""
     return f"{package} is in the submodule {submodule}, and commits are checked out without their submodules"
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Returns what git prints, "" if it fails."""
+    """Returns what git prints, or "" if git fails."""
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments],
         env={**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"},

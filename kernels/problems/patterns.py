@@ -1,4 +1,4 @@
-"""Reads problems from text, which is either a pattern that stands for several, or one problem typed by a person."""
+"""Reads problems from text, which is a pattern that stands for several problems, or one problem that a person typed."""
 
 import itertools
 import math
@@ -10,13 +10,13 @@ from tilewatch.kernels.contract import BadProblem, Problem
 from tilewatch.kernels.problems.names import CHOICE, DEFAULT_CHOICE, Names, make_named_problem, make_problem, read_names
 
 PART = re.compile(r"\{([^{}]*)\}|([^{}]+)")
-"""Matches one value of a pattern, or its alternatives in braces."""
+"""Matches one value of a pattern, or alternative values in braces."""
 
 MOST_PROBLEMS = 20_000  # of an operator; ten lists of ten numbers would be ten billion
 
 
 def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
-    """Returns the problems of a pattern, such as "4096x{1024,4096}:{bf16,f32}"; the last part varies fastest."""
+    """Returns the problems of a pattern, such as "4096x{1024,4096}:{bf16,f32}". The last value varies fastest."""
     written = read_names(names)
     sizes, *choices = text.replace(" ", "").split(":")
     if choices and not written.choices and len(choices) == 1:
@@ -48,8 +48,8 @@ def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
 
 
 def parse_problem(text: str, names: str | None) -> Problem:
-    """Returns the problem that a text names, as a person types it or as its name is stored. Without `names`, the text
-    names its values: "cols=1024,rows=4096". Raises BadProblem."""
+    """Returns the problem that a text names, as a person types the problem or as it is stored. If `names` is None, the
+    text contains the names: "cols=1024,rows=4096". Raises BadProblem if the text names no problem, or several."""
     if names is None:
         pairs = [pair.partition("=") for pair in text.replace(" ", "").split(",")]
         if not all(name.isidentifier() and value for name, _, value in pairs):
@@ -62,7 +62,7 @@ def parse_problem(text: str, names: str | None) -> Problem:
 
 
 def pattern(names: str) -> Callable[[str], Problem]:
-    """Returns a function that reads one problem with these names. It can be the `parse` of a `Kernel`."""
+    """Returns a function that reads one problem with these names. The function can be the `parse` of a `Kernel`."""
     read_names(names)
     return lambda text: parse_problem(text, names)
 

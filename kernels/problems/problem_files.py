@@ -1,4 +1,4 @@
-"""Reads a commit's JSON files that state problems. Raises BadProblem, with file and line, for what cannot be used."""
+"""Reads a commit's JSON files that state problems. Raises BadProblem, with file and line, if a file cannot be used."""
 
 import json
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.problems.outside_files import POINTER, POINTER_ADVICE
 
 MOST_BYTES, MOST_LINES, MOST_FILES = 16 << 20, 100_000, 1_000
-"""Largest file, and most lines and files that are read. 100,000 lines take 3 s (2 cores, 2026-11-28)."""
+"""Most bytes and lines of a file, and most files that are read. 100,000 lines take 3 s (2 cores, 2026-11-28)."""
 
 
 def list_files(pattern: str, folder: Path) -> list[Path]:
-    """Returns the files that match a pattern relative to `folder`, sorted. Raises BadProblem for none or too many."""
+    """Returns the files that match a pattern relative to `folder`, sorted. Raises BadProblem if none or too many do."""
     files = sorted(folder.glob(pattern))
     if not files:
         raise BadProblem(f"'{pattern}' matches no file in {folder.name}")
@@ -24,12 +24,12 @@ def list_files(pattern: str, folder: Path) -> list[Path]:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """Returns the JSON object in a file."""
+    """Returns the JSON object in a file. Raises BadProblem if the file has no JSON object."""
     return _parse(_read(file, file.name), file.name)
 
 
 def read_lines(file: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the JSON object of each line that is not empty, with its place: the file's `name` and the line."""
+    """Yields the JSON object of each line that is not empty, with its place: the file's `name` and the line number."""
     lines = _read(file, name).splitlines()
     if len(lines) > MOST_LINES:
         raise BadProblem(f"{name}: it has {len(lines):,} lines; expected {MOST_LINES:,} at most")

@@ -1,8 +1,8 @@
-"""Reads the problems of an operator with their weights, from any of the forms that a watch file may use.
-
-A text is a pattern, or the path of a JSON-lines file next to the watch file if it ends with .jsonl. Each line of a file
+"""Reads the problems of an operator with their weights, in any of the forms that a watch file may use. A text is a
+pattern, or the path of a JSON-lines file next to the watch file if the text ends with .jsonl. Each line of such a file
 is an object: sizes and types by name, and optionally "weight" and "model". The model is a language model. The weight
-says how often the problem runs in one of its steps; the total over a model's problems is the time of that step."""
+says how often one step of that model runs the problem. The weighted sum of the times of a model's problems is the time
+of that step."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ LARGEST_WEIGHT = 1e12  # sums of more would lose the times of other problems, an
 
 @dataclass(frozen=True)
 class WeightedProblem:
-    """A problem, and how often it runs in one step of each language model, by the model's name. Without weights it is
-    in no total."""
+    """A problem, and how often it runs in one step of each language model, by the model's name. A problem without
+    weights is part of no total."""
 
     problem: Problem
     weights: Mapping[str, float]
@@ -30,7 +30,7 @@ class WeightedProblem:
 
 @dataclass(frozen=True)
 class _Weighted:
-    """One line of a file or element of a list, as it was written. `model` is None if it has no weight."""
+    """One line of a file or element of a list, as it was written. `model` is None if the problem has no weight."""
 
     problem: Problem
     model: str | None
@@ -38,9 +38,9 @@ class _Weighted:
 
 
 def read_problems(problems: object, names: str | None, folder: Path) -> tuple[WeightedProblem, ...]:
-    """Returns the problems in a pattern, in a file with a path relative to `folder`, or in a list of these and of
-    objects by name. If a problem occurs several times, its weights are added, because a recorded trace may have a line
-    for each call. Raises BadProblem with a sentence that names the element, or the file and its line."""
+    """Returns the problems in a pattern, in a file with a path relative to `folder`, or in a list of patterns, files
+    and objects by name. If a problem occurs several times, its weights are added, because a recorded trace may have a
+    line for each call. Raises BadProblem with a sentence that names the element, or the file and its line."""
     written = None if names is None else read_names(names)
     found: dict[str, WeightedProblem] = {}
     for each in _read(problems, names, written, folder, "problems"):
@@ -85,7 +85,7 @@ def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weig
 def _read_object(
     written_object: Mapping[Any, Any], written: Names | None, place: str, default_model: str | None
 ) -> _Weighted:
-    """Reads one object. A weight without a model counts for `default_model`. A model without a weight has 1."""
+    """Reads one object. A weight without a model counts for `default_model`. A model without a weight gets 1."""
     values = {str(name): value for name, value in written_object.items()}
     weight, model = values.pop(WEIGHT, None), values.pop(MODEL, None)
     if model is not None and (not isinstance(model, str) or not model.strip()):
