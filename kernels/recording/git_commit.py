@@ -12,10 +12,10 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
-"""Environment in which Git reads commits as stored. `git replace` and grafts change them on one machine only."""
+"""Environment in which Git reads commits as stored, without `git replace` and grafts, which are of one machine."""
 
 LOG = ("log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8")
-"""Options of `git log` that undo a person's settings, by which it could print gpg's output, or Latin-1."""
+"""Options of `git log` that override a person's settings, with which it might print gpg's output or Latin-1."""
 
 
 class NoHistory(ExpectedError):
@@ -24,8 +24,8 @@ class NoHistory(ExpectedError):
 
 @dataclass(frozen=True)
 class GitCommit:
-    """Holds one commit. `position` counts first parents from the root. `committed_at` is ISO 8601 in UTC; it decides
-    nothing, because a committer may write any date."""
+    """Holds one commit. `position` is the number of commits from the root to it along first parents. `committed_at` is
+    ISO 8601 in UTC. It decides nothing, because a committer may write any date."""
 
     repository: str
     sha: str
@@ -36,8 +36,8 @@ class GitCommit:
 
 
 def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
-    """Returns the commit at `revision` in a folder's repository. Raises NoHistory if Git is missing, or if the folder
-    is in no repository or lacks the revision."""
+    """Returns the commit at `revision` in a folder's repository. Raises NoHistory if Git is missing, if the folder is
+    in no repository, or if the repository has no such revision."""
     if not folder.is_dir():
         raise NoHistory(f"there is no folder {folder}")
     try:
@@ -60,15 +60,15 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
 
 
 def read_moment(seconds: str, now: dt.datetime) -> dt.datetime:
-    """Returns the moment that Git gives in seconds since 1970, at least 1970 and at most now. An unreadable date
-    becomes 1970."""
+    """Returns the moment that Git states in seconds since 1970. A moment before 1970 or an unreadable number becomes
+    1970, a moment in the future becomes `now`."""
     since_1970 = int(seconds) if re.fullmatch(r"-?[0-9]{1,30}", seconds) else 0
     return dt.datetime.fromtimestamp(min(max(since_1970, 0), int(now.timestamp())), dt.UTC)
 
 
 def repository_name(folder: Path) -> str:
-    """Returns the remote's address without credentials. If there is no remote, returns the folder's name, for a bare
-    repository without `.git`."""
+    """Returns the address of the remote `origin` without credentials. If there is no such remote, returns the name of
+    the repository's folder, for a bare repository without `.git`."""
     try:
         url = _git(folder, "config", "--get", "remote.origin.url")
     except NoHistory:

@@ -1,9 +1,8 @@
 """Writes and reads recordings: real runs as gzipped JSON lines, so that a GPU machine needs no network or database.
 
-The first line is a header. The last line counts the rows between, which exposes a truncated file. The field "row" names
-a row's kind; its other fields are the columns of that table in db/models.py. `python -m tilewatch.kernels sweep
---record` and `tilewatch export` write recordings, `tilewatch import` reads them.
-"""
+The first line is a header. The last line states the number of rows between, which exposes a truncated file. The field
+"row" of a row names its kind. The other fields are the columns of the kind's table in db/models.py. `python -m
+tilewatch.kernels sweep --record` and `tilewatch export` write recordings. `tilewatch import` reads them."""
 
 import datetime as dt
 import gzip
@@ -23,16 +22,16 @@ from tilewatch.text import is_name
 VERSION = 1
 LINE_BYTES = 4 << 20
 FILE_BYTES = 1 << 28
-"""Most bytes of the uncompressed file. A night of 9,000 configs takes 12 MB."""
+"""Most bytes that the file may have when it is not compressed. A night of 9,000 configs takes 12 MB."""
 
 MOST_ROWS = 200_000
-"""Most rows of a file. The largest recording has 27,000, of 800 bytes each (2026-11-28)."""
+"""Most rows of a file. The largest recording has 27,000 rows of 800 bytes each (2026-11-28)."""
 
 MEMORY_BYTES = 768 << 20
-"""Most memory that the rows may take when they are read. Python makes 72 bytes of the 3 bytes "{},"."""
+"""Most memory that rows may take while they are read. Python takes 72 bytes for the 3 bytes "{},"."""
 
 LOOK_EVERY_BYTES = 1 << 20
-"""Bytes of lines between two looks at the memory. Rows of 4 MiB took 5.7 GB before the first look after 1,000 rows."""
+"""Bytes of lines after which memory is measured again. Rows of 4 MiB took 5.7 GB when it was measured by 1,000 rows."""
 
 TOO_MANY = f"more than {MOST_ROWS:,} rows, and `tilewatch import` reads no such file"
 
@@ -48,12 +47,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 class BadRecording(ExpectedError):
-    """Raised if a file cannot be imported. The message is a sentence that names file and line."""
+    """Raised if a file cannot be written or imported. The message is a sentence that names the file."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """Says where and when the runs were recorded. `tool` is the program's version."""
+    """Says where and when the runs were recorded. `tool` names Tilewatch's version."""
 
     machine: str
     recorded_at: str
@@ -68,12 +67,13 @@ class RecordingContents:
 
 
 def rename_repository(contents: RecordingContents, repository: str) -> RecordingContents:
-    """Returns the recording with another name for its repository."""
+    """Returns the recording with another repository's name in all commits."""
     return replace(contents, rows=tuple(_rename_in_row(row, repository) for row in contents.rows))
 
 
 def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Writes the file completely or not at all, and returns the number of rows."""
+    """Writes the whole file or nothing, and returns the number of rows. Raises BadRecording if there are too many
+    rows."""
     partial = path.with_name(path.name + ".part")
     count = 0
     # No time stamp in the gzip header: the same runs give the same bytes.
@@ -93,9 +93,8 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
 def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
     """Adds rows to a file, and makes the file if it does not exist. Returns the number of rows that were added.
 
-    New sweeps continue the file's numbering, and compilations that the file already has are left out. Raises
-    BadRecording if the file is of another machine or repository, because one recording is of one GPU.
-    """
+    New sweeps continue the numbers of the file's sweeps. Compilations that the file already has are left out. Raises
+    BadRecording if the file is of another machine or repository, because one recording is of one GPU."""
     if not path.exists():
         return write(path, header, rows)
     there = read(path)
@@ -109,8 +108,8 @@ def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int
 
 
 def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns rows of another sweep as they are appended to a file's rows: with sweeps numbered further, and without
-    compilations that the file already has."""
+    """Returns the rows of new sweeps as they are appended to the rows in a file: with numbers after those of the file's
+    sweeps, and without compilations that the file already has."""
     last = max((row["id"] for row in there if row["row"] == "sweep"), default=0)
     known = {(row["code_key"], row["compiler"]) for row in there if row["row"] == "compilation"}
     return [
@@ -121,7 +120,8 @@ def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any
 
 
 def read(path: Path) -> RecordingContents:
-    """Returns the whole file, validated. Raises BadRecording."""
+    """Returns the whole file, validated. Raises BadRecording if a line is wrong, or if the file is too large or
+    truncated."""
     for number, _ in enumerate(_read_lines(path)):
         if number > MOST_ROWS + 1:  # the first and the last line are not rows
             raise BadRecording(f"{path} has {TOO_MANY}")
@@ -175,7 +175,7 @@ def now() -> str:
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines of a file. Reads one at a time, because 10 MiB of compressed zeros become 10 GiB."""
+    """Yields the lines of a file. Reads one line at a time, because 10 MiB of compressed zeros become 10 GiB."""
     read_bytes = 0
     try:
         with open_given(path) as raw, gzip.open(raw) as file:
@@ -198,7 +198,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 def _measure_memory() -> int:
-    """Returns the resident bytes of this process, without workers that `tilewatch up` starts."""
+    """Returns the resident bytes of this process, without the worker processes that `tilewatch up` starts."""
     return processes.measure_resident(os.getpid())
 
 
@@ -213,7 +213,7 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _check(path: Path, number: int, kind: str, row: Mapping[str, Any]) -> None:
-    """Raises BadRecording for the first value that rows.py does not allow."""
+    """Raises BadRecording for the first value of a row that rows.py does not allow."""
     # Imported here, because pydantic takes longer than a help text of the command line.
     from pydantic import ValidationError
 
@@ -232,7 +232,8 @@ def _make_line(row: Mapping[str, Any]) -> bytes:
 
 
 def _rename_in_row(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
-    """Returns a row with another repository's name. A sweep has one commit, a replay one per side, others none."""
+    """Returns a row with another repository's name. A sweep has one commit, a replay has one for each side, and rows of
+    other kinds have none."""
     changed = dict(row)
     if "commit" in row:
         changed["commit"] = {**row["commit"], "repository": repository}
