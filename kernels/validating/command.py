@@ -69,7 +69,7 @@ def validate(
 
 
 def _find_folder() -> Path:
-    """Returns the watched folder of the nearest pyproject.toml, here or above, or else the default."""
+    """Returns the watched folder of the nearest pyproject.toml, in this folder or above, or else the default folder."""
     from tilewatch.kernels import project_settings
     from tilewatch.kernels.library import watched_folder
 

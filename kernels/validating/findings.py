@@ -11,15 +11,15 @@ from tilewatch.kernels.contract import HINTS, Problem
 from tilewatch.kernels.library_errors import LibraryError
 
 MOST_TRIES = 3
-"""Configs that are compiled before an operator counts as not compiling. The first ones may be too large."""
+"""Most configs to compile before an operator counts as not compiling. The first configs may be too large."""
 
 _LINE = re.compile(r"\bline (\d+)")
 _FILE = re.compile(r"[\w.-]+\.py\b")
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `findings`, and as `plans` what must still be compiled: a few configs per operator. `files` of the
-    request are names in the folder; empty means all files. `is_first` adds the findings that belong to no file."""
+    """Returns `findings`, and as `plans` a few configs of each operator that must still be compiled. The request's
+    `files` are names in the folder; [] means all files. If `is_first`, adds the findings that belong to no file."""
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
         failures = [str(each) for each in list_failures(library, arch)]
@@ -49,7 +49,7 @@ def _some_file_loads(library: Path, arch: str) -> bool:
 
 
 def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns sentences about an operator's mistakes, or else the plans of problems with code of their own."""
+    """Returns sentences about an operator's mistakes, or, if it has none, plans of problems with distinct code."""
     found: list[str] = []
     plans = []
     try:
@@ -82,7 +82,7 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]
 
 
 def _list_idle_hints(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a sentence for each hint that takes several values, but with which all values give equal code."""
+    """Yields a sentence for each hint that takes several values, none of which changes the code of a config."""
     for hint in HINTS:
         values: dict[str, list[Any]] = {}
         keys: dict[str, set[str]] = {}
@@ -107,6 +107,6 @@ def _list_wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, 
 
 
 def _make_finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:
-    """Returns a finding. Takes file and line from the sentence if it names them."""
+    """Returns a finding. Takes its file and line from the sentence if the sentence names them."""
     named, at = _FILE.search(sentence), _LINE.search(sentence)
     return {"file": named[0] if named else file, "line": int(at[1]) if at else line, "sentence": sentence}

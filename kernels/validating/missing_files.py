@@ -1,4 +1,4 @@
-"""Finds files that a library folder needs but its commit lacks: packages in submodules, and Git LFS pointers."""
+"""Finds files that a library folder needs but its commit lacks: packages in submodules, and files in Git LFS."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from tilewatch.kernels.problems import outside_files
 from tilewatch.kernels.validating.mistake import Mistake
 
 MOST_BYTES = 1 << 24
-"""Largest Python file that is read."""
+"""Most bytes of a Python file that is read."""
 
 
 def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]:

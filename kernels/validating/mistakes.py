@@ -12,10 +12,10 @@ from tilewatch.kernels.validating.missing_files import find_outside_files
 from tilewatch.kernels.validating.mistake import Mistake
 
 READ_CPU_S = 120.0
-"""CPU seconds that a folder may take for an architecture. Limits are CPU time, because a busy machine is no mistake."""
+"""CPU seconds that reading a folder may take for an architecture. A limit of wall time would blame a busy machine."""
 
 LONGEST_WALL = 20
-"""Wall seconds for each CPU second, after which a process is ended, because it then waits for something else."""
+"""Wall seconds for each allowed CPU second. A process that takes longer waits for something else and is ended."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def validate_library(
     limit_s: float = LIMIT_S,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Validated:
-    """Returns the mistakes in the named files of a folder, or in all its files. Calls `on_step` with what is done next.
-    A compilation may take `limit_s` CPU seconds. Raises LibraryError if the folder has no files."""
+    """Returns the mistakes in the named files of a folder, or in all files if none is named. Calls `on_step` with what
+    is done next. A compilation may take `limit_s` CPU seconds. Raises LibraryError if the folder has no files."""
     names = sorted(files or (each.name for each in library.glob("*.py") if not each.name.startswith("_")))
     findings: list[Mistake] = []
     plans = []
@@ -64,7 +64,7 @@ def _compile(
     limit_s: float,
     on_step: Callable[[str], None],
 ) -> Iterator[tuple[str, Mistake]]:
-    """Compiles configs of each plan until one compiles. Yields the operator and a mistake if none does."""
+    """Compiles configs of each plan until one compiles. If none of them does, yields the operator and a mistake."""
     with Compiler(store_url, limit_s=limit_s, wall_limit_s=LONGEST_WALL * limit_s) as compiler:
         for plan in plans:
             on_step(f"{plan['file']}: compiling {plan['kernel']} on {plan['problem']} for {plan['arch']}")
