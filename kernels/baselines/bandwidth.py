@@ -1,4 +1,4 @@
-"""Copies as many bytes as the problem moves and computes nothing. It is the baseline of kernels that only move data."""
+"""Copies as many bytes as the problem moves and computes nothing. Kernels that only move data have this baseline."""
 
 import cupy
 

@@ -1,4 +1,4 @@
-"""Defines what every baseline takes and returns: the call of our kernel, and a launch."""
+"""Defines what every baseline takes and returns: the call of our kernel, and a launch of the baseline."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -14,10 +14,9 @@ class BaselineMissing(Exception):
 class Call:
     """Holds the call of our kernel, which a baseline repeats on the same arrays.
 
-    `inputs` and `outputs` are our kernel's raw CuPy arrays by name; an array that is changed in place is an output
+    `inputs` and `outputs` are our kernel's raw CuPy arrays by name. An array that is changed in place is an output
     only. `dtypes` maps arrays to cuTile type names. `sizes` are the problem's numbers, such as {"m": 320}. `bytes` is
-    the least number that the problem moves through device memory.
-    """
+    the least number of bytes that solving the problem moves through device memory."""
 
     kernel: str
     inputs: Mapping[str, Any]
@@ -31,10 +30,9 @@ class Call:
 class BaselineLaunch:
     """Holds a function that launches a baseline. `detail` says how the library is called.
 
-    `settle` copies the result into the call's output if the baseline chooses where to write; only the check uses it.
-    `solves` is False for a baseline that computes something else (a copy), whose result is not checked. `kernels` is
-    the number of kernels that its launch must run for `detail` to be true, None if it does not matter.
-    """
+    If the baseline chooses where to write, `settle` copies the result into the call's output. Only the check of results
+    calls `settle`. If `solves` is False, the baseline computes something else (a copy), and its result is not checked.
+    `kernels` is the number of kernels in a launch for which `detail` is true, or None for any number."""
 
     launch: Callable[[], None]
     detail: Mapping[str, Any]
@@ -44,7 +42,7 @@ class BaselineLaunch:
 
 
 def torch_module() -> Any:
-    """Imports torch and returns it. Raises BaselineMissing, which says how to install it."""
+    """Imports torch and returns it. If torch is missing, raises BaselineMissing, which says how to install torch."""
     try:
         import torch
     except ImportError as error:
@@ -63,7 +61,7 @@ def find_major() -> int:
 
 
 def tensor(call: Call, name: str) -> Any:
-    """Returns an array of the call as a torch tensor on the same memory. Raises BaselineMissing if there is none."""
+    """Returns an array of the call as a torch tensor on the same memory. Raises BaselineMissing if it is not there."""
     arrays = {**call.inputs, **call.outputs}
     if name not in arrays:
         raise BaselineMissing(f"it needs an array called '{name}'; {call.kernel} has {', '.join(arrays)}")

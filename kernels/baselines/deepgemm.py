@@ -1,8 +1,8 @@
 """Calls DeepGEMM, the main baseline: products in FP8 with their block scales or in bfloat16, for groups of rows or of
-K, and for heads. Its FP8 kernels take one scale per row of A and 128 of K, and one per 128x128 block of B. Hopper's
-kernels read them as float32. Kernels of B200 and B300 read powers of two, four exponents in an int32, with one scale
-per row of B too. If they get float32, extra kernels lay the scales out in every call. DeepGEMM gets the scales of our
-kernel if it has any, else scales of one."""
+K, and for heads. Its FP8 kernels take one scale per row of A and 128 elements of K, and one per 128x128 block of B.
+Hopper's kernels read scales as float32. Kernels of B200 and B300 read scales that are powers of two, as four exponents
+in an int32, and also take one scale per row of B. If they get float32 scales, extra kernels lay them out in every call.
+DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
 
 import os
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of A (.., M, K / 128), and those of B by the recipe. `held` says in words which scales they are."""
+    """The scales of A (.., M, K / 128), and the scales of B by the recipe. `held` says whose scales they are."""
 
     a: Any
     b: Any
@@ -36,7 +36,7 @@ class Scales:
 
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
-    """Returns a launch whose scales are laid out beforehand for DeepGEMM's kernel, so only the product is timed."""
+    """Returns a launch whose scales are laid out beforehand for DeepGEMM, so that only the product is timed."""
     if "logits" in call.outputs:
         return _make_mqa_logits(call)
     if "w" in call.inputs:
@@ -50,13 +50,13 @@ def with_scales_laid_out(call: Call) -> BaselineLaunch:
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
-    """Returns a launch with row-major scales, as most callers have. DeepGEMM's layout of them is timed in each call."""
+    """Returns a launch with row-major scales, as most callers have. Each call includes DeepGEMM's layout of scales."""
     scales = _find_scales(call)
     return _make_fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 
 
 def by_ends(call: Call) -> BaselineLaunch:
-    """Returns a launch that passes the ends of groups (psum layout), not each row's group, and laid-out scales."""
+    """Returns a launch with laid-out scales that passes the ends of groups (psum layout), not each row's group."""
     deep_gemm, scales = _import_deepgemm(), _find_scales(call)
     a, b, ends = (tensor(call, name) for name in ("a", "b", "end_of_group"))
     d = _reshape_d(call)
@@ -71,8 +71,8 @@ def by_ends(call: Call) -> BaselineLaunch:
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
     """Returns a launch that copies the tokens' rows and scales, multiplies all experts in one DeepGEMM kernel, and
-    activates in two kernels of torch. DeepGEMM knows the padding as our kernel does: its warps multiply nothing for 64
-    rows of it."""
+    activates in two kernels of torch. DeepGEMM is told the padding as our kernel is, so its warps skip 64 rows that are
+    only padding."""
     deep_gemm, torch = _import_deepgemm(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
@@ -133,8 +133,8 @@ def _make_bf16(call: Call) -> BaselineLaunch:
 
 
 def _make_fp8_along_k(call: Call) -> BaselineLaunch:
-    """Returns a launch that adds the product of each group to the group's own output, as DeepGEMM can only add. Each
-    group's part of K is copied before. Raises BaselineMissing on B200, where two more kernels pack the scales."""
+    """Returns a launch that adds the product of each group to the group's output, because DeepGEMM can only add. Each
+    group's part of K is copied beforehand. Raises BaselineMissing on B200, where two more kernels would pack scales."""
     multiply = _find_function("k_grouped_fp8_gemm_nt_contiguous", "0.2.5")
     if find_major() != HOPPER:
         raise BaselineMissing("DeepGEMM packs the scales of groups along K in every call on B200 and B300")
@@ -181,12 +181,12 @@ def _make_fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: i
 
 
 def _reshape_d(call: Call) -> Any:
-    """Returns D in DeepGEMM's shape (.., M, N). A kernel may store its columns in several axes."""
+    """Returns D in DeepGEMM's shape (.., M, N). Our kernel may store the columns of D in several axes."""
     return tensor(call, "d").view(*call.inputs["a"].shape[:-1], -1)
 
 
 def _find_scales(call: Call) -> Scales:
-    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if it has no Hopper kernel for them."""
+    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if no Hopper kernel takes such scales."""
     if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one scale per row of B too
         if find_major() == HOPPER:
             raise BaselineMissing("DeepGEMM takes a scale for each row of B on B200 and B300, and none on Hopper")
@@ -207,7 +207,7 @@ def _find_scales(call: Call) -> Scales:
 
 
 def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
-    """Returns the scales of A and B as this GPU's kernels read them, so that a call runs only the product."""
+    """Returns the scales of A and B in the layout of this GPU's kernels, so that a call runs only the product."""
     if find_major() == HOPPER:
         return _import_deepgemm().get_mn_major_tma_aligned_tensor(scales.a), scales.b
     return (
@@ -217,14 +217,14 @@ def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
 
 
 def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bool) -> Any:
-    """Returns the scales of a matrix (.., rows, K) as B200 reads them: as exponents, exact for powers of two."""
+    """Returns the scales of a matrix (.., rows, K) as exponents, as B200 reads them. Powers of two stay exact."""
     groups = matrix.shape[0] if matrix.dim() == 3 else None
     rows, k = matrix.shape[-2:]
     return _import_deepgemm().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
 
 
 def _find_function(name: str, has_it: str) -> Any:
-    """Returns a function of DeepGEMM that some versions lack. Raises BaselineMissing with one that has it."""
+    """Returns a function of DeepGEMM. Raises BaselineMissing, which names a version that has it, if it is missing."""
     deep_gemm = _import_deepgemm()
     if not hasattr(deep_gemm, name):
         raise BaselineMissing(f"DeepGEMM {version('sgl-deep-gemm')} has no {name}, which {has_it} has")
@@ -232,7 +232,7 @@ def _find_function(name: str, has_it: str) -> Any:
 
 
 def _import_deepgemm() -> Any:
-    """Returns DeepGEMM. Raises BaselineMissing if it is not installed, or has no kernels for this GPU."""
+    """Returns the package DeepGEMM. Raises BaselineMissing if it is not installed, or has no kernels for this GPU."""
     torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(

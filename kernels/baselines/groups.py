@@ -1,4 +1,4 @@
-"""Finds the group of each row, for libraries that need it. Our kernels may get the ends of groups instead."""
+"""Finds the group of each row, for libraries that need the groups. Our kernels may get only the ends of groups."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,11 +8,12 @@ import numpy as np
 from tilewatch.kernels.baselines.baseline import Call, tensor, torch_module
 
 BLOCK = 128
-"""Groups start at multiples of this many rows."""
+"""Number of rows. Each group starts at a multiple of it."""
 
 
 def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
-    """Returns each row's group, -1 for padding. Groups start at multiples of BLOCK and end before the rows `ends`."""
+    """Returns each row's group, or -1 for a row of padding. Groups start at multiples of BLOCK, and group i ends before
+    the row `ends[i]`."""
     groups = np.full(rows, -1, dtype=np.int32)
     start = 0
     for group, end in enumerate(ends):
@@ -22,7 +23,7 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def find_group_of_row(call: Call) -> Any:
-    """Returns each row's group as a tensor: that of the call, or one computed from the ends of its groups."""
+    """Returns each row's group as a tensor. If the call lacks it, computes it from the ends of the groups."""
     if "group_of_row" in call.inputs:
         return tensor(call, "group_of_row")
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]

@@ -1,6 +1,6 @@
 """Builds launches of baselines, which are timed in the kernel's own run on the kernel's own arrays. Runs inside the GPU
-child. A baseline that cannot run here says why, and the run continues without it. A library file names a kernel's
-baselines; MAKERS maps each name to the function that builds it."""
+child. If a baseline cannot run here, its error says why, and the run continues without it. A library file names a
+kernel's baselines; MAKERS maps each name to the function that builds the baseline's launch."""
 
 from collections.abc import Callable, Mapping
 
@@ -36,7 +36,7 @@ MAKERS: Mapping[str, Callable[[Call], BaselineLaunch]] = {
 
 
 def build(name: str, call: Call) -> BaselineLaunch:
-    """Returns the launch of a baseline for a kernel's call. Raises BaselineMissing with the reason as a sentence."""
+    """Returns the launch of a baseline for a kernel's call. Raises BaselineMissing if it cannot run here."""
     if name not in MAKERS:
         raise BaselineMissing(f"there is no baseline '{name}'; there are {', '.join(MAKERS)}")
     try:
@@ -48,6 +48,6 @@ def build(name: str, call: Call) -> BaselineLaunch:
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns the first line of an error and of its cause, in which torch names a symbol that a library lacks."""
+    """Returns the first line of an error and of its cause. torch names a symbol that a library lacks in the cause."""
     first = next(iter(str(error).strip().splitlines()), "")
     return first if error.__cause__ is None else f"{first} ({_first_line(error.__cause__)})"

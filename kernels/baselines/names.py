@@ -1,4 +1,4 @@
-"""Lists the names of baselines that a library file may use, and chooses the main one among those that were measured."""
+"""Lists the names of baselines that a library file may use, and chooses the main baseline among the measured ones."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,25 +9,26 @@ from tilewatch.text import has_version, name_version
 DEEPGEMM, COPY = "deepgemm", "copy"
 
 SHIPPED = "shipped"
-"""Name of the config that the watched library ships, timed beside the winner. It is the kernel, not another library."""
+"""Name of the baseline that runs our kernel with the config that the watched library ships."""
 
 OURS = (tile_table.BASELINE, SHIPPED)
-"""Names under which the kernel itself is timed with another config. No ratio compares with these."""
+"""Names of baselines that run our kernel with another config. No ratio compares with these baselines."""
 
 NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the baseline with which all ratios of a run compare: DeepGEMM, else the first other one, None if there is
-    none. A copy computes nothing, so it counts only if nothing else was measured. A baseline of another version never
-    counts, because it comes and goes with its environment."""
+    """Returns the baseline with which all ratios of a run compare: DeepGEMM, else the first other baseline, else None.
+    A copy computes nothing, so it is chosen only if no other baseline was measured. A baseline in another version is
+    never chosen, because it comes and goes with its environment."""
     baselines = [name for name in measured if name not in OURS and not has_version(name)]
     return min(baselines, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 
 
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:
     """Returns the name under which an environment's times of a baseline are stored, such as "deepgemm 0.2.5" or "cublas
-    torch 2.11.0, nvidia-cublas 13.10.0.20". `packages` are its versions. None if it lacks the baseline's library."""
+    torch 2.11.0, nvidia-cublas 13.10.0.20". `packages` are the environment's versions. Returns None if the environment
+    lacks the baseline's package."""
     known = BY_NAME.get(baseline)
     if known is None or known.package is None or known.package not in packages:
         return None
@@ -36,6 +37,6 @@ def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | Non
 
 
 def find_library(baseline: str) -> str:
-    """Returns the package of the kernels that a baseline's package calls, as nvidia-cublas; "" if it calls its own."""
+    """Returns the package whose kernels a baseline calls, such as nvidia-cublas; "" if it is the baseline's own."""
     known = BY_NAME.get(baseline)
     return "" if known is None or known.library in (None, known.package) else str(known.library)

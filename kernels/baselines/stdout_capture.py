@@ -6,11 +6,11 @@ import re
 import tempfile
 
 ADDRESS = re.compile(r"\bpointer: \d")
-"""Matches lines with addresses, which differ in each run. DeepGEMM 0.2.5 prints four of them (H200, 2026-11-23)."""
+"""Matches lines with addresses, which differ in each run. DeepGEMM 0.2.5 prints four such lines (H200, 2026-11-23)."""
 
 
 class StdoutCapture:
-    """Captures printed lines. At exit `lines` has them, without empty lines and lines with an address."""
+    """Captures printed lines. At exit, `lines` has all lines except empty lines and lines with an address."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

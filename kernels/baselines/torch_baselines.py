@@ -1,4 +1,4 @@
-"""Calls torch for the kernel's problem: cuBLAS and cuBLASLt for products, its attentions, its norms."""
+"""Calls torch for the kernel's problem: cuBLAS and cuBLASLt for products, torch's attentions and norms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from tilewatch.kernels.baselines.baseline import (
 from tilewatch.kernels.baselines.groups import find_group_of_row
 
 GROUP_ROWS = 128
-"""Groups start at multiples of this many rows."""
+"""Number of rows. Each group starts at a multiple of it."""
 
 NORM_EPSILON = 1e-6
 """Epsilon of the norms. It must equal that of library/norm.py."""
@@ -41,7 +41,7 @@ def cublaslt(call: Call) -> BaselineLaunch:
 
 
 def cublas(call: Call) -> BaselineLaunch:
-    """Returns a launch of D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), operands as they lie."""
+    """Returns a launch of D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), without copying an operand."""
     if call.dtypes["a"].startswith("float8"):
         raise BaselineMissing("torch.matmul takes no FP8; cublaslt does, where K is innermost in both operands")
     torch = torch_module()
@@ -82,7 +82,7 @@ def cublas_per_group(call: Call) -> BaselineLaunch:
 
 
 def grouped_mm(call: Call) -> BaselineLaunch:
-    """Returns a launch that multiplies all groups in one product, on rows copied without padding between groups."""
+    """Returns a launch that multiplies all groups in one product, on rows copied without the padding between groups."""
     torch = torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(
@@ -109,7 +109,7 @@ def grouped_mm(call: Call) -> BaselineLaunch:
 
 
 def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
-    """Returns a launch of D = A @ B^T in NVFP4 or MXFP8. Scales per 16 or 32 of K are laid out before."""
+    """Returns a launch of D = A @ B^T in NVFP4 or MXFP8. Scales, one per 16 or 32 of K, are laid out beforehand."""
     torch = torch_module()
     if (major := find_major()) < BLACKWELL:
         raise BaselineMissing(
@@ -129,7 +129,7 @@ def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
 
 def _tile_scales(scales: Any) -> Any:
     """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros. In a tile, the four
-    scales of a row lie beside those of the rows 32, 64 and 96 below it (cuBLAS 13, "1D block scaling factors
+    scales of a row lie beside the scales of the rows 32, 64 and 96 below that row (cuBLAS 13, "1D block scaling factors
     layout")."""
     torch = torch_module()
     rows, columns = scales.shape
@@ -159,7 +159,7 @@ def cublaslt_per_group(call: Call) -> BaselineLaunch:
 
 
 def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
-    """Returns a maker of launches of torch's scaled_dot_product_attention by a backend, e.g. "CUDNN_ATTENTION"."""
+    """Returns a maker of launches of torch's scaled_dot_product_attention by a backend, such as "CUDNN_ATTENTION"."""
 
     def build(call: Call) -> BaselineLaunch:
         torch = torch_module()
@@ -180,7 +180,7 @@ def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
 
 
 def attention_flash_backward(call: Call) -> BaselineLaunch:
-    """Returns a launch of PyTorch's gradient of FlashAttention, from the call's log sums."""
+    """Returns a launch of PyTorch's gradient of FlashAttention, which takes the logarithms of sums from the call."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
     unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # the random state of dropout
@@ -188,7 +188,7 @@ def attention_flash_backward(call: Call) -> BaselineLaunch:
 
 
 def attention_cudnn_backward(call: Call) -> BaselineLaunch:
-    """Returns a launch of PyTorch's gradient of cuDNN's attention, from the call's log sums."""
+    """Returns a launch of PyTorch's gradient of cuDNN's attention, which takes the logarithms of sums from the call."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
     unused = torch.zeros((), dtype=torch.int64, device="cuda")  # the random state of dropout
@@ -198,9 +198,9 @@ def attention_cudnn_backward(call: Call) -> BaselineLaunch:
 
 
 def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
-    """Returns the launch of a function that computes dq, dk and dv. It gets (dout, Q, K, V, result), the log sums, and
-    (both lengths, no dropout, whether it is causal). Baselines compute delta, which is each row's sum of dout * result,
-    themselves. `result` is made so that it gives the call's delta."""
+    """Returns the launch of `compute`, which computes dq, dk and dv. `compute` gets (dout, Q, K, V, result), the
+    logarithms of sums, and (both lengths, no dropout, whether attention is causal). Baselines compute delta, which is
+    each row's sum of dout * result, themselves. `result` is made so that this sum is the call's delta."""
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()
     result = (slope * (delta / slope.square().sum(-1))[..., None]).bfloat16()
@@ -240,7 +240,7 @@ def residual_add(call: Call) -> BaselineLaunch:
 
 
 def silu_and_multiply(call: Call) -> BaselineLaunch:
-    """Returns a launch of two kernels, because torch has none that does both."""
+    """Returns a launch of two kernels, SiLU and a product, because torch has no kernel that does both."""
     torch = torch_module()
     x, y = tensor(call, "x"), tensor(call, "y")
     gate, up = x.chunk(2, -1)
@@ -254,7 +254,7 @@ def softmax(call: Call) -> BaselineLaunch:
 
 
 def moe_route(call: Call) -> BaselineLaunch:
-    """Returns a launch that chooses each token's experts as PyTorch models do: by softmax or, with a bias, groups."""
+    """Returns a launch that chooses each token's experts as PyTorch models do: with a bias by groups, else softmax."""
     torch = torch_module()
     logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
     computed: list[Any] = []
@@ -283,8 +283,8 @@ def moe_route(call: Call) -> BaselineLaunch:
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Returns a launch that copies the tokens' rows, multiplies all experts in one kernel, and activates in two.
-    Nothing is fused. Halves of blocks that contain only padding are left out, as in our kernel."""
+    """Returns a launch that copies the tokens' rows, multiplies all experts in one kernel, and activates in two more
+    kernels. Nothing is fused. As in our kernel, halves of blocks that contain only padding are left out."""
     torch = torch_module()
     x, gate_up, experts = (tensor(call, name) for name in ("x", "gate_up", "expert_of_half"))
     real = (experts >= 0).repeat_interleave(GROUP_ROWS // 2)
@@ -304,8 +304,8 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
-    """Returns a launch of two products per sequence, a softmax between. No installed fused kernel takes heads of
-    576."""
+    """Returns a launch of two products and a softmax between them, because no installed fused kernel takes heads of 576
+    elements."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
     latent = out.shape[2]
@@ -322,7 +322,7 @@ def mla_decode(call: Call) -> BaselineLaunch:
 
 
 def _make_allocating(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> BaselineLaunch:
-    """Returns a launch that allocates its output. torch's allocator keeps the memory, so it stays one kernel."""
+    """Returns a launch that allocates its output. torch reuses memory, so the launch stays one kernel."""
     torch = torch_module()
     computed: list[Any] = []
 
