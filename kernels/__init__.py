@@ -1,8 +1,8 @@
 """Uses the GPU and the tile compiler: sweeps, compiles, checks and times kernels. Uses no queue and no database."""
 
 HARNESS = "4"
-"""Version of how kernels are compiled, checked and timed. Raise it if a change here could change a measured time."""
+"""Version of the code that compiles, checks and times kernels. Raise it if a change could change a measured time."""
 
 NAMING = 2
-"""Version of code keys and content keys. Raise it when keys cover more, so that stored results are not taken for those
-of new code. Until 2026-11-28 it was 1: content keys lacked opt_level, preview features, libraries and the symbol."""
+"""Version of code keys and content keys. Raise it when keys cover more, so that results of old keys are not taken for
+new. In version 1, until 2026-11-28, content keys lacked opt_level, preview features, libraries and the symbol."""

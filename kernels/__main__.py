@@ -1,4 +1,4 @@
-"""Runs `python -m tilewatch.kernels`: compiles, sweeps and records on this machine alone, without queue or database."""
+"""Runs `python -m tilewatch.kernels`, which compiles, sweeps and records on this machine without queue or database."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def compile(
     cubins: Store = store.DEFAULT_FOLDER,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a kernel's short list and list its static facts: the half that needs no GPU.
+    """Compile a kernel's short list and print the static facts of its cubins. Needs no GPU.
 
     The exit code is 1 when no config compiles.
 

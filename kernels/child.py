@@ -1,9 +1,8 @@
 """Runs a child process of kernels/children/child_process.py.
 
 `python -m tilewatch.kernels.child ROLE` answers JSON lines until its input ends. Answers go to a private copy of
-standard output. What is printed on standard output goes to standard error, so that a library that prints (DeepGEMM and
-the compilers do) cannot corrupt an answer.
-"""
+standard output. Everything else that is printed on standard output goes to standard error, so that a library that
+prints (DeepGEMM and the compilers do) cannot corrupt an answer."""
 
 import contextlib
 import importlib
@@ -26,7 +25,7 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 FILE_BYTES = 256 << 20
-"""Largest file that a child may write. Cubins have kilobytes. One file receives everything that a library prints."""
+"""Largest file that a child may write. Cubins have kilobytes. One file gets all output that libraries print."""
 
 
 def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
@@ -55,7 +54,7 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
 
 
 def _end_with_group(*_: object) -> None:
-    """Kills all processes of the group that this process leads: itself and everything that it started."""
+    """Kills all processes of the group that this process leads: this process and everything that it started."""
     os.killpg(0, signal.SIGKILL)
 
 

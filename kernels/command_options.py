@@ -12,7 +12,7 @@ ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
 
 
 def parse_share(text: str) -> float:
-    """Returns the share in `--fail-over`: 2% is 0.02. Raises BadParameter without %: the API's 0.02 is 2 %."""
+    """Returns the share in `--fail-over`: 2% is 0.02. Raises BadParameter if the text has no %, such as 0.02."""
     number, sign, rest = text.partition("%")
     try:
         share = float(number) / 100 if sign and not rest.strip() else -1.0
@@ -25,7 +25,7 @@ def parse_share(text: str) -> float:
 
 
 def require_place(file: Path | None) -> Path | None:
-    """Returns the file, None if none is named. Raises BadParameter if it cannot be written there."""
+    """Returns the file, or None if no file is named. Raises BadParameter if the file cannot be written there."""
     if file is not None and file.is_dir():
         raise typer.BadParameter(f"{file} is a folder; name a file")
     if file is not None and not file.absolute().parent.is_dir():
@@ -34,14 +34,14 @@ def require_place(file: Path | None) -> Path | None:
 
 
 def require_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of toolchains to compare. Raises BadParameter unless there are at least two, all different."""
+    """Returns the names of toolchains to compare. Raises BadParameter if there is only one, or if two are equal."""
     if len({Path(name).name for name in names}) < max(2, len(names)):
         raise typer.BadParameter("name two or more different toolchains, the one in use first")
     return tuple(names)
 
 
 def require_files(files: list[Path] | None) -> list[Path] | None:
-    """Returns the files. Raises BadParameter if one does not exist."""
+    """Returns the files. Raises BadParameter if a file does not exist or is a folder."""
     for each in files or ():
         if each.is_dir():
             raise typer.BadParameter(f"{each} is a folder; name files in it")
@@ -51,21 +51,21 @@ def require_files(files: list[Path] | None) -> list[Path] | None:
 
 
 def require_arch(arch: str) -> str:
-    """Returns the architecture. Raises BadParameter if it is not one."""
+    """Returns the architecture. Raises BadParameter if cuTile has no such architecture."""
     if not ARCHITECTURE.fullmatch(arch):
         raise typer.BadParameter(f"'{arch}' is not an architecture of cuTile; expected one such as sm_90")
     return arch
 
 
 def split_archs(archs: str) -> str:
-    """Returns a text of architectures, separated by commas. Raises BadParameter if one of them is not valid."""
+    """Returns the given text of architectures, separated by commas. Raises BadParameter if cuTile lacks one of them."""
     for each in archs.split(","):
         require_arch(each)
     return archs
 
 
 def require_archs(archs: list[str] | None) -> list[str] | None:
-    """Returns the architectures. Raises BadParameter if one is not valid."""
+    """Returns the architectures. Raises BadParameter if cuTile lacks one of them."""
     for each in archs or ():
         require_arch(each)
     return archs

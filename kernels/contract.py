@@ -1,8 +1,7 @@
 """Defines what a library file must provide, and the values that pass between the harness and a library file.
 
 A library file defines its kernel, the arrays and constants of its launches, its search space, its grid and its
-reference. It uses no queues, databases, timers or cubins. All values here are plain and frozen.
-"""
+reference. It uses no queues, databases, timers or cubins. All values here are plain and frozen."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,8 +16,8 @@ HINTS = ("num_ctas", "occupancy", "num_worker_warps")
 """Parameters that cuTile takes as compiler hints. The library file itself uses all other parameters of a config."""
 
 MOST_CONFIGS = 20_000
-"""Most configs of one search space, before `only` filters it. Our largest has 18,432. Submitting a space of 400,000 had
-not ended after 5 minutes (2026-11-21)."""
+"""Most configs of one search space, before `only` filters them. Our largest space has 18,432 configs. Submitting a
+space of 400,000 had not ended after 5 minutes (2026-11-21)."""
 
 
 class BadProblem(ExpectedError, ValueError):
@@ -27,8 +26,8 @@ class BadProblem(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One input size. `name` is how people type it and how it is stored; it determines everything else. `sizes` are its
-    numbers, e.g. {"m": 320, ...}. `choices` are its values that are no numbers, e.g. {"dtype": "bf16"}."""
+    """One input size. `name` is what a person types and what is stored; `name` determines `sizes` and `choices`.
+    `sizes` are the problem's numbers, e.g. {"m": 320, ...}. `choices` are its other values, e.g. {"dtype": "bf16"}."""
 
     name: str
     sizes: Mapping[str, int]
@@ -36,21 +35,20 @@ class Problem:
 
 
 Fill = Literal["normal", "scale", "given"]
-"""How an input is filled. normal: standard normal values without zeros (uint8: any byte but 0). scale: positive values
-near 1, like block scales. given: the values that the kernel's `given` returns, because they are part of the problem
-(such as the group to which a row belongs)."""
+"""How an input is filled. normal: standard normal values without zeros (for uint8 any byte but 0). scale: positive
+values near 1, like block scales. given: the values that the kernel's `given` returns, because these values are part of
+the problem (such as the group of each row)."""
 
 
 @dataclass(frozen=True)
 class Array:
     """One array parameter of a kernel, row-major. `dtype` is a cuTile type name such as "float8_e4m3fn".
 
-    `aligned` tells the compiler which sizes are multiples of 16, as TMA needs to know. Without it problems share cubins
-    whatever the sizes of this array. That suits small arrays that are not loaded by TMA.
+    If `aligned`, the compiler is told which sizes are multiples of 16, as TMA needs to know. If not, problems share
+    cubins whatever the sizes of this array, which suits small arrays that TMA does not load.
 
     An `output` is only written. An `inout` array is changed in place: it is filled like an input, restored before each
-    checked launch, and checked like an output.
-    """
+    checked launch, and checked like an output."""
 
     name: str
     shape: tuple[int, ...]
@@ -68,8 +66,8 @@ class Array:
 @dataclass(frozen=True)
 class Space:
     """A search space: its axes in order, and a filter `only` of their combinations. `size` counts all combinations.
-    `only` removes what cannot work on the hardware, or is the same launch as another config. A config that was slow
-    once must not be removed, because another compiler may make it fast; a ShortList leaves it out."""
+    `only` removes configs that cannot work on the hardware, or that give the same launch as another config. It must not
+    remove a config because it was slow once, since another compiler may make it fast; a ShortList leaves it out."""
 
     axes: tuple[tuple[str, tuple[int, ...]], ...]
     only: Callable[[Config], bool] | None = None
@@ -91,8 +89,8 @@ class Space:
 
 @dataclass(frozen=True)
 class ShortList:
-    """The configs that every night times. `has` selects them from a space, by times that were measured before: with a
-    compiler ("tileiras 13.4.92"), on GPUs, of the library at a commit `source`, until a `date`."""
+    """The configs that every night times. `has` says whether a config is on the list. The list comes from times that
+    were measured with a `compiler` ("tileiras 13.4.92"), on `gpus`, of the library at commit `source`, until `date`."""
 
     has: Callable[[Config], bool]
     compiler: str
@@ -107,8 +105,8 @@ class Kernel:
 
     entry      the `cuda.tile.kernel`; its parameters, in whatever order, are those named in `scalars`, the `constants`
                in order (annotated ct.Constant), and the `arrays` in order
-    problems   the problems it is watched on
-    parse      problem text -> Problem; raises BadProblem
+    problems   the problems on which it is watched
+    parse      text -> the Problem that it names; raises BadProblem if it names none
     space      architecture ("sm_90") -> Space
     arrays     Problem -> the array parameters
     constants  (Problem, Config) -> the compile-time constants
@@ -120,16 +118,16 @@ class Kernel:
     flops      Problem -> floating-point operations
     bytes      Problem -> fewest bytes moved through device memory
     baselines  names of libraries' kernels that solve the same problem, the main one first (baselines.names.find_main)
-    nightly    whether the nightly suite sweeps it; otherwise it is swept when somebody asks
+    nightly    whether the nightly suite sweeps it; if not, it is only swept on request
     given      Problem -> the values of the inputs with fill "given", as NumPy arrays
     scalars    (Problem, Config) -> the run-time scalars, by the name of their parameter: an int is launched as int32, a
                float as float32
-    weights    Problem -> how often it runs in one step of each model that uses it, by the model's name: its part of the
-               model's total
-    short_lists  architecture ("sm_90") -> the short list of its space; without one every night times the whole space.
+    weights    Problem -> how often one step of each language model runs it, by the model's name; the model's total adds
+               up the times of its problems with these weights
+    short_lists  architecture ("sm_90") -> the short list of its space; without a list, nights time the whole space.
                short_lists.json of the library folder fills it; library files of 2026-11-28 give it themselves
     as_launched  whether the compiler may assume of arrays what ct.launch lets it assume: strides that are multiples of
-               16 bytes, and that every stride of 1 is constant. Otherwise multiples of 16 elements, as until 2026-11
+               16 bytes, and that every stride of 1 is constant. If not, multiples of 16 elements, as until 2026-11
     """
 
     name: str

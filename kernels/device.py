@@ -1,4 +1,4 @@
-"""Lists the GPU models that Tilewatch knows and the GPUs of this machine, and computes a problem's least time on one.
+"""Lists the GPU models that Tilewatch supports and this machine's GPUs, and computes a problem's least time on a GPU.
 Calls nvidia-smi, which every driver includes, and imports no CUDA package, so it also works on a laptop."""
 
 import csv
@@ -16,14 +16,14 @@ OLDEST_DRIVER = 580
 """First driver of CUDA 13. It loads cubins of tileiras 13.4 (H200, driver 580.159, 2026-11)."""
 
 CLOCK_MARGIN = 1.15
-"""Factor on datasheet rates. GPUs may exceed the boost clock of these: an H200 runs at 1980 MHz, not 1830 (2026-11)."""
+"""Factor on datasheet rates. A GPU may exceed a datasheet's clock: an H200 runs at 1980 MHz, not 1830 (2026-11)."""
 
 HALF_SUMS = 2.0
-"""Factor on a GeForce's rates, which are for sums in float32. With sums in float16 they are twice as high (Ada
-whitepaper, RTX 4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
+"""Factor on a GeForce's peak rates, which are for sums in float32. With sums in float16 the peak rates are twice as
+high (Ada whitepaper, RTX 4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
 
 LARGEST_L2_BYTES = 128 << 20
-"""Most bytes that may still be in L2 when a kernel ends, and so never reached memory. The RTX PRO 6000 has 128 MiB."""
+"""Most bytes that a kernel may leave in L2 without writing them to memory. The RTX PRO 6000 has 128 MiB of L2."""
 
 FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
 """Operations per microsecond in 1 TFLOP/s, and bytes per microsecond in 1 GB/s."""
@@ -31,8 +31,9 @@ FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """A GPU model with its rates: dense rates of the Tensor Cores with sums in float32, and `bandwidth_gbps` of device
-    memory. `half_tflops` is for float16 and bfloat16. A rate is None if no source states it."""
+    """A GPU model with its peak rates: dense Tensor Core throughput in TFLOP/s with sums in float32, and
+    `bandwidth_gbps` of device memory. `half_tflops` is for float16 and bfloat16. A rate is None if no
+    source states it."""
 
     slug: str
     name: str
@@ -44,13 +45,14 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns the fields of a model that a database stores. The rate that limits a sweep is stored with that."""
+        """Returns the fields that the table of GPU models stores. The peak rate that limits a sweep is stored with the
+        sweep."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
 
 SIMULATED = GpuSpec("sim", "Simulated GPU", "sm_90")
-"""A GPU model without a GPU; worker/gpu/simulated.py makes its times up. It is swept only if it is named."""
+"""A GPU model without a GPU. worker/gpu/simulated.py invents its times. It is swept only if a submission names it."""
 
 # NVIDIA's datasheets and architecture whitepapers; most print rates with sparsity, which are halved here. Checked in
 # public texts, 2026-11: H100 (SXM, PCIe), H20, L40S, B200, and
@@ -94,19 +96,19 @@ OLDEST_ARCH = 80
 """Oldest compute capability for which cuTile compiles (cuda-tile 1.7)."""
 
 LONGEST_NAME = 33
-"""Most letters of an unknown GPU model's name in its slug, which may have 40 (kernels/recording/rows.py)."""
+"""Most letters of an unknown GPU's name in its model's slug. A slug may have 40 letters (kernels/recording/rows.py)."""
 
 UNKNOWN_SLUG = re.compile(r"([a-z0-9-]+)-(sm_\d+)")
-"""Matches the slug of a GPU model that is not in GPU_MODELS. It ends with the architecture for which to compile."""
+"""Matches the slug of a GPU model that is not in GPU_MODELS. Such a slug ends with the architecture to compile for."""
 
 
 class UnknownGpu(ExpectedError):
-    """Raised if there is no GPU model of this name. The message lists the nearest ones."""
+    """Raised if there is no GPU model of this name. The message lists the most similar names."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine. `model` is None if cuTile does not support it, or if the driver gives it no name."""
+    """A GPU of this machine. `model` is None if cuTile does not support the GPU, or if the driver does not name it."""
 
     index: int
     uuid: str
@@ -116,7 +118,7 @@ class Gpu:
 
 
 def gpu_model(slug: str) -> GpuSpec:
-    """Returns the GPU model with a slug, which may be one that `name_unknown` made. Raises UnknownGpu."""
+    """Returns the GPU model with a slug, which `name_unknown` may have made. Raises UnknownGpu if there is none."""
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model
@@ -133,15 +135,15 @@ def model_of(arch: str) -> GpuSpec | None:
 
 
 def model_named(name: str) -> GpuSpec | None:
-    """Returns the GPU model of a name that the driver gives, or None. The longest match wins: a GB200 is no B200."""
+    """Returns the GPU model for the name that a driver gives, or None. The longest match wins: a GB200 is no B200."""
     words = name.upper().replace("-", " ").split()
     matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
     return max(matches, key=lambda model: len(model.name), default=None)
 
 
 def name_unknown(name: str, capability: str) -> GpuSpec | None:
-    """Returns a GPU model for a name that `model_named` does not know. It can be used, but has no roofline.
-    `capability` is as nvidia-smi prints it ("8.9"). None if it is below OLDEST_ARCH or not a number."""
+    """Returns a GPU model for a name that `model_named` does not find. The model can be used, but has no peak rates.
+    `capability` is as nvidia-smi prints it ("8.9"). None if `capability` is below OLDEST_ARCH or no number."""
     digits = capability.replace(".", "")
     if not digits.isdigit() or int(digits) < OLDEST_ARCH:
         return None
@@ -150,7 +152,7 @@ def name_unknown(name: str, capability: str) -> GpuSpec | None:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Lists this machine's NVIDIA GPUs. Empty without a driver, or if the driver does not answer."""
+    """Lists this machine's NVIDIA GPUs. Returns () if there is no driver, or if the driver does not answer."""
     rows = _query("--query-gpu=index,uuid,name,driver_version,compute_cap")
     return tuple(
         Gpu(int(index), uuid, name, driver, model_named(name) or name_unknown(name, capability))
@@ -160,7 +162,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def processes_on(uuid: str, own: Collection[int] = ()) -> tuple[str, ...]:
-    """Returns the compute processes on a GPU as "pid name", except those whose pid is in `own`."""
+    """Lists the compute processes on a GPU as "pid name", except processes whose pid is in `own`."""
     rows = _query("--query-compute-apps=gpu_uuid,pid,process_name")
     ours = set(map(str, own))
     return tuple(f"{row[1]} {row[2]}" for row in rows if len(row) == 3 and row[0] == uuid and row[1] not in ours)
@@ -178,15 +180,16 @@ def _query(question: str) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate of the Tensor Cores that limits a sweep. `type` is "float8", "float16" (also for bfloat16) or "tf32"."""
+    """The peak Tensor Core rate that limits a sweep. `type` is "float8", "float16" (also for bfloat16) or "tf32"."""
 
     type: str
     tflops: float
 
 
 def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
-    """Returns the rate for the narrowest one of the inputs' types that Tensor Cores multiply. None if they multiply
-    none, or if no source states the rate. Types float8_e8m0 do not count, because they are scales, not operands."""
+    """Returns the GPU's peak Tensor Core throughput for the narrowest input type that Tensor Cores can multiply.
+    Returns None if there is no such type, or if no source states the throughput. float8_e8m0 is ignored, because it is
+    a type of scales."""
     named = set(dtypes)
     for type_name, tflops, names in (
         ("float8", gpu.fp8_tflops, ("float8_e4m3", "float8_e5m2")),
@@ -199,7 +202,7 @@ def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
 
 
 def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes: float) -> float:
-    """Returns the microseconds that no kernel can beat, at any clock, L2 and type of sums. 0 if no rate is known."""
+    """Returns the microseconds that no kernel can beat, at any clock, L2 and type of sums, or 0 if no rate is known."""
     rate = find_rate(gpu, dtypes)
     most_tflops = 0.0 if rate is None else rate.tflops * CLOCK_MARGIN * (HALF_SUMS if "GeForce" in gpu.name else 1.0)
     compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0

@@ -1,4 +1,4 @@
-"""Defines the errors that a library folder can have. Imports no library code, so every process can use it."""
+"""Defines the errors of a library folder. Imports no library code, so that every process can import this module."""
 
 from tilewatch.errors import ExpectedError
 
@@ -12,10 +12,10 @@ class NoConfigs(LibraryError):
 
 
 class PackageMissing(LibraryError):
-    """Raised if a file or its host code needs a package that is not installed here, but may be on another machine."""
+    """Raised if a file or its host code needs a package that is missing here, but may be on another machine."""
 
 
 def first_line(error: BaseException) -> str:
-    """Returns an error's type and the first line of its message. Its further lines are notes of the compiler."""
+    """Returns an error's type and the first line of its message. The further lines are notes of the compiler."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

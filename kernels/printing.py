@@ -28,7 +28,7 @@ def format_suite(plans: Sequence[Plan]) -> str:
 
 
 def list_suite_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:
-    """Returns a row for each nightly kernel, in the library's order. Configs are counted for each architecture."""
+    """Returns a row for each nightly kernel, in the library's order, with the number of configs per architecture."""
     by_kernel: dict[str, list[Plan]] = {}
     for plan in plans:
         by_kernel.setdefault(plan.kernel, []).append(plan)

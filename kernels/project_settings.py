@@ -1,4 +1,4 @@
-"""Reads `[tool.tilewatch]`, a repository's settings for Tilewatch in its pyproject.toml."""
+"""Reads `[tool.tilewatch]`, the table with a repository's settings for Tilewatch in its pyproject.toml."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,8 +17,8 @@ class BadProject(ExpectedError, ValueError):
 @dataclass(frozen=True)
 class ProjectSettings:
     """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files, `branch` the
-    branch that is followed, `tuned` the file with the tuned tables that the repository ships; each is None if absent.
-    `path` lists the folders from which its packages are imported. All paths are relative to the repository."""
+    branch that is followed, `tuned` the file of tuned tables that the repository ships. Each of them is None if absent.
+    `path` lists the folders from which the repository's packages are imported. Paths are relative to the repository."""
 
     watch: str | None = None
     path: tuple[str, ...] = ()
@@ -27,8 +27,8 @@ class ProjectSettings:
 
 
 def read(folder: Path) -> ProjectSettings | None:
-    """Returns the settings of the repository with this top folder. None if it has none, or if this process may not read
-    the folder, such as one above a library in the sandbox. Raises BadProject."""
+    """Returns the settings of the repository with this top folder. Returns None if it has no settings, or if the
+    sandbox hides the file, as in a folder above a library. Raises BadProject if the settings are wrong."""
     file = folder / FILE
     try:
         return parse(read_given_text(file, MOST_TOML_BYTES), str(file))
@@ -39,8 +39,8 @@ def read(folder: Path) -> ProjectSettings | None:
 
 
 def parse(text: str, where: str) -> ProjectSettings | None:
-    """Returns the settings in the text of a pyproject.toml, None if it has no such table. Messages call the text
-    `where`. Raises BadProject."""
+    """Returns the settings in the text of a pyproject.toml, or None if the text has no table [tool.tilewatch]. Raises
+    BadProject if the settings are wrong. Error messages name the text `where`."""
     try:
         tool = parse_toml(text).get("tool")
     except BadFile as error:

@@ -1,8 +1,7 @@
 """Defines the values that leave the harness: plans of sweeps, outcomes of compiling, results of measuring.
 
 All values are frozen, consist of plain Python values, and become JSON by `dataclasses.asdict`. Times are in
-microseconds (`_us`) or seconds (`_s`), sizes in bytes. Failures are values here, never exceptions.
-"""
+microseconds (`_us`) or seconds (`_s`), sizes in bytes. A failure is a value here, never an exception."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ Params = Mapping[str, int]
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One config of a sweep, and a hash of everything on which compiling it depends."""
+    """One config of a sweep, and a hash of everything on which compiling the config depends."""
 
     config: Params
     code_key: str
@@ -24,12 +23,11 @@ class PlannedTrial:
 class Plan:
     """The trials of a sweep of one kernel on one problem for one architecture.
 
-    `parts_of` maps a language model to the problem's weight in its total time and the number of problems in that:
-    {"weight": 28.0, "parts": 12}. `dtypes` are the inputs' types, such as "bfloat16". `ships` is the config that the
-    library's host code launches; None if unknown, for example if it searches at run time. `work` is the problem's size:
-    the owner's unit and an amount. `rest` counts the space's configs outside the short list; the last `drawn` trials
-    are of these.
-    """
+    `parts_of` maps a language model to the problem's weight in the model's total time and the number of problems in
+    that total: {"weight": 28.0, "parts": 12}. `dtypes` are the inputs' types, such as "bfloat16". `ships` is the config
+    that the library's host code launches, or None if unknown, for example if the host code searches at run time. `work`
+    is the problem's size: the owner's unit and an amount. `rest` is the number of configs outside the short list. The
+    last `drawn` trials are configs outside the short list."""
 
     kernel: str
     problem: str
@@ -51,15 +49,15 @@ class Plan:
 
     @property
     def listed(self) -> tuple[PlannedTrial, ...]:
-        """Returns the trials of the short list, or all trials of a kernel without one."""
+        """Returns the trials of the short list, or all trials if the kernel has no short list."""
         return self.trials[: len(self.trials) - self.drawn]
 
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts about a cubin that are known without running it. `tma_loads` counts the `loads` that became TMA,
-    `tensor_core_mmas` the `mmas` that became Tensor Core code. `remarks` are the compiler's, one dict each: pass, name,
-    passed, line, instruction, shape, text."""
+    """Facts about a cubin that are known without running it. `tma_loads` of the `loads` became TMA, `tensor_core_mmas`
+    of the `mmas` became Tensor Core code. `remarks` are the compiler's remarks, each a dict of pass, name, passed,
+    line, instruction, shape and text."""
 
     registers: int
     stack_bytes: int
@@ -76,7 +74,7 @@ class StaticFacts:
 @dataclass(frozen=True)
 class Compiled:
     """The outcome of compiling one config. If `status` is ok, `facts`, `content_key`, `code_sha256` and `symbol` are
-    set, else `failure` (one line). `reused`: the outcome came from the store."""
+    set; else `failure` is set, to one line. If `reused`, the outcome came from the store."""
 
     status: Literal["ok", "timeout", "error"]
     compiler: str
@@ -91,7 +89,7 @@ class Compiled:
     facts: StaticFacts | None = None
 
     def find_cubin(self, config: Params) -> "Cubin | None":
-        """Returns the cubin of this config, None if it did not compile."""
+        """Returns the cubin of this config, or None if the config did not compile."""
         if self.status != "ok" or self.content_key is None or self.symbol is None:
             return None
         return Cubin(config, self.content_key, self.symbol)
@@ -114,7 +112,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The outcome of one config on the GPU: its samples, or a failure with the first line of its message."""
+    """The outcome of one config on the GPU: its samples, or a failure with the first line of the error's message."""
 
     config: Params
     status: Literal["timed", "wrong", "launch_error", "crashed", "hung"]
@@ -126,8 +124,8 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Measured:
-    """Careful samples of one implementation. Element i belongs to paired round i of the run. An implementation that
-    could not run has no samples; `detail["missing"]` says why."""
+    """Careful samples of one implementation. Element i belongs to paired round i of the run. If an implementation could
+    not run, it has no samples, and `detail["missing"]` says why."""
 
     implementation: str
     role: Literal["kernel", "baseline"]
@@ -157,7 +155,7 @@ class RunResult:
 
     @property
     def key(self) -> str:
-        """Returns the key of the run. It is unique, because a GPU of a machine starts one run at a time."""
+        """Returns the key of the run. The key is unique, because only one run at a time starts on a GPU."""
         return f"{self.host}:{self.gpu_uuid}:{self.started_at.isoformat()}"
 
     def note(self, **facts: Any) -> "RunResult":

@@ -19,14 +19,14 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Returns half of the interval's width as a share of the median: 0.005 is half a per cent."""
+        """Returns the larger distance from the median to an end of the interval, as a share of the median."""
         return max(self.high - self.median, self.median - self.low) / self.median
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Returns the median with its distribution-free interval from order statistics (Conover, "Practical Nonparametric
-    Statistics", 1999, section 3.2). Fewer than 6 samples allow no interval of 95 %; it then goes from the least to the
-    largest sample. Raises ValueError for no samples."""
+    Statistics", 1999, section 3.2). Fewer than 6 samples allow no interval of 95 %, so their interval is from the
+    smallest to the largest sample. Raises ValueError if there are no samples."""
     if not samples:
         raise ValueError("no samples: a median needs at least one")
     ordered = sorted(samples)
@@ -37,7 +37,7 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 def ratio_interval(
     ours_us: Sequence[float], theirs_us: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """Returns the median of the rounds' ratios theirs / ours; over 1 means that ours is faster. Returns None if either
+    """Returns the median of the rounds' ratios theirs / ours. Over 1 means that ours is faster. Returns None if a side
     has no samples. Element i of both is from one round, so what slows a whole round (clocks, heat) cancels out."""
     if not ours_us or not theirs_us:
         return None
@@ -49,7 +49,7 @@ def ratio_interval(
 @functools.lru_cache(maxsize=1024)
 def _count_outside(n: int, confidence: float) -> int:
     """Returns how many of n ordered samples lie outside the interval on each side: the largest k with P(Binomial(n,
-    1/2) <= k) <= (1 - confidence) / 2, else 0."""
+    1/2) <= k) <= (1 - confidence) / 2, or 0 if there is no such k."""
     tail, cumulative, skip = (1 - confidence) / 2, 0.0, 0
     for k in range(n // 2):
         cumulative += math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))

@@ -1,8 +1,8 @@
 """Holds the tile table: the config that an engineer would choose by hand, by kernel, GPU, type and size.
 
-It maps numbers to a config and uses no kernel, GPU or database. Every sweep times the table's config beside its winner
-as the baseline `tile_table`, so its regret is a series. A kernel is also compiled with this config by default.
-"""
+The table maps numbers to a config and uses no kernel, GPU or database. Every sweep times the table's config beside its
+winner as the baseline `tile_table`, so that the config's loss against the winner is a series. A kernel is also compiled
+with this config by default."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -23,9 +23,9 @@ Kind = Literal["product", "attention", "rows", "elements"]
 
 @dataclass(frozen=True)
 class Row:
-    """The preferred values on some GPU models for operands of one size. A space uses the values for its own axes.
-    `source` is a document, or a sweep of ours with its regret. The row is for problems from `at_least` to `below` (see
-    find_size), and for spaces with the axis `needs`."""
+    """The preferred values on some GPU models for operands of one size. A space uses the values of the axes that it
+    has. `source` is a document, or a sweep of ours and how much slower the values are than its winner. The row is for
+    problems with a size from `at_least` to `below` (see find_size), and for spaces with the axis `needs`."""
 
     gpus: tuple[str, ...]
     element_bytes: int
@@ -54,7 +54,7 @@ CONSUMER = ("rtx5080", "rtx5090")
 AMPERE = ("a100",)
 
 FEW_TILES = 1 << 22
-"""Elements of D that make 128 tiles of 128x256, which is less than one tile for each multiprocessor of a Hopper."""
+"""Elements of D that make 128 tiles of 128x256, which are fewer tiles than a Hopper has multiprocessors."""
 
 OTHERS = (*DATACENTER, *CONSUMER, *AMPERE)
 NORMS = "norms and softmax on an H200 and an H100, 2026-11"
@@ -178,11 +178,11 @@ TABLE = (
 )
 
 TYPICAL = {"sm_80": "a100", "sm_90": "h200", "sm_100": "b200", "sm_103": "b300", "sm_120": "rtx5090"}
-"""Maps an architecture to the GPU model whose rows stand for it if no model is named."""
+"""Maps an architecture to the GPU model whose rows apply if no model is named."""
 
 
 def find_kind(axes: Collection[str]) -> Kind | None:
-    """Returns what a space with these axes cuts into tiles, None if the table has no rows for it."""
+    """Returns what a space with these axes cuts into tiles, or None if the table has no rows for such a space."""
     if "tile_k" in axes or {"tile_m", "tile_n", "group_size_m"} <= {*axes}:
         return "product"
     if {"tile_m", "tile_n"} <= {*axes}:
@@ -193,7 +193,7 @@ def find_kind(axes: Collection[str]) -> Kind | None:
 
 
 def find_size(kind: Kind | None, sizes: Params) -> int | None:
-    """Returns the size by which the table's rows differ: elements of D, or a row's columns. None if unnamed."""
+    """Returns the size by which the rows differ: elements of D, or columns of a matrix. None if it is unknown."""
     if kind == "product":
         return sizes["m"] * sizes["n"] if {"m", "n"} <= sizes.keys() else None
     return sizes.get("columns")
@@ -201,7 +201,7 @@ def find_size(kind: Kind | None, sizes: Params) -> int | None:
 
 def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params) -> Row | None:
     """Returns the table's row for a space with these axes and a problem of these sizes on a GPU model or an
-    architecture, None if it has none. If the size is unknown, only a row for all sizes counts."""
+    architecture, or None. If the problem's size is unknown, only a row for all sizes fits."""
     model, kind = TYPICAL.get(gpu, gpu), find_kind(axes)
     size = find_size(kind, sizes)
     for row in TABLE:
@@ -213,7 +213,7 @@ def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params
 
 
 def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params | None:
-    """Returns the config of a space that is nearest to the table's, in powers of two. None if the table has no row."""
+    """Returns the config of a space that is nearest to the table's, in powers of two. None if there is no row."""
     space = list(configs)
     row = table_row(gpu, element_bytes, space[0], sizes) if space else None
     if row is None:
@@ -224,7 +224,7 @@ def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes:
 
 
 def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params:
-    """Returns the table's config; for a kernel outside the table, the middle of its space with the plainest hints."""
+    """Returns the table's config, or, for a kernel without a row, the middle of its space with the plainest hints."""
     space = list(configs)
     named = table_config(gpu, element_bytes, space, sizes)
     if named is not None:
@@ -234,8 +234,8 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], size
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """Returns a space as it is stored with its sweep: its axes, the table's config, the shipped one, its work in the
-    owner's unit, and the rate of the Tensor Cores."""
+    """Returns a space as it is stored with its sweep: its axes, the table's config, the shipped config, the problem's
+    size in the owner's unit, and the peak Tensor Core throughput."""
     rate = find_rate(gpu_model(gpu), plan.dtypes)
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.listed), plan.sizes)
     return {
