@@ -31,8 +31,8 @@ BLACKWELL = 100
 """Compute capability of the first Blackwell GPU, 10.0, as CuPy writes it."""
 
 SCALE_SPREAD = 0.25
-"""Standard deviation of the exponents of random scales, which are powers of two. With it the scales differ from each
-other, but none is so large that the products that it scales hide errors in the other products."""
+"""Standard deviation of the exponents of random scales, which are powers of two. At this deviation the scales differ
+from each other, and no scale is so large that the products it multiplies hide errors in the others."""
 
 
 class UnknownType(Exception):
@@ -54,8 +54,8 @@ Make = Callable[[Array], Any]
 
 
 def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
-    """Returns an array of random values of its type, none of which is 0. They resemble activations, or scales if the
-    array is filled with scales. For uint8 they are any byte but 0."""
+    """Returns an array of random values of the type that `array` describes. No value is 0. They resemble activations,
+    or scales if `array.fill` is "scale". An array of uint8 gets any bytes but 0."""
     made = make(array)
     out = made.reshape(-1)
     for at in range(0, out.size, CHUNK):
@@ -70,8 +70,8 @@ def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
 
 
 def _make_exponents(values: Any, dtype: str) -> Any:
-    """Returns the exponents of random scales. For float32 scales on Blackwell they are whole numbers, because DeepGEMM
-    reads only the exponent of a scale there."""
+    """Returns the exponents of random scales. The exponents of float32 scales on Blackwell are whole numbers, because
+    DeepGEMM there reads only a scale's exponent."""
     if dtype == "float8_e8m0fnu":
         return values
     if dtype == "float32" and int(cupy.cuda.Device().compute_capability) >= BLACKWELL:
@@ -112,15 +112,15 @@ def _fill(out: Any, values: np.ndarray) -> Any:
 
 
 def make_poisoned(array: Array, make: Make = make_empty) -> Any:
-    """Returns an output array filled with NaN, so that an element that a kernel leaves unwritten fails the check."""
+    """Returns an output array filled with NaN, so that unwritten elements fail the check."""
     out = make(array)
     poison(out)
     return out
 
 
 def list_launch_values(arguments: Iterable[Array | Scalar], find: Callable[[Array], Any]) -> tuple[Any, ...]:
-    """Returns the values that a launch passes to a kernel by cuTile's calling convention 1: for an array its pointer,
-    shape and strides (int32), for a scalar its value, for a constant no value. `find` returns the array on the GPU."""
+    """Returns the values that a launch passes to a kernel by cuTile's calling convention 1. An array passes its
+    pointer, shape and strides (int32), a scalar its value, a constant nothing. `find` returns the array on the GPU."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Scalar):
@@ -142,7 +142,7 @@ def differ(values: Any, others: Any) -> bool:
 
 
 def differ_from(values: Any, number: int) -> bool:
-    """Returns whether any element of an array of whole numbers has other bits than `number`."""
+    """Returns whether any element of an array of whole numbers differs from `number` in any bit."""
     bits = np.dtype(f"uint{8 * values.itemsize}").type
     difference = _make_difference(bits.__name__)
     return bool(_find_largest(lambda rows, axis: difference(rows, bits(number), axis=axis), values.view(bits)))
@@ -162,7 +162,7 @@ def encode(values: Any, dtype: str) -> Any:
 
 
 def decode(raw: Any, dtype: str) -> Any:
-    """Converts raw values to float32, exactly. Values of int32 are returned unchanged."""
+    """Converts raw values to float32 without rounding. Returns int32 values unchanged."""
     if dtype == "int32":
         return raw
     if dtype == "float8_e4m3fn":
@@ -201,8 +201,8 @@ def e4m3_values() -> Any:
 
 @functools.cache
 def _sort_e4m3_codes() -> tuple[Any, Any]:
-    """Returns the FP8 codes sorted by value, and the midpoints between neighbouring values. Zero is left out, because
-    zeros would hide elements that a kernel never reads."""
+    """Returns the FP8 codes sorted by value, and the midpoints between neighbouring values. Leaves out 0, because
+    inputs of 0 would hide elements that a kernel never reads."""
     values = e4m3_values()
     codes = np.argsort(values, kind="stable")
     codes = codes[np.isfinite(values[codes]) & (values[codes] != 0)].astype(np.uint8)
@@ -212,8 +212,8 @@ def _sort_e4m3_codes() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def without_cub() -> Iterator[None]:
-    """Makes CuPy compile its own reductions, which takes 0.2 s each, instead of CUB's, at 4 s each (H100, 2026-11-26).
-    CUB compiles one for each type and power of two of the row length: a machine's first problem waited up to 13 s."""
+    """Makes CuPy compile its own reductions instead of CUB's. CuPy's take 0.2 s each to compile, CUB's 4 s (H100,
+    2026-11-26). CUB needs one per type and power of two of the row length, which delayed one problem by 13 s."""
     before = cupy._core.get_reduction_accelerators()
     cupy._core.set_reduction_accelerators([])
     try:

@@ -1,5 +1,5 @@
 """Describes one launch of a stored cubin as data, for the process under a profiler (kernels/gpu/profiled_launches.py).
-That process cannot be confined, so it must not run library files, which are other people's code."""
+The profiled process cannot be sandboxed, so it must not run library files, which are other people's code."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,9 +9,9 @@ from tilewatch.kernels.catalog.parameters import Scalar
 from tilewatch.kernels.contract import Array
 
 TIMES = 3
-"""Launches of each kernel under the profiler. The median of each counter is kept. Bytes differ by 2 to 7 % between
-single launches, because the order of thread blocks decides what they share in L2 (H200, 2026-11-22). Five launches took
-1.3 s per config, three take 0.9 s (H100, 2026-11-25)."""
+"""Number of launches of each kernel under the profiler. The median of each hardware counter is kept. Counted bytes
+differ by 2 to 7 % between single launches, because the order of thread blocks decides which data they share in L2
+(H200, 2026-11-22). Three launches take 0.9 s per config (H100, 2026-11-25)."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DescribedLaunch:
 
 
 def read_launch(described: Mapping[str, Any]) -> DescribedLaunch:
-    """Converts the JSON form of a DescribedLaunch back to one."""
+    """Builds a DescribedLaunch from its JSON form."""
     launched = tuple(
         Scalar(**each) if "value" in each else Array(**{**each, "shape": tuple(each["shape"])})
         for each in described["arguments"]

@@ -1,6 +1,6 @@
-"""Describes one problem of a library file's kernel as plain values, which are all that a process needs to measure it.
-The process that runs the library writes the description, and the measuring process, which runs no library, reads it.
-kernels/measuring/description_schema.py validates it in between."""
+"""Describes one problem of a library file's kernel as plain values. The process that runs the library writes this
+description, and the measuring process reads it and needs nothing else. kernels/measuring/description_schema.py
+validates the description in between."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -16,8 +16,8 @@ from tilewatch.kernels.problems.given_values import encode_given
 
 @dataclass(frozen=True)
 class ConfigLaunch:
-    """Describes one launch of a config. `arguments` are in the order of the kernel's parameters, without constants; an
-    array is given by its name."""
+    """Describes one launch of a config. `arguments` are in the order of the kernel's parameters, without constants.
+    Arrays are given by name."""
 
     grid: tuple[int, int, int]
     arguments: tuple[str | Scalar, ...]
@@ -26,8 +26,8 @@ class ConfigLaunch:
 @dataclass(frozen=True)
 class DescribedProblem:
     """Describes a problem and its launches so that another process can repeat them. `given` maps the inputs that are
-    not random to their values, as `encode_given` writes them. `launches` maps the key of each config to its launch, or
-    to a sentence that says why the config cannot be launched. The other fields are those of contract.Kernel."""
+    not random to their values, as `encode_given` writes them. `launches` maps each config's key to the config's launch,
+    or to a sentence that says why it cannot be launched. The other fields are described in contract.Kernel."""
 
     kernel: str
     sizes: Mapping[str, int]
@@ -44,7 +44,7 @@ class DescribedProblem:
 
     @property
     def element_bytes(self) -> int:
-        """Returns the bytes per element of the first input. The memory of a tile is estimated from them."""
+        """Returns the bytes per element of the first input, from which a tile's memory is estimated."""
         return dtype_bytes(self.inputs[0].dtype)
 
     @property
@@ -86,7 +86,7 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, sm_count:
 
 
 def read_problem(description: Mapping[str, Any]) -> DescribedProblem:
-    """Converts the JSON that `describe_problem` returned to a DescribedProblem."""
+    """Builds a DescribedProblem from the JSON that `describe_problem` returned."""
     arrays = tuple(Array(**{**each, "shape": tuple(each["shape"])}) for each in description["arrays"])
     launches = {key: _read_launch(each) for key, each in description["launches"].items()}
     return DescribedProblem(**{**description, "arrays": arrays, "launches": launches})

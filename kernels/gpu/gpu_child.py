@@ -1,5 +1,5 @@
-"""Child role `gpu`: owns one GPU's CUDA context; prepares a problem, checks and times configs, runs paired rounds. Its
-parent (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process."""
+"""Child role `gpu`: owns one GPU's CUDA context; prepares a problem, checks and times configs, runs paired rounds. The
+parent process (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process."""
 
 import gc
 import math
@@ -32,28 +32,28 @@ if TYPE_CHECKING:  # it needs PyTorch
 
 HOPELESS = 5.0
 """A config that is this many times slower than the best one so far gets no further samples. The largest single sample
-seen on an H200 was 3 times its median (2026-11), and launches this slow would take most of the sweep's GPU time."""
+on an H200 was 3 times its config's median (2026-11). Slower configs would take most of the GPU time."""
 
 
 MOST_TOLERANCE = 0.25
-"""The largest tolerance that a library file may state, as a share of the reference's largest magnitude. Our own files
-state 0.04 at most (2026-11); with 1 an output of zeros would pass."""
+"""The largest tolerance that a library file may state, as a share of the reference's largest magnitude. Our own library
+files state 0.04 at most (2026-11). With a tolerance of 1, an output of zeros would pass."""
 
 
 BASELINE_SLACK = 2.0
-"""Factor on the tolerance when a baseline is checked, because its library rounds in its own way."""
+"""Factor by which the tolerance is multiplied for baselines, because other libraries round differently."""
 
 UUID_BYTES = 16
 Prepared: TypeAlias = "PreparedProblem | PreparedLaunches | PreparedOperator"
-"""One problem prepared on this GPU: of a library file's kernel, of a watched operator whose launches are repeated from
-a description, or of a watched operator whose host code this process runs."""
+"""One problem prepared on this GPU. It is a problem of a library file's kernel, of a watched operator whose launches
+are repeated from a description, or of a watched operator whose host code this process runs."""
 
 _prepared: "Prepared | None" = None
 _timer: timing.Timer | None = None
 """The timer that all problems share, because CUPTI allows one timer per process."""
 
 MOST_SERIES = 32
-"""Most series that one process measures. The machine code that they loaded stays in memory until the process ends."""
+"""Most series that one process measures, because the machine code of all of them stays loaded until it ends."""
 
 _series = 0
 _has_failed = False
@@ -90,7 +90,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
-    """Replaces the prepared problem by the one that `make` prepares, and describes it and the GPU in the answer."""
+    """Replaces the prepared problem by what `make` prepares. Returns a description of the new problem and the GPU."""
     global _prepared, _series
     _free_prepared()  # before the arrays of the new problem are made
     _series += 1
@@ -101,7 +101,7 @@ def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | Non
 
 
 def _is_fit() -> bool:
-    """Returns whether this process may measure another series. Launches no kernel: another process uses the GPU."""
+    """Returns whether this process may measure another series. Launches no kernel, because the GPU may be in use."""
     return not _has_failed and _series < MOST_SERIES and not _is_context_dead(may_launch=False)
 
 
@@ -146,7 +146,7 @@ def _introduce(prepared: Prepared) -> Mapping[str, Any]:
 
 
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Gives the references to the prepared problem, which completes its preparation."""
+    """Completes the prepared problem's preparation by giving it its references. Returns its description."""
     assert isinstance(prepared, PreparedProblem)
     if "place" in request:
         prepared.expect(references.use(request["place"]))
@@ -156,9 +156,9 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads a config, checks it on one set of inputs, then times it and compares a timed launch on another set. A wrong
-    config is never timed. `is_final` in the answer means that the failure holds as it is: the parent need not let the
-    library's own process confirm it."""
+    """Loads a config, checks its output on one set of inputs, then times it and compares a timed launch's output on
+    another set. A config that fails the first check is not timed. If the answer has `is_final`, the library's process
+    need not confirm the failure."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
@@ -204,13 +204,13 @@ def _load(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns further samples of checked configs, taken in rounds of random order."""
+    """Returns further samples of checked configs, timed in rounds of random order."""
     return {"samples_us": _take_samples(prepared, request["ids"], request["samples"])}
 
 
 def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares the baselines and checks them against the references. With `only_launched` in the request they are
-    launched, but not checked."""
+    """Prepares the baselines and checks them against the references. Skips the check if the request has
+    `only_launched`."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
@@ -246,8 +246,8 @@ def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mappin
 
 
 def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) -> ResultError:
-    """Returns the error of a baseline on the sets of inputs that have a reference. A baseline is bound to one set, so
-    it is built again for each further set."""
+    """Returns the error of a baseline on the sets of inputs that have a reference. Builds the baseline again for each
+    further set, because a baseline is bound to one set."""
     error = prepared.verify_baseline(baseline, 0, BASELINE_SLACK)
     for turn in prepared.checked_sets[1:]:
         if error.failure is None:
@@ -257,7 +257,7 @@ def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) ->
 
 
 def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs paired rounds of configs and baselines. Returns their samples, and readings of the GPU before and after."""
+    """Runs paired rounds of configs and baselines. Returns the samples, and GPU telemetry from before and after."""
     entries = [prepared.entry(identity) for identity in request["ids"]]
     for name in request["names"]:
         baseline, kernels = prepared.baselines[name]
@@ -299,15 +299,15 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
 }
 
 WITH_LOOK = ("look", "trial", "time", "rounds", "parts", "canary")
-"""Requests whose answers list the other processes that used the GPU while the request was answered. Times that were
-taken beside such a process are discarded (kernels/measuring/other_processes.py)."""
+"""Requests whose answers list the other processes that used the GPU while the request was answered. Times measured
+beside such a process are discarded (kernels/measuring/other_processes.py)."""
 
 
 def _take_samples(
     prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
-    """Returns the samples of kept configs. `sets` are the input sets on which launches may be compared; if it is empty,
-    all sets that have a reference are. Raises WrongWhenTimed for a wrong result or a changed input."""
+    """Returns the samples of kept configs. Launches may be compared on the input sets `sets`, or on all sets that have
+    a reference if `sets` is empty. Raises WrongWhenTimed if a result is wrong or an input was changed."""
     entries = [prepared.entry(identity) for identity in ids]
     try:
         samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
@@ -355,7 +355,7 @@ def _make_failure(status: str, failure: Exception) -> dict[str, Any]:
 
 
 def _is_context_dead(*, may_launch: bool = True) -> bool:
-    """Returns whether a fault makes every further CUDA call fail. The parent then replaces the process."""
+    """Returns whether a fault makes every further CUDA call fail. If so, the parent replaces this process."""
     try:
         cupy.cuda.runtime.deviceSynchronize()
         if may_launch:
@@ -366,8 +366,8 @@ def _is_context_dead(*, may_launch: bool = True) -> bool:
 
 
 def _read_uuid() -> str:
-    """Returns the GPU's UUID. CuPy 14.2 cuts a UUID off at its first zero byte, which one GPU of 17 has (H200,
-    2026-11-23). The UUID is then read from CUDA_VISIBLE_DEVICES, in which the parent names the GPU."""
+    """Returns the GPU's UUID. CuPy 14.2 cuts a UUID off at its first zero byte, and one UUID in 17 has a zero byte.
+    Such a UUID is read from CUDA_VISIBLE_DEVICES, in which the parent names the GPU (H200, 2026-11-23)."""
     raw = bytes(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["uuid"])[:UUID_BYTES]
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if len(raw) < UUID_BYTES and named.removeprefix("GPU-").replace("-", "").startswith(f"{raw.hex()}00"):

@@ -1,8 +1,8 @@
 """Places each array of a problem between guards, which are regions of random bytes, and finds what launches wrote
 there.
 
-A kernel that writes outside of its arrays (`ct.scatter` with `check_bounds=False`) changes a guard, unless it skips the
-guard or writes the bytes that are there already. Runs inside the GPU child.
+A kernel that writes outside of its arrays (`ct.scatter` with `check_bounds=False`) changes a guard, except if it writes
+beyond the guard or writes the bytes that are there already. Runs inside the GPU child.
 """
 
 import functools
@@ -16,18 +16,18 @@ import numpy as np
 
 ALIGNMENT, LARGE_ALIGNMENT = 512, 2 << 20
 LARGE_BYTES = 1 << 20
-"""Size from which arrays start at multiples of LARGE_ALIGNMENT; smaller ones start at multiples of ALIGNMENT. CuPy's
-pool aligns to 512 bytes, and CUDA's large pages have 2 MiB. Guards must not change this, because the times of
-memory-bound kernels depend on where arrays lie."""
+"""Arrays of at least this many bytes start at multiples of LARGE_ALIGNMENT, smaller arrays at multiples of ALIGNMENT.
+Without guards, CuPy's pool aligns arrays to 512 bytes and CUDA's large pages to 2 MiB. Guards keep this, because the
+times of memory-bound kernels depend on where arrays lie."""
 
 LEAST_GUARD, MOST_GUARD = 512, 64 << 10
 GUARD_SHARE = 8
-"""A guard has an eighth of its array's bytes, but at least LEAST_GUARD and at most MOST_GUARD. An eighth is at least a
-row of most matrices, so a tile that lies one row too low hits the guard, whatever its column."""
+"""A guard's size is its array's size divided by this, but at least LEAST_GUARD and at most MOST_GUARD. An eighth of a
+matrix is usually at least one row, so a tile that lies one row too low hits the guard, whatever its column."""
 
 WRITES_OUTSIDE = "it writes outside of its arrays"
 WROTE_OUTSIDE = "when it was timed, it wrote outside of its arrays"
-"""Beginnings of two sentences, each of which continues with a colon and the result of `restore`."""
+"""The two messages about writes to a guard. A colon and the description from `restore` follow each."""
 
 THREADS = 256
 SOURCE = r"""
@@ -70,7 +70,7 @@ class _Guard:
     is_behind: bool
 
     def describe(self, count: int, first: int) -> str:
-        """Returns a phrase on how many bytes were changed, and where. `first` is the first one's offset in the
+        """Returns a phrase on how many bytes changed, and where. `first` is the first such byte's offset in the
         guard."""
         bytes_ = f"{count:,} byte{'s' if count > 1 else ''}"
         if self.is_behind:
@@ -79,7 +79,7 @@ class _Guard:
 
 
 class Guards:
-    """Holds the guards of one problem, and the memory of all arrays that it made."""
+    """Makes the arrays of one problem between guards, and holds their memory."""
 
     def __init__(self) -> None:
         self._seed = int.from_bytes(os.urandom(8), "little")
@@ -88,8 +88,8 @@ class Guards:
         self._places = self._counts = self._firsts = cupy.empty(0, dtype=cupy.uint32)
 
     def make_empty(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Returns an array without values between two new guards; messages call it `name`. Call `restore` before
-        launching."""
+        """Returns an uninitialized array between two new guards. Messages call it `name`. Call `restore` before the
+        first launch."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         guard_bytes = min(MOST_GUARD, max(LEAST_GUARD, -(-nbytes // GUARD_SHARE // ALIGNMENT) * ALIGNMENT))
         alignment = LARGE_ALIGNMENT if nbytes > LARGE_BYTES else ALIGNMENT
@@ -105,8 +105,8 @@ class Guards:
         return block[start:end].view(dtype).reshape(shape)
 
     def restore(self) -> str | None:
-        """Writes the random bytes into all guards again. Returns a description of the guard in which most bytes had
-        been changed; None if all guards were intact."""
+        """Writes the random bytes into all guards again. Returns a description of the guard with the most changed
+        bytes, or None if all guards were intact."""
         if not self._guards:
             return None
         if self._counts.size != len(self._guards):

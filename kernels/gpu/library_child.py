@@ -1,9 +1,9 @@
-"""Answers the requests of child role `library`: runs a library on the GPU, beside the process that measures
+"""Answers the requests of child role `library`. This process runs a library on the GPU, beside the measuring process
 (kernels/gpu/gpu_child.py).
 
 It describes a problem of a library file's kernel, or the launches of a watched operator's host code, and computes the
-references. It ends before the first timed launch. There is one exception: if an operator's launches alone do not do
-what its host code does, this process measures the operator itself.
+references. It ends before the first timed launch, except if repeating an operator's launches would not do all work of
+its host code. This process then measures the operator itself.
 """
 
 import json
@@ -24,7 +24,7 @@ from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.library_errors import LibraryError, first_line
 
 MOST_DESCRIBED = 32 << 20
-"""Most bytes of an operator's description. An answer may have twice as many bytes
+"""Most bytes of an operator's description. Any answer of a child process may have twice as many bytes
 (kernels/children/child_process.py)."""
 
 
@@ -49,9 +49,8 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _import(library: Path) -> Mapping[str, Any]:
-    """Does what can be done before this process gets the GPU to itself: imports the library, and makes the CUDA
-    context, a random generator and a cuBLAS handle. They took 0.5 s of each series' turn (H100, 2026-11-28); their
-    kernels run for microseconds."""
+    """Imports the library, and makes a CUDA context, a random generator and a cuBLAS handle, before this process gets
+    the GPU to itself. Done later, this would take 0.5 s of each series' turn on the GPU (H100, 2026-11-28)."""
     load(library)
     values = cupy.random.default_rng(0).standard_normal((16, 16), dtype=cupy.float32)
     _ = values @ values
@@ -60,7 +59,7 @@ def _import(library: Path) -> Mapping[str, Any]:
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes a problem with the request's configs, or with those that every night times. Returns None for an
+    """Describes a problem with the request's configs, or with the short list if it names none. Returns None for an
     operator."""
     if isinstance(found, LibraryOperator):
         return None
@@ -74,11 +73,11 @@ def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]
 
 
 _described: OperatorDescription | None = None
-"""The operator that was described last. It is kept until its memory has been handed over."""
+"""The operator described last, kept until the contents of its memory have been handed over."""
 
 
 def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the description of a watched operator, or why this process has to measure it."""
+    """Returns the description of a watched operator, or why this process must measure the operator."""
 
     found = _find_operator(request)
 
@@ -91,7 +90,7 @@ def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _hand_over(seed: int) -> Mapping[str, Any]:
-    """Returns handles of inputs and references for the operator described last, or why this process must measure it."""
+    """Returns handles of inputs and references for the operator described last, or why this process must measure."""
     global _described
     assert _described is not None, "describe operator comes first"
     described, _described = _described, None

@@ -1,5 +1,5 @@
-"""Finds the versions of NVIDIA libraries that this process has loaded. CuPy and PyTorch may each bring a copy of one.
-The copy loaded first serves both, so PyTorch may run on another version than its own. Runs inside the GPU child."""
+"""Finds the versions of NVIDIA libraries that this process has loaded. CuPy and PyTorch may each bring a copy of the
+same library. Both use the copy loaded first, so PyTorch may run on CuPy's version. Runs inside the GPU child."""
 
 import ctypes
 from collections.abc import Callable, Mapping
@@ -9,21 +9,21 @@ VERSION_OF: Mapping[str, tuple[str, str]] = {
     "nvidia-cublas": ("libcublasLt.so", "cublasLtGetVersion"),
     "nvidia-cudnn-cu13": ("libcudnn.so", "cudnnGetVersion"),
 }
-"""Maps a package to the beginning of its library's file name, and to its function that returns the version."""
+"""Maps each package to the start of its library's file name, and to the library's function for its version."""
 
 MAPS = Path("/proc/self/maps")
 
 
 def read_loaded_versions(package: str) -> tuple[str, ...]:
-    """Returns the versions, such as "13.1.0", of a package's loaded copies. Empty for one not in VERSION_OF."""
+    """Returns the versions, such as "13.1.0", of a package's loaded copies. Returns () if not in VERSION_OF."""
     if package not in VERSION_OF:
         return ()
     return list_versions(package, MAPS.read_text(), _call)
 
 
 def list_versions(package: str, maps: str, call: Callable[[str, str], int]) -> tuple[str, ...]:
-    """Returns the versions of a package's copies in `maps`, the text of /proc/self/maps. `call` calls a library's
-    function."""
+    """Returns the versions of a package's copies that `maps`, the text of /proc/self/maps, lists. `call` takes a
+    library's file and a function's name, and returns the function's result."""
     start, function = VERSION_OF[package]
     lines = (line.split(maxsplit=5) for line in maps.splitlines())
     files = dict.fromkeys(line[5] for line in lines if len(line) == 6 and Path(line[5]).name.startswith(start))

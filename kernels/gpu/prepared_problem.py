@@ -1,5 +1,5 @@
-"""Prepares one problem on the GPU, and launches and checks its configs. Runs inside the GPU child, and runs no library:
-another process describes the problem and computes the references (kernels/gpu/library_child.py)."""
+"""Prepares one problem of a library file's kernel on the GPU, and launches and checks its configs. Runs inside the GPU
+child, and runs no library. Another process describes the problem and computes the references (library_child.py)."""
 
 import random
 import tempfile
@@ -27,7 +27,7 @@ from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.problems.given_values import decode_values
 
 INPUT_BUDGET = 0.25
-"""Share of the GPU's memory that input sets may take."""
+"""Share of the GPU's memory that all input sets together may take."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LoadedConfig:
     launch: ConfigLaunch
     function: Any
     arguments: tuple[Array | Scalar, ...]
-    """Arguments of a launch in the order of the kernel's parameters, without constants, which are part of the code."""
+    """Arguments of a launch in the order of the kernel's parameters, without compile-time constants."""
 
 
 @dataclass
@@ -43,9 +43,9 @@ class PreparedProblem:
     """Holds one problem with its inputs, its references, and the configs and baselines loaded so far.
 
     `described` is the problem as the library under test describes it. In a replay, `sides` maps each library folder to
-    that library's description of the problem, None if it lacks the kernel. `guards` lie around `inputs` and `outputs`.
+    that library's description, or to None if it lacks the kernel. `guards` lie around `inputs` and `outputs`.
     `expected` holds the references of the first input sets by output name, and `untouched` copies of these input sets.
-    `written_bytes` counts the bytes of compared elements. `modules` is the folder from which cubins are loaded.
+    `written_bytes` are the bytes of compared elements. `modules` is the folder from which cubins are loaded.
     """
 
     described: DescribedProblem
@@ -84,7 +84,7 @@ class PreparedProblem:
         return self.outputs[array.name] if array.written else self.inputs[turn][array.name]
 
     def reset_outputs(self, turn: int) -> None:
-        """Fills outputs that are only written with NaN. Those changed in place get their values of that input set."""
+        """Fills outputs with NaN. Outputs that are also inputs get their values of input set `turn` instead."""
         for name, output in self.outputs.items():
             if name in self.inputs[turn]:
                 output[...] = self.inputs[turn][name]
@@ -92,7 +92,7 @@ class PreparedProblem:
                 arrays.poison(output)
 
     def error(self, turn: int, slack: float = 1.0) -> ResultError:
-        """Returns the error of the outputs that a launch on input set `turn` left. `slack` multiplies the tolerance."""
+        """Returns the error of the outputs after a launch on input set `turn`. `slack` multiplies the tolerance."""
         dtypes = {spec.name: spec.dtype for spec in self.described.arrays}
         return judge(
             Result(f"'{name}'", output, dtypes[name], self.expected[turn][name], slack * self.tolerance)
@@ -100,7 +100,7 @@ class PreparedProblem:
         )
 
     def restore_inputs(self) -> str | None:
-        """Restores the input sets that have a reference. Returns the name of a changed input, None if there is none."""
+        """Restores input sets that have a reference. Returns a changed input's name, or None if there is none."""
         changed = None
         for inputs, untouched in zip(self.inputs, self.untouched, strict=False):
             for name, values in untouched.items():
@@ -134,8 +134,8 @@ class PreparedProblem:
         return range(len(self.untouched))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why a config cannot be launched on the prepared arrays, None if it can. A replay's request names the
-        library whose launch is used."""
+        """Returns why a config cannot be launched on the prepared arrays, or None if it can. In a replay, the request
+        names the library that describes the launch."""
         side = self._find_side(request)
         if side is None:
             return f"the library of that commit has no kernel {self.described.kernel}"
@@ -167,7 +167,7 @@ class PreparedProblem:
         return self.described if library is None else self.sides[library]
 
     def verify(self, config: LoadedConfig, turn: int) -> tuple[float, ResultError]:
-        """Launches a config once on input set `turn`, and returns its microseconds and its error."""
+        """Launches a config once on input set `turn`, and returns the launch's microseconds and error."""
         self.reset_outputs(turn)
         (checked_us,) = self.timer.time([lambda: self.launch(config, turn)], [self.kernel_names])
         return checked_us, self.error(turn)
@@ -200,7 +200,8 @@ class PreparedProblem:
         return makers.build(name, call)
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
-        """Launches the baseline on fresh outputs and returns its error. Raises BaselineMissing for stray writes."""
+        """Launches a baseline on reset outputs, and returns its error. Raises BaselineMissing if it writes outside of
+        its arrays."""
         self.reset_outputs(turn)
         baseline.launch()
         if baseline.settle is not None:
@@ -263,8 +264,8 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def take_references(described: DescribedProblem, shared: Sequence[Mapping[str, Any]]) -> list[dict[str, Reference]]:
-    """Copies the references out of the library's process, and returns them by output name, for each input set that is
-    checked. Raises LibraryError if an output is missing, has another shape, or is NaN everywhere."""
+    """Returns copies of the references that the library's process shares, by output name, for each input set that has a
+    reference. Raises LibraryError if an output is missing, has another shape, or is NaN everywhere."""
     wanted = min(CHECKED_SETS, count_sets(described.inputs))
     if len(shared) != wanted:
         raise LibraryError(
@@ -293,7 +294,7 @@ def _take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> d
 
 
 def count_sets(inputs: Sequence[Array]) -> int:
-    """Returns over how many sets of these inputs the rounds rotate on this GPU."""
+    """Returns the number of sets of these inputs over which timed rounds rotate on this GPU."""
     device = cupy.cuda.Device()
     return count_input_sets(
         sum(map(_count_bytes, inputs)),

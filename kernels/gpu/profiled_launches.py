@@ -1,9 +1,8 @@
 """Launches stored cubins under Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE`.
 
-It waits for FILE, which names a store and describes launches and runs. Counters cover only what runs between the
-profiler's start and stop, so making the inputs is not counted. It neither times nor checks: other processes did that
-before. This process is not confined, because Nsight Compute talks to it through a socket. Therefore it reads no library
-file.
+The process waits for FILE, which names a store and describes launches and runs. Hardware counters cover only what runs
+between the profiler's start and stop, so making the inputs is not counted. Nothing is timed or checked here. This
+process is not sandboxed, because Nsight Compute talks to it through a socket. Therefore it reads no library file.
 """
 
 import base64

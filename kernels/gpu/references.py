@@ -1,5 +1,5 @@
-"""Takes over the references of several problems before the first problem is prepared. One library process with one CUDA
-context then serves all of them, and it has ended before any problem is timed."""
+"""Copies the references of several problems out of the library's process before the first problem is prepared. One
+library process then serves all these problems, and has ended before any problem is timed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,15 +12,15 @@ from tilewatch.kernels.gpu.result_error import Reference
 from tilewatch.kernels.library_errors import LibraryError
 
 BUDGET = 0.125
-"""Share of the GPU's memory that references may use that were taken over ahead. The last one taken may exceed it."""
+"""Share of the GPU's memory for references that were copied ahead. The last problem's references may exceed it."""
 
 _taken: dict[int, Sequence[Mapping[str, Reference]]] = {}
-"""References that were taken over, by the position of their problem in the parent's plan."""
+"""References that were copied ahead, by the position of their problem in the parent's plan."""
 
 
 def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Takes over the references of a planned problem. Answers `has_room`, which says whether another problem's fit too,
-    and `refused`, which says why this one's were refused; `refused` is None if they were not."""
+    """Copies the references of a planned problem. In the answer, `has_room` says whether there is memory for the next
+    problem's references, and `refused` why this problem's references were refused (None if they were accepted)."""
     try:
         _taken[request["place"]] = take_references(read_problem(request["problem"]), request["outputs"])
     except LibraryError as error:
@@ -32,5 +32,5 @@ def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def use(place: int) -> Sequence[Mapping[str, Reference]]:
-    """Returns the references of a problem that is being prepared, and forgets them."""
+    """Returns the references of the problem at a position in the plan, and removes them from this module."""
     return _taken.pop(place)

@@ -1,16 +1,16 @@
-"""Measures how far a result is from its reference, and decides whether that is accepted.
+"""Measures how far a result is from its reference, and decides whether the result is accepted.
 
 Results of library files, watched operators and baselines are all judged here. Floating-point results must pass two
 measures; whole numbers and booleans are compared exactly, in their own type. Runs inside the GPU child.
 
 The first measure is the largest |result - reference| as a share of the reference's largest finite magnitude. One large
-element hides errors of all others from it. The second measure is therefore bounded per element: the mean of min(1,
-|result - reference| / (|reference| + typical)) over each stretch of 4,096 neighbours, of which the worst counts.
-`typical` is the median magnitude of the elements that are not 0. This is the test of numpy.isclose, |e| <= rtol |r| +
-atol with atol = rtol x typical, solved for rtol. The median is its scale because half of all elements must change
-before it does (Huber and Ronchetti, "Robust Statistics", 2009, section 1.4). An element counts at most 1 / 4096 of its
-stretch, however large it is, so none hides another. An element near 0 is compared with the typical one, so what cancels
-to almost nothing may be noise.
+element hides the errors of all other elements from this measure. The second measure therefore bounds each element's
+error. It is the mean of min(1, |result - reference| / (|reference| + typical)) over each stretch of 4,096 neighbours,
+and the worst stretch counts. `typical` is the median magnitude of the elements that are not 0. This is the test of
+numpy.isclose, |e| <= rtol |r| + atol with atol = rtol x typical, solved for rtol. `typical` is a median because half of
+all elements must change before a median does (Huber and Ronchetti, "Robust Statistics", 2009, section 1.4). An element
+counts at most 1 / 4096 of its stretch, however large it is, so none hides another. An element near 0 is compared with
+`typical`, so a sum that cancels to almost 0 may be noise.
 """
 
 import functools
@@ -29,22 +29,22 @@ WHOLE = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64"})
 
 TOLERANCES: Mapping[str, float] = {"float64": 1e-3, "float32": 1e-3, "float16": 5e-3, "bfloat16": 2e-2}
 LEAST_EXACT = 1e-1
-"""Tolerances of the first measure by the type of the result; that of both FP8 types is LEAST_EXACT. A bfloat16 step is
-at most 2**-7 of a value and a float16 step 2**-10, so these are 2.5 and 5 steps. For float32 it is one step of TF32
-(2**-10), in which Tensor Cores multiply. A step of e4m3 is 2**-3; correct rounding is off by half of it, 0.0625."""
+"""Tolerances of the first measure by the type of the result. Both FP8 types have LEAST_EXACT. A bfloat16 step is at
+most 2**-7 of a value and a float16 step 2**-10, so their tolerances are 2.5 and 5 steps. That of float32 is one step of
+TF32 (2**-10), in which Tensor Cores multiply. A step of e4m3 is 2**-3, so rounding is off by up to 0.0625."""
 
 MEAN_FACTOR = 5.0
-"""The mean tolerance is this many times the tolerance. If every element of a normal result is off by the accepted e x L
-(L: the largest of 2**24 normal values, 5.5 deviations; typical: 0.67 of one), its mean error is 5.5 e x E[1 / (|x| +
-0.67)] = 5.5 e x 0.79 = 4.4 e. So the second measure refuses no normal result that the first accepts; it judges results
-with a few large elements."""
+"""The tolerance of the second measure is this many times the tolerance e of the first. Suppose that each element of a
+normally distributed result is off by e x L. L, the largest of 2**24 values, is 5.5 deviations, and `typical` is 0.67
+deviations. The mean error is then 5.5 e x E[1 / (|x| + 0.67)] = 5.5 e x 0.79 = 4.4 e. So the second measure refuses
+only results that have a few large elements."""
 
 MOST_MEAN = 1 / 8
-"""Upper limit of the mean tolerance. If the reference is normal, a result of zeros has a mean error of 0.47, a copy of
-other rows 0.65, and a result that is a step of e4m3 off everywhere 0.06."""
+"""Upper limit of the second measure's tolerance. If the reference is normally distributed, a result of zeros has a mean
+error of 0.47, a copy of other rows 0.65, and a result that is off by one e4m3 step everywhere 0.06."""
 
 LEAST_COUNTED = 32
-"""Least divisor of a mean. The sum of a shorter stretch is divided by it too, because a mean of a few is unstable."""
+"""Least divisor of a stretch's mean. Shorter stretches are divided by it too, because their means are unstable."""
 
 SAMPLE = 1 << 16
 """Elements in the sample from which `typical` is computed. The error of `typical` is then 0.5 %."""
@@ -56,7 +56,7 @@ FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 class Reference:
     """Holds the values that a result must have. `values` are on the GPU, in float32, float64 or int64. Where they are
     NaN, any value is accepted. `scale` is the largest finite magnitude and `typical` the median magnitude of the
-    elements that are not 0; if all are 0, both are 0. `counts` are the elements other than NaN per stretch."""
+    elements that are not 0; if all are 0, both are 0. `counts` are the elements per stretch that are not NaN."""
 
     values: Any
     scale: float
@@ -79,8 +79,8 @@ class Reference:
 
 @dataclass(frozen=True)
 class Result:
-    """Holds one result of a launch on the GPU, in the raw type of `dtype`. Messages call it `name`. `tolerance` is the
-    largest error that is accepted; it is unused for whole numbers."""
+    """Holds one result of a launch on the GPU, in the raw type of `dtype`. Error messages call it `name`. `tolerance`
+    is the largest accepted error, and is unused for whole numbers."""
 
     name: str
     values: Any
@@ -91,8 +91,8 @@ class Result:
 
 @dataclass(frozen=True)
 class ResultError:
-    """Holds the two measures of the worst result. If whole numbers differ, `largest` is infinity and `mean` the share
-    of wrong elements in the worst stretch. `failure` says why the result is refused, None if it is accepted."""
+    """Holds the two measures of a launch's worst result. If whole numbers differ, `largest` is infinity and `mean` the
+    share of wrong elements in the worst stretch. `failure` says why the result is refused, or is None."""
 
     largest: float
     mean: float
@@ -103,7 +103,7 @@ NO_ERROR = ResultError(0.0, 0.0)
 
 
 def find_tolerance(dtype: str) -> float:
-    """Returns the tolerance of results of a type."""
+    """Returns the tolerance of the first measure for results of a type."""
     return TOLERANCES.get(dtype, LEAST_EXACT)
 
 
@@ -217,7 +217,7 @@ def _find_typical(values: Any) -> float:
 
 
 def _reduce(kernel: Any, *compared: Any) -> Any:
-    """Returns what a reduction kernel yields for each stretch of the arrays, in host memory."""
+    """Returns a reduction kernel's value for each stretch of the arrays, in host memory."""
     with arrays.without_cub():
         return np.concatenate([kernel(*rows, axis=-1).get() for rows in arrays.list_rows(*compared)] or [np.zeros(0)])
 

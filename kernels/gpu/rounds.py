@@ -1,5 +1,4 @@
-"""Times configs and baselines in paired rounds: each once per round, in random order. The GPU rests after each
-burst."""
+"""Times configs and baselines in paired rounds: each once per round, in random order. The GPU rests after bursts."""
 
 import itertools
 import random
@@ -14,19 +13,19 @@ if TYPE_CHECKING:  # it imports CuPy, which readers of the rests' length do not 
 
 BURST_US = 8_000.0
 REST_S = 0.04
-"""Lengths of a burst of launches, BURST_US, and of the rest after it. Without rests an H200 meets its power cap after
-some 50 ms of FP8 products: one cubin goes from 174 us to 199 us, DeepGEMM from 150 us to 156 us (2026-11). The ratio
-would then depend on how long the GPU had been busy. With rests the clock stays constant."""
+"""Lengths of a burst of launches (BURST_US) and of the pause after it (REST_S). Without pauses an H200 meets its power
+cap after some 50 ms of FP8 products. One cubin then takes 199 us instead of 174 us, DeepGEMM 156 us instead of 150 us
+(2026-11), so their ratio would depend on how long the GPU had been busy. With pauses the clock stays constant."""
 
 INPUT_L2S = 4
-"""The sets of inputs have at least this many times the bytes of L2, so that no launch finds its own inputs there."""
+"""All input sets together have at least this many times the bytes of L2, so no launch finds its inputs in L2."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """Holds a config or a baseline that is timed in rounds. `launch` takes the number of the input set. `kernels` are
-    the names of the kernels that it runs. `verify` takes that number too, and raises WrongWhenTimed if the last
-    launch's result differs from the reference of that set; it is None for an entry whose results are not compared."""
+    the names of the kernels that it runs. `verify` takes the same number, and raises WrongWhenTimed if the last
+    launch's result differs from that set's reference. `verify` is None if results are not compared."""
 
     launch: Callable[[int], None]
     kernels: tuple[str, ...]
@@ -34,11 +33,11 @@ class Entry:
 
 
 CHECK_EVERY = 10
-"""Each entry's result is compared once in so many rounds. A config that computes nothing in 20 launches is found."""
+"""The result of each entry is compared in one of so many rounds, so 20 rounds find a config that computes nothing."""
 
 CHECKED_SETS = 2
-"""Input sets that have a reference, or one if the budget of memory has no room for two. Two find a config whose result
-is right on one set only."""
+"""Input sets that have a reference, if memory allows; else one set has. Two sets find a config whose result is right on
+one set only."""
 
 
 class WrongWhenTimed(Exception):
@@ -46,7 +45,7 @@ class WrongWhenTimed(Exception):
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
-    """Returns how many input sets the rounds rotate over: what INPUT_L2S and CHECKED_SETS need, within the budget."""
+    """Returns over how many input sets rounds rotate: as many as INPUT_L2S and CHECKED_SETS need, if they fit."""
     set_bytes = max(1, set_bytes)
     enough = max(CHECKED_SETS, -(-INPUT_L2S * l2_bytes // set_bytes))
     return max(1, min(enough, int(budget_bytes / set_bytes)))
@@ -64,14 +63,14 @@ def find_rests_us(rounds: int, round_us: float) -> float:
 
 @dataclass(frozen=True)
 class Checks:
-    """Draws the timed launches whose results are compared: for each entry one round in each CHECK_EVERY, on a random
-    input set. `sets` are the input sets that have a reference."""
+    """Draws the timed launches whose results are compared: each entry's launch in one of CHECK_EVERY rounds, on a
+    random set of `sets`, the input sets that have a reference."""
 
     sets: Sequence[int]
     draws: random.Random
 
     def draw(self, entries: Sequence[Entry], rounds: int) -> "dict[int, DrawnRound]":
-        """Returns the rounds in which results are compared, by their number."""
+        """Maps the number of each round in which results are compared to the set and entries drawn for it."""
         drawn: dict[int, DrawnRound] = {}
         parts = max(1, rounds // CHECK_EVERY)
         for index, part in itertools.product(range(len(entries)), range(parts)):
@@ -85,7 +84,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class DrawnRound:
-    """Holds the input set of a round in which results are compared, and the numbers of the compared entries."""
+    """Holds a round's input set, and the numbers of the entries whose results are compared in that round."""
 
     turn: int
     entries: set[int]
@@ -102,9 +101,9 @@ def time_rounds(
     before: Callable[[int], None],
     rest: bool = True,
 ) -> list[list[float]]:
-    """Returns samples[i][r], the microseconds of entry i in round r. Rounds rotate over the input sets, except those in
-    which a result is compared. `before` is called with the input set before each flush of L2 and launch. Raises
-    WrongWhenTimed."""
+    """Returns samples[i][r], the microseconds of entry i in round r. Rounds rotate over the input sets, but a round in
+    which a result is compared uses a random set. `before` is called with the set's number before each flush of L2 and
+    launch. Raises WrongWhenTimed if a compared result is wrong."""
     samples: list[list[float]] = [[] for _ in entries]
     drawn = checks.draw(entries, rounds)
     done, burst = 0, 1
@@ -136,7 +135,7 @@ def _launch(
     before: Callable[[int], None],
     samples: list[list[float]],
 ) -> float:
-    """Times the waiting launches, adds their times to `samples`, and returns the sum of these times in microseconds."""
+    """Times the waiting launches, adds their times to `samples`, and returns these times' sum in microseconds."""
     if not waiting:
         return 0.0
     turns = iter([turn for _, turn in waiting])

@@ -1,6 +1,6 @@
-"""Passes arrays from one process to another on one GPU: one gives out a CUDA IPC handle, the other makes a copy.
-Opening a handle takes 0.2 ms and copying 1 GiB 0.6 ms, inside the sandbox too (H200, 2026-11-22). A handle is valid
-until the process that made it ends."""
+"""Passes arrays from one process to another on one GPU. The giving process makes a CUDA IPC handle, and the other
+copies the array through this handle. Opening a handle takes 0.2 ms and copying 1 GiB 0.6 ms, inside the sandbox too
+(H200, 2026-11-22). A handle is valid until the process that made it ends."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ import cupy
 from tilewatch.kernels.library_errors import LibraryError
 
 BLOCK_BYTES = 2 << 20
-"""Least size of a shared allocation. CUDA puts several smaller ones into one region, and a handle shares all."""
+"""Least bytes of a shared allocation. CUDA puts smaller allocations into one region, and a handle shares all of it."""
 
 HANDLE_BYTES = 64  # sizeof(cudaIpcMemHandle_t)
 
@@ -28,8 +28,8 @@ def share(array: Any, dtype: str) -> dict[str, Any]:
 
 
 def find_shared_type(reference: str, result: str) -> str:
-    """Returns the type in which a reference is passed on. If reference and result both are whole numbers, it is int64,
-    so that they are compared exactly. If only one of them is, it is float64, which holds either."""
+    """Returns the type in which a reference is passed on: int64 if reference and result both have types of whole
+    numbers, so that they are compared exactly, float64 if only one has, and else the reference's own type."""
     whole = [any(name in each for name in ("int", "bool")) for each in (reference, result)]
     if all(whole):
         return "int64"
@@ -37,7 +37,7 @@ def find_shared_type(reference: str, result: str) -> str:
 
 
 def share_bytes(address: int, nbytes: int) -> str:
-    """Copies memory into an allocation of its own, and returns a handle with which `take_bytes` reads it."""
+    """Copies memory into a new shared allocation. Returns the handle with which `take_bytes` reads the copy."""
     runtime = cupy.cuda.runtime
     block = runtime.malloc(-(-max(1, nbytes) // BLOCK_BYTES) * BLOCK_BYTES)
     _kept.append(block)
@@ -47,13 +47,13 @@ def share_bytes(address: int, nbytes: int) -> str:
 
 
 def free() -> None:
-    """Frees the shared allocations. Call it when the other process has copied them."""
+    """Frees all shared allocations. Call this only when the other process has copied them."""
     while _kept:
         cupy.cuda.runtime.free(_kept.pop())
 
 
 def take(shared: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
-    """Returns a copy of another process's array. Raises LibraryError if its type or shape is not the expected one."""
+    """Returns a copy of another process's array. Raises LibraryError if its type or shape is unexpected."""
     if shared["dtype"] not in SHARED_TYPES:
         raise LibraryError(f"its reference gives '{name}' in {shared['dtype']}, expected {', '.join(SHARED_TYPES)}")
     if tuple(shared["shape"]) != shape:
@@ -64,7 +64,7 @@ def take(shared: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
 
 
 def take_bytes(handle: str, own: Any, what: str) -> None:
-    """Fills `own` with bytes of another process. Raises LibraryError, whose message calls these bytes `what`."""
+    """Fills `own` with another process's bytes. If that fails, raises LibraryError, which calls the bytes `what`."""
     named = bytes.fromhex(handle)
     if len(named) != HANDLE_BYTES:
         raise LibraryError(f"{what} has no handle of {HANDLE_BYTES} bytes")

@@ -19,7 +19,7 @@ THROTTLE_REASONS = {
 """Clock event reasons of NVML that make a kernel slower than on a quiet GPU."""
 
 SAMPLING_S = 0.2
-"""Seconds between two of the driver's samples of the active processes, rounded up (72 samples in 10 s)."""
+"""Seconds between two of the driver's samples of active processes, rounded up (10 s had 72 samples)."""
 
 
 class Telemetry:
@@ -64,9 +64,9 @@ class Telemetry:
         return [text for bit, text in THROTTLE_REASONS.items() if reasons & bit]
 
     def list_processes(self, since_unix_s: float) -> dict[str, Any]:
-        """Lists the other compute processes that run now, and those that have been active since a time, even if they
-        have ended. `unknown` says why NVML cannot list them, None if it can. Needs no root rights. A process of another
-        container is listed only if it was active, under its process id on the host, and only from driver 570 on."""
+        """Lists the other compute processes that run now, and other processes that used the GPU since a time, even if
+        they have ended. `unknown` says why NVML cannot list processes, or is None if it can. A process of another
+        container is listed only if it used the GPU, under its process id on the host, and only from driver 570 on."""
         if self._handle is None:
             return {"running": [], "active": [], "unknown": self.missing}
         try:
@@ -79,8 +79,8 @@ class Telemetry:
         return {**{name: sorted(each) for name, each in others.items()}, "unknown": None}
 
     def _find_active(self, since_unix_s: float) -> set[int]:
-        """Returns the ids of other processes that have used the GPU since a time, without those that draw a desktop.
-        Empty if NVML does not list this process, because the ids are then those of another container."""
+        """Returns the ids of other processes that used the GPU since a time, except processes that draw a desktop.
+        Returns no ids if NVML does not list this process, because NVML's ids are then ids outside of this container."""
         if time.time() <= since_unix_s:  # no process starts, launches and ends within one sampling period
             return set()
         try:

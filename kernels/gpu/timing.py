@@ -1,6 +1,6 @@
 """Times the kernels of launches on the null stream, by CUPTI's activity records or, where CUPTI is missing, by CUDA
-events. CUPTI reports when each kernel began and ended on the GPU. Events add 2 to 3 us and the host's launch cost: a
-kernel of 16 us reads 15.9 by CUPTI and 18.0 by events (H200, 2026-11). Every run therefore stores which of the two was
+events. CUPTI reports when each kernel began and ended on the GPU. Times by events include 2 to 3 us of launch cost: a
+kernel of 16 us takes 15.9 us by CUPTI and 18.0 us by events (H200, 2026-11). Every run therefore stores which timer was
 used. Runs inside the GPU child."""
 
 import contextlib
@@ -12,7 +12,7 @@ import cupy
 
 
 class TimingError(Exception):
-    """Raised if the records do not match the launches, so that no time can be given."""
+    """Raised if CUPTI's records do not match the launches, so that no time can be given."""
 
 
 def do_nothing() -> None:
@@ -23,7 +23,7 @@ class Timer(Protocol):
     name: Literal["cupti", "events"]
 
     def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
-        """Launches once, and returns the names of the kernels that ran, in their order."""
+        """Launches once, and returns the names of the kernels that ran, in order."""
 
     def time(
         self,
@@ -32,8 +32,8 @@ class Timer(Protocol):
         before: Callable[[], None] = do_nothing,
     ) -> list[float]:
         """Calls each of `launches` once, and returns the microseconds of each. `names[i]` are the kernels of launch i.
-        `before` is called before each launch and its flush of L2. Other kernels may run in between, but since the last
-        call of `time` no kernel with one of these names may have run untimed."""
+        `before` is called before each launch and its flush of L2. `before` may run other kernels. No kernel with one of
+        these names may have run outside of `time` since the last call of `time`."""
 
 
 def timer(wanted: str | None = None) -> Timer:
@@ -50,9 +50,9 @@ PERSISTING_L2_SIZE = 0x06  # cudaLimitPersistingL2CacheSize
 
 
 def forbid_persisting_l2() -> None:
-    """Resets persisting L2 lines to normal ones and forbids new ones, because no flush removes them (a card of 864 GB/s
-    seemed to read 3,530: github.com/NVIDIA/nvbench/issues/458). Has no effect where the GPU (before sm_80) or the
-    driver lacks persisting lines."""
+    """Resets persisting L2 lines to normal lines and forbids new ones, because a flush of L2 does not remove persisting
+    lines (a GPU of 864 GB/s seemed to read 3,530 GB/s: github.com/NVIDIA/nvbench/issues/458). Does nothing where the
+    GPU (before sm_80) or the driver lacks persisting lines."""
     with contextlib.suppress(OSError, AttributeError, cupy.cuda.runtime.CUDARuntimeError):
         cupy.cuda.runtime.deviceSetLimit(PERSISTING_L2_SIZE, 0)
         # CuPy 14.2 does not wrap this function; it acts on the current context.
@@ -124,7 +124,7 @@ class CuptiTimer:
                 self._records.append((activity.start, activity.end, activity.name))
 
     def _probe(self) -> None:
-        """Raises TimingError if CUPTI records nothing (no permission), so that this is known before a sweep begins."""
+        """Raises TimingError if CUPTI records nothing, for want of permission. Called before a sweep begins."""
         x = cupy.zeros(16, dtype=cupy.float32)
         if not self.names(lambda: cupy.add(x, x, out=x)):
             raise TimingError("CUPTI recorded no kernel")

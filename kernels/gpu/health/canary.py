@@ -1,7 +1,7 @@
 """Times two fixed kernels before and after each job: one that is bound by arithmetic and one that is bound by memory.
-No commit changes them, so when their times change, the GPU changed and not the code. Runs inside the GPU child, and on
-an idle GPU in a process of its own, the child role `canary`. Do not change their source: changed kernels have no
-earlier times to compare with (raise HARNESS in kernels/__init__.py)."""
+No commit changes these kernels, so if their times change, the GPU has changed. Runs inside the GPU child; on an idle
+GPU it runs in a process of its own (child role `canary`). Do not change the kernels' source, because there are no
+earlier times to compare a changed kernel with. If you must, raise HARNESS in kernels/__init__.py."""
 
 import functools
 import statistics
@@ -30,7 +30,7 @@ extern "C" __global__ void canary_memory(const float4* from, float4* to, int n) 
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs the canary once, and returns its times with NVML's readings before and after it."""
+    """Runs the canary once, and returns its times with NVML's readings from before and after."""
     telemetry = Telemetry(request["gpu_uuid"])
     before = telemetry.read("before the canary")
     times_us = canary(timing.timer())

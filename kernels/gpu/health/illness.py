@@ -1,6 +1,6 @@
-"""Decides from readings of a GPU whether it is ill. Needs no NVML, no clock and no database. Three signs count: an Xid
-error that programs do not cause, a memory error that ECC could not correct, and a canary that is slower than before. A
-run in which one occurs says nothing reliable about a kernel."""
+"""Decides from readings of a GPU whether the GPU is ill, which means that its times cannot be trusted. Three signs show
+it: an Xid error that programs do not cause, a memory error that ECC could not correct, and a canary that is slower than
+before. The code here needs no NVML, no clock and no database."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,30 +10,30 @@ from typing import Any
 Reading = Mapping[str, Any]
 
 HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 69, 109})
-"""Xid errors that a program causes: exceptions, page faults, and the cleanup after them (NVIDIA's Xid catalog). A
-measured kernel may crash, and its trial then records that. Other Xid errors come from the GPU, bus or driver."""
+"""Xid errors that a program causes: exceptions, page faults, and the cleanup after them (NVIDIA's Xid catalog). If a
+measured kernel crashes, its trial records the crash. All other Xid errors come from the GPU, bus or driver."""
 
 CANARIES = {"canary_compute_us": "arithmetic", "canary_memory_us": "memory"}
 
 DRIFT = 0.05
-"""A GPU is ill if its canary is slower by more than this share than the median of its history. 24 canaries of one H200
-lay within 1.3 % (2026-11)."""
+"""A GPU is ill if its canary is more than this share slower than the median of the GPU's earlier canaries. 24 canaries
+of one H200 lay within 1.3 % (2026-11)."""
 
 ENOUGH = 5
-"""Fewest canaries in a history. If there are fewer, no canary can show that the GPU is ill."""
+"""Fewest earlier canaries that a new canary is compared with. With fewer, canaries are not judged."""
 
 
 @dataclass(frozen=True)
 class Illness:
-    """A sign that a GPU is ill. `kind` is xid, ecc or canary."""
+    """A sign that a GPU is ill. `kind` is "xid", "ecc" or "canary"."""
 
     kind: str
     reason: str
 
 
 def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
-    """Returns the illness that the readings of one session or watch show, None if they show none. The readings are in
-    order of time. Memory errors count only if their number grows, because the driver counts them since its start."""
+    """Returns the illness that readings of one GPU show, or None if they show none. The readings are in order of time.
+    Memory errors count only if their number grows, because NVML reports the number since the driver's start."""
     first: int | None = None
     for reading in readings:
         for xid in reading.get("xids") or ():
@@ -49,8 +49,8 @@ def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
 
 
 def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
-    """Returns an illness if even the fastest canary of the session is much slower than the median of the history. The
-    fastest one counts, because a single canary may have met a power cap. Returns None also for a short history."""
+    """Returns an illness if even the fastest canary in `readings` is slower than the median of `history` by over DRIFT,
+    else None. One slow canary may have met a power cap. Returns None if `history` has under ENOUGH canaries."""
     for name, what in CANARIES.items():
         before = [reading[name] for reading in history if reading.get(name)]
         now = [reading[name] for reading in readings if reading.get(name)]

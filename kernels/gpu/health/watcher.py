@@ -1,5 +1,5 @@
-"""Reads a GPU's health through child processes with deadlines, because a GPU that fell off the bus can hang the process
-that reads it. One child watches the GPU all the time, another runs one canary. illness.py judges the readings."""
+"""Reads a GPU's health through child processes with deadlines, because reading a GPU that fell off the bus can hang the
+reading process. One child process watches the GPU all the time; another runs one canary and ends."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ class NoAnswer(Exception):
 
 
 class Watcher:
-    """Watches one GPU through a child process, which starts at the first `look`, and again after one that failed."""
+    """Watches one GPU through a child process. `look` starts the process if it does not run."""
 
     def __init__(self, gpu_uuid: str) -> None:
         self._gpu_uuid = gpu_uuid
         self._child: ChildProcess | None = None
 
     def look(self) -> Reading:
-        """Returns the errors and counts that NVML reported since the last call. Raises NoAnswer."""
+        """Returns NVML's errors since the last call, as a reading. Raises NoAnswer if the child fails or hangs."""
         if self._child is None or not self._child.alive:
             self.close()
             self._child = ChildProcess("watch")
@@ -39,7 +39,7 @@ class Watcher:
 
 
 def canary(gpu_uuid: str) -> list[Reading]:
-    """Runs one canary on a GPU that no other process of ours uses, and returns its readings. Raises NoAnswer."""
+    """Runs one canary on an idle GPU, and returns its readings. Raises NoAnswer if the child fails or hangs."""
     child = ChildProcess("canary", environment={"CUDA_VISIBLE_DEVICES": gpu_uuid})
     try:
         readings: list[Any] = child.ask({"gpu_uuid": gpu_uuid}, deadline_s=CANARY_LIMIT_S)["readings"]

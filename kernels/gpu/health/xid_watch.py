@@ -1,6 +1,6 @@
-"""Answers the requests of child role `watch`: reads Xid errors and memory errors through NVML while the GPU is idle. It
-makes no CUDA context, so a watched GPU stays idle. If NVML reports no events (some virtual machines), it reads the
-operating system's log instead, provided that its user may read it."""
+"""Answers the requests of child role `watch`: reads Xid errors and memory errors through NVML while the GPU is idle.
+This process makes no CUDA context, so a watched GPU stays idle. Where NVML reports no events (some virtual machines),
+the operating system's log is read instead, if the user may read the log."""
 
 import os
 import re
@@ -60,14 +60,14 @@ class Watch:
 
 
 class KernelLog:
-    """Reads the operating system's log for messages about one GPU, from the moment when it is opened."""
+    """Reads the operating system's log for messages about one GPU, written after `open`."""
 
     def __init__(self, handle: int, bus_id: str) -> None:
         self._handle, self._bus_id = handle, bus_id
 
     @classmethod
     def open(cls, bus_id: str, path: str = "/dev/kmsg") -> "KernelLog | None":
-        """Opens the log at its end. Returns None if this user may not read it."""
+        """Opens the log at its end. Returns None if this user may not read the log."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             os.lseek(handle, 0, os.SEEK_END)
@@ -87,6 +87,6 @@ class KernelLog:
 
 
 def xids_in(text: str, bus_id: str) -> list[int]:
-    """Returns the Xid errors of one GPU in a piece of the operating system's log. The log writes the GPU's bus id
-    shorter than NVML does: 0000:19:00, not 00000000:19:00.0."""
+    """Returns the numbers of one GPU's Xid errors in a part of the operating system's log. The log shortens NVML's bus
+    id 00000000:19:00.0 to 0000:19:00."""
     return [int(xid) for named, xid in _XID.findall(text) if named.lower() in bus_id.lower()]

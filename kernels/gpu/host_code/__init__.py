@@ -1,2 +1,2 @@
-"""Measures a watched operator without running its host code in the process that measures: another process runs the host
-code and describes its launches as data, which the measuring process repeats."""
+"""Measures a watched operator without running the operator's host code in the measuring process. Another process runs
+the host code and describes its launches as data. The measuring process repeats these launches."""

@@ -1,6 +1,6 @@
-"""Holds copies of the memory that a library's process handed over, and restores them before each launch. Configs share
-allocations of equal size and equal first content, so each config finds its arrays at the same address. Guards lie
-around these allocations."""
+"""Holds copies of the memory that a library's process handed over, and restores these copies before each launch.
+Configs share allocations of equal size and equal first content, so all configs find an array at the same address.
+Guards lie around the allocations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from tilewatch.kernels.gpu.host_code import device_memory
 from tilewatch.kernels.gpu.host_code.described_operator import Memory
 
 _Key = tuple[int | None, int, int, int]
-"""Identifies an allocation by the set of inputs (None if all sets share it), the number of its content or else the byte
-that fills it, its size, and how many equal allocations the config has before it."""
+"""Identifies an allocation by four numbers: the set of inputs (None if all sets share it); the number of its first
+content, or the byte that fills it; its bytes; and how many with the same first three the config has before it."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Holds one allocation of this process. `before` is a copy of its first content, None if every byte is `fill`."""
+    """Holds one allocation. `before` is a copy of its first content, or None if each byte is first `fill`."""
 
     key: _Key
     own: Any
@@ -39,8 +39,8 @@ class Allocation:
 
 
 class CopiedMemory:
-    """Holds copies of an operator's inputs, which launches may overwrite. `_given` keeps each set's first contents.
-    `_written` are the inputs that some config writes to, `_dirty` those that may have changed since the last
+    """Holds copies of an operator's inputs, which launches may overwrite. `_given` has the first contents of each input
+    set, `_written` the inputs that some config writes to, `_dirty` the allocations that may have changed since the last
     restore."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
@@ -52,8 +52,8 @@ class CopiedMemory:
 
     @classmethod
     def take(cls, contents: Sequence[int], sets: Sequence[Sequence[str]]) -> Self:
-        """Copies contents of these sizes out of the library's process by handles. Raises LibraryError if a handle is
-        wrong."""
+        """Copies memory contents out of the library's process. `contents` are sizes in bytes, `sets` CUDA IPC handles
+        for each set of inputs. Raises LibraryError if a handle is wrong."""
         given = []
         for handles in sets:
             given.append([cupy.empty(nbytes, dtype=cupy.uint8) for nbytes, _ in zip(contents, handles, strict=False)])
@@ -63,12 +63,12 @@ class CopiedMemory:
 
     @property
     def contents(self) -> dict[int, Any]:
-        """Returns the contents of the first set of inputs: their bytes by number."""
+        """Maps the number of each content to its bytes in the first set of inputs."""
         return dict(enumerate(self._given[0]))
 
     def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:
-        """Returns the allocations that hold a config's memory on one set of inputs, and makes those that are missing.
-        Returns None if that set lacks a content that the config needs."""
+        """Returns the allocations that hold a config's memory on input set `turn`, and makes each allocation that does
+        not exist yet. Returns None if the set lacks a content that the config needs."""
         if any(each.content is not None and each.content >= len(self._given[turn]) for each in memory):
             return None
         found: list[Allocation] = []
@@ -85,7 +85,7 @@ class CopiedMemory:
         return tuple(found)
 
     def expect_writes(self, places: Sequence[Allocation]) -> None:
-        """Marks allocations that a launch may write: all that are no input, and inputs that a check saw written."""
+        """Marks allocations as possibly written: those that are no inputs, and inputs that a check found written."""
         self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
 
     def restore_written(self) -> None:
@@ -100,14 +100,14 @@ class CopiedMemory:
             each.restore()
 
     def find_written(self, places: Sequence[Sequence[Allocation]], turn: int) -> None:
-        """Notes which inputs the launches on one set have just written, so that they are restored on all sets."""
+        """Notes which inputs a config just wrote on one set, so that these inputs are restored on all sets."""
         for number, each in enumerate(places[turn]):
             if each.key not in self._written and each.is_changed:
                 self._written |= {of_set[number].key for of_set in places}
         self.expect_writes(places[turn])
 
     def restore_changed(self, turns: Sequence[int]) -> int | None:
-        """Restores the changed inputs of some sets, and returns the number of one of them, None if none was changed."""
+        """Restores the changed inputs of some sets. Returns the number of one changed input, or None if none was."""
         changed = None
         for each in self._places.values():
             if each.key[0] in turns and each.is_changed:

@@ -1,6 +1,6 @@
 """Launches kernels that may begin before the kernel ahead of them has ended (CUDA's programmatic dependent launch).
-CuPy's launches take no attributes, so these call the driver, as `ct.launch` does (cuda-tile 1.7). The arguments of a
-launch are packed only once, because the host must stay ahead of the GPU for two kernels to overlap."""
+CuPy cannot set launch attributes, so this module calls the driver, as `ct.launch` does (cuda-tile 1.7). It packs a
+launch's arguments only once, because kernels overlap only if the host stays ahead of the GPU."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class LaunchAttribute(ctypes.Structure):
 
 
 class LaunchConfig(ctypes.Structure):
-    """Mirrors CUlaunchConfig."""
+    """Mirrors CUlaunchConfig of cuda.h."""
 
     _fields_ = (
         ("grid", ctypes.c_uint * 3),
@@ -39,7 +39,7 @@ class LaunchConfig(ctypes.Structure):
 
 def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
     """Returns a function that launches a kernel on the null stream. `function` is a CuPy RawKernel; `values` are arrays
-    and NumPy scalars. The returned function raises CUDADriverError like CuPy's own launches."""
+    and NumPy scalars. If the driver refuses a launch, the returned function raises CUDADriverError."""
     packed = [ctypes.create_string_buffer(each, len(each)) for each in map(_pack, values)]
     pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
     attribute = LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1)
@@ -61,7 +61,7 @@ def _load_driver() -> Any:
 
 
 def _pack(value: Any) -> bytes:
-    """Returns the bytes that a kernel gets for a value. For an array these are its address."""
+    """Returns the bytes that a kernel gets for a scalar, or for an array the bytes of its address."""
     if hasattr(value, "data") and hasattr(value.data, "ptr"):
         return np.uint64(value.data.ptr).tobytes()
     packed: bytes = value.tobytes()

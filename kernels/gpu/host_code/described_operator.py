@@ -1,6 +1,6 @@
-"""Describes as plain values what host code launches with each config, and on which parts of which memory. The process
-that runs the host code writes the description (kernels/gpu/host_code/tracing.py), and the measuring process launches by
-it (kernels/gpu/host_code/prepared_launches.py). kernels/measuring/operator_schema.py validates it."""
+"""Describes as plain values which kernels an operator's host code launches with each config, and on which memory. The
+process that runs the host code writes this description (kernels/gpu/host_code/describing.py), and the measuring process
+repeats the launches (kernels/gpu/host_code/prepared_launches.py)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ITEM_BYTES: Mapping[str, int] = {
     "float32": 4,
     "float64": 8,
 }
-"""Bytes per element of the array types that a launch may get, by PyTorch's names."""
+"""Maps PyTorch's name of each array type that a launch may get to its bytes per element."""
 
 NUMBER_TYPES = (
     "bool_",
@@ -31,11 +31,11 @@ NUMBER_TYPES = (
     "float32",
     "float64",
 )
-"""Scalar types that a launch may get, by cuTile's names."""
+"""cuTile's names of the scalar types that a launch may get."""
 
 MOST_LAUNCHES = 1000
 MOST_MEMORY = 1000
-"""Most launches and most allocations of a config. An operator that needs more is measured by its own process."""
+"""Most launches and most allocations of a config. An operator with more is measured in its host code's process."""
 
 COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
 """Types of results that the measuring process can compare."""
@@ -43,8 +43,8 @@ COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
 
 @dataclass(frozen=True)
 class Memory:
-    """Describes one allocation that launches use. Before the first launch it holds either the handed-over content of
-    number `content`, or `fill` in each byte. The other field is None."""
+    """Describes one allocation that launches use. Before the first launch the allocation holds either the handed-over
+    content with the number `content`, or the value `fill` in each byte. The field that does not apply is None."""
 
     nbytes: int
     content: int | None
@@ -53,8 +53,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class View:
-    """Describes an array in allocation `memory`. `offset` and `strides` count elements. `wide`: both are passed as
-    int64."""
+    """Describes an array in allocation number `memory`. `offset` and `strides` count elements. If `wide`, shape and
+    strides are passed as int64, else as int32."""
 
     memory: int
     offset: int
@@ -74,7 +74,7 @@ class Number:
 
 @dataclass(frozen=True)
 class OneLaunch:
-    """Describes one launch of a config. `key` selects its cubin among the config's. Constants are part of the code."""
+    """Describes one launch of a config. `key` selects one of the config's cubins. `arguments` have no constants."""
 
     key: str
     symbol: str
@@ -85,7 +85,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """Lists the launches of one config, in order, and where its results then lie. A result not compared is None."""
+    """Lists one config's launches, in order. `results` says where the results lie, with None for uncompared ones."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]
@@ -96,10 +96,10 @@ class ConfigLaunches:
 class DescribedOperator:
     """Describes an operator and its configs so that another process can launch them.
 
-    `contents` are the sizes of the memory's first contents, and `sets` the handles of these contents for each set of
-    inputs. Later sets lack the contents that only one config uses. `reference` are the right results of the first sets;
-    a result that is not compared is None. `tolerance` is None if each result has the tolerance of its type. `configs`
-    maps a config's key to its launches, or to a sentence if its host code fails. `bytes` is 0 if the case does not
+    `contents` are the sizes of memory's first contents, and `sets` the handles of these contents for each set of
+    inputs. Later sets lack contents that only one config uses. `reference` are the right results of the first sets; a
+    result that is not compared is None. `tolerance` is None if each result has the tolerance of its type. `configs`
+    maps a config's key to its launches, or to a sentence if its host code fails. `bytes` is 0 if the operator does not
     state it; `bytes_moved` then counts every array once. `unchecked` says why there is no reference, or is empty.
     """
 
@@ -123,7 +123,7 @@ class DescribedOperator:
 
 
 def read_operator(description: Mapping[str, Any]) -> DescribedOperator:
-    """Converts the JSON that OperatorDescription writes (kernels/gpu/host_code/describing.py)."""
+    """Builds a DescribedOperator from the JSON form of an OperatorDescription."""
     lists = {name: tuple(description[name]) for name in ("dtypes", "contents")}
     lists |= {name: tuple(tuple(each) for each in description[name]) for name in ("sets", "reference")}
     configs = {key: _read_config(each) for key, each in description["configs"].items()}

@@ -1,5 +1,5 @@
-"""Describes what a watched operator launches with one config, for the process under a profiler, which may not run host
-code. Inputs of floating-point numbers are described by their type alone and made at random, because counters hardly
+"""Describes the launches of a watched operator with one config for the process under a profiler, which may not run host
+code. Floating-point inputs are described by their type alone and filled at random, because hardware counters hardly
 depend on their values. Inputs that may hold indices or lengths are described with their values."""
 
 import base64
@@ -14,16 +14,16 @@ RANDOM = frozenset({"float8_e4m3fn", "float8_e8m0fnu", "bfloat16", "float16", "f
 """Types whose inputs may be random. kernels/gpu/arrays.py can make random values of each."""
 
 MOST_GIVEN_BYTES = 4 << 20
-"""Most bytes of all described values together, because they pass through two pipes as text."""
+"""Most bytes of all described values of a run together, because the values pass through two pipes as text."""
 
 MOST_LAUNCHES = 20
-"""Most launches of an operator. A profiler takes about 0.1 s per launch, TIMES times, while the GPU waits."""
+"""Most launches of a profiled operator. Each is profiled TIMES times, at about 0.1 s, while the GPU waits."""
 
 
 @dataclass(frozen=True)
 class FirstContent:
     """Describes what an allocation holds before the first launch: `fill` in each byte, or `values` in base64, or random
-    numbers of type `dtype`. The two of these fields that do not apply are None."""
+    numbers of type `dtype`. The two of these three fields that do not apply are None."""
 
     nbytes: int
     fill: int | None
@@ -45,11 +45,11 @@ class DescribedRun:
 
 
 Described = Sequence[DescribedLaunch | DescribedRun]
-"""Descriptions for the profiler: launches of library files' kernels, and runs of watched operators."""
+"""Descriptions of what to profile: launches of library files' kernels, and runs of watched operators."""
 
 
 class NotDescribable(Exception):
-    """Raised if the process under a profiler cannot repeat launches. The message follows "no counters: "."""
+    """Raised if the profiled process cannot repeat a run's launches. The message follows "no counters: "."""
 
 
 def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int, Any]) -> DescribedRun:
@@ -83,7 +83,7 @@ def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int
 
 
 def read_described(described: Mapping[str, Any]) -> DescribedLaunch | DescribedRun:
-    """Converts the JSON form of a DescribedLaunch or a DescribedRun back to one."""
+    """Builds a DescribedLaunch or a DescribedRun from its JSON form."""
     if "memory" not in described:
         return read_launch(described)
     memory = tuple(FirstContent(**each) for each in described["memory"])

@@ -34,13 +34,13 @@ from tilewatch.kernels.watching.tracer import list_arrays
 
 @dataclass
 class _Contents:
-    """Collects the distinct contents that memory holds before its first launch. `known` are copies of them."""
+    """Collects copies of the distinct contents that an operator's memory has before the first launch."""
 
     budget_bytes: float
     known: list[Any] = field(default_factory=list)
 
     def find_or_add(self, values: Any) -> int:
-        """Returns the number of a content, and adds it if it is new. Raises NotReplayable if they get too large."""
+        """Returns a content's number, and adds a new content. Raises NotReplayable if all together get too large."""
         for number, each in enumerate(self.known):
             if device_memory.is_equal(each, values):
                 return number
@@ -51,12 +51,12 @@ class _Contents:
 
 
 class OperatorDescription:
-    """Describes a watched operator's launches on inputs that this process draws itself. So it is fixed before the seed
-    of the measured inputs is known. `hand_over` then returns the contents and references for that seed."""
+    """Describes a watched operator's launches on inputs from a seed of its own, so the description is fixed before the
+    seed of the measured inputs is known. `hand_over` then returns memory contents and references for that seed."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
-        """Describes the request's configs, or all if it names none. Raises NotReplayable, or LibraryError if none
-        works."""
+        """Describes the request's configs, or all configs if the request names none. Raises NotReplayable if the host
+        code does work besides its launches. Raises LibraryError if no config works."""
         self._loaded, self._request = loaded, request
         self._seed = secrets.randbelow(2**31) if seed is None else seed
         operator = loaded.kernel
@@ -91,8 +91,8 @@ class OperatorDescription:
         }
 
     def hand_over(self, seed: int) -> dict[str, Any]:
-        """Returns handles of the contents and references for the inputs of a seed. If the launches depend on the values
-        of inputs, describes the operator again, on one set of this seed's inputs. Raises NotReplayable."""
+        """Returns handles of the memory contents and references for a seed's inputs. If the launches depend on input
+        values, also describes the operator again, on one set of this seed's inputs, or raises NotReplayable."""
         first = self._take_set(seed)
         if first is None:
             again = OperatorDescription(self._loaded, self._request, seed)
@@ -129,8 +129,8 @@ class OperatorDescription:
                 self._needed.append((config, found))
 
     def _take_set(self, seed: int, expected: tuple[Any, ...] | None = None) -> tuple[list[Any], tuple[Any, ...]] | None:
-        """Returns the contents of one set of inputs in the order of their numbers, and the right results: `expected` if
-        it is given, else those of the reference. Returns None if the host code does not launch what was described."""
+        """Returns one input set's contents in the order of their numbers, and the right results: `expected` if it is
+        given, else the reference's results. Returns None if the host code fails or has other launches."""
         try:
             if expected is None:
                 expected = operator_results.expected_values(self._make_case(seed).reference)
@@ -173,7 +173,7 @@ def _describe_facts(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]
 
 
 def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
-    """Describes each allocation of a run. If its bytes are not all equal, adds its content to `contents`."""
+    """Describes each allocation of a run. Adds the content of an allocation whose bytes differ to `contents`."""
     found = []
     for each in run.seen.values():
         fill = device_memory.find_fill(each.before)
@@ -183,14 +183,14 @@ def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
 
 
 def _is_like(run: Run, known: ConfigLaunches) -> bool:
-    """Returns whether a run launches what was described, on allocations of equal sizes."""
+    """Returns whether a run has the described launches, on allocations of the described sizes."""
     sizes = [each.before.size for each in run.seen.values()]
     launched = (tuple(run.launches), run.results, sizes)
     return launched == (known.launches, known.results, [each.nbytes for each in known.memory])
 
 
 def _find_values(run: Run, known: ConfigLaunches, values: dict[int, Any]) -> bool:
-    """Adds the contents of a run's memory to `values`, by number. Returns False if they differ."""
+    """Adds the contents of a run's memory to `values`, by number. Returns False if a content has two values."""
     for memory, seen in zip(known.memory, run.seen.values(), strict=True):
         if memory.content is None:
             if not device_memory.is_filled(seen.before, memory.fill or 0):

@@ -1,4 +1,4 @@
-"""Counts the sets of inputs over which rounds rotate, for a watched operator."""
+"""Counts the sets of inputs over which the timed rounds of a watched operator rotate."""
 
 import cupy
 
@@ -7,11 +7,11 @@ from tilewatch.kernels.gpu.rounds import count_input_sets
 MOST_INPUT_SETS = 4
 INPUT_BUDGET = 0.1
 """Share of the GPU's memory that all inputs may take. It is small because each config has its own outputs, and because
-inputs are in memory twice: in the library's process and in the one that measures."""
+the inputs are in memory twice: in the library's process and in the measuring process."""
 
 
 def count_sets(set_bytes: int, other_bytes: int = 0) -> int:
-    """Returns how many input sets of this size fit the budget beside `other_bytes`, at most MOST_INPUT_SETS."""
+    """Returns how many sets of `set_bytes` fit INPUT_BUDGET beside `other_bytes`, at most MOST_INPUT_SETS."""
     device = cupy.cuda.Device()
     budget_bytes = INPUT_BUDGET * device.mem_info[1] - other_bytes
     sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)

@@ -11,7 +11,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES, Numbe
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.int32, 8: np.int64}
 NUMBERS = {"bool": np.uint8, "int8": np.int8, "int16": np.int16, "int64": np.int64, "float64": np.float64}
-"""Maps types to raw types with which CuPy computes, besides those in arrays.RAW."""
+"""Maps types that arrays.RAW lacks to the raw types with which CuPy computes."""
 
 
 def view(memory: Any, described: View) -> Any:
@@ -25,8 +25,8 @@ def view(memory: Any, described: View) -> Any:
 
 
 def list_values(arguments: Sequence[View | Number], memory: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the values that a launch passes to a kernel by cuTile's calling conventions 1 and 2: for an array its
-    pointer, shape and strides in the kernel's index type, for a scalar its value, for a constant no value."""
+    """Returns the values that a launch passes to a kernel by cuTile's calling conventions 1 and 2. An array passes its
+    pointer, shape and strides, the last two in the kernel's index type. A scalar passes its value."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Number):

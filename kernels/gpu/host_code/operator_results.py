@@ -1,5 +1,5 @@
-"""Compares the results of a watched operator's host code with its reference. They may be tensors of PyTorch, arrays of
-CuPy, or arrays of other packages. Runs inside the GPU child."""
+"""Compares the results of a watched operator's host code with its reference. The results may be tensors of PyTorch,
+arrays of CuPy, or arrays of other packages. Runs inside the GPU child."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 def expected_values(reference: Callable[[], Any] | None) -> tuple[Any, ...]:
-    """Returns copies of the reference's arrays. A result that is not compared is None. Empty without reference."""
+    """Returns copies of the reference's arrays. Uncompared results are None. Returns () without a reference."""
     if reference is None:
         return ()
     values = tuple(None if each is None else _copy(each) for each in flatten(reference()))
@@ -30,7 +30,7 @@ def _copy(value: Any) -> Any:
 
 
 def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, slack: float = 1.0) -> ResultError:
-    """Returns the error of the host code's results, compared with the reference's. If `tolerance` is None, each result
+    """Returns the error of the host code's results against the reference's results. If `tolerance` is None, each result
     has the tolerance of its type. `slack` multiplies the tolerance. Raises LibraryError if a shape differs."""
     values = flatten(result)
     require_shapes(values, expected)
@@ -62,7 +62,7 @@ def convert(value: Any, dtype: str) -> Any:
 
 
 def _to_cupy(value: Any) -> Any:
-    """Returns a value as a CuPy array, which shares the value's memory if that is on the GPU."""
+    """Returns a value as a CuPy array, without a copy if the value is on the GPU."""
     only_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__cuda_array_interface__")
     is_on_gpu = only_dlpack and not hasattr(value, "__array_interface__")
     return cupy.from_dlpack(value) if is_on_gpu else cupy.asarray(value)

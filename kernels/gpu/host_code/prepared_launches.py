@@ -1,5 +1,5 @@
-"""Prepares one problem of a watched operator by its description: repeats its host code's launches on copies of its
-memory. Runs inside the GPU child, and runs no library."""
+"""Prepares one problem of a watched operator from a description of the host code's launches, and repeats these launches
+on copies of the operator's memory. Runs inside the GPU child, and runs no library."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +34,12 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 class ComputedBefore(WrongWhenTimed):
-    """Raised if the right result is in memory before a config's first launch. The message is a sentence."""
+    """Raised if a config's memory holds the right result before the first launch. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Holds the operator as one library describes it, with the memory of its launches. A replay has two sides."""
+    """Holds one library's description of the operator, with the memory of its launches. A replay has two sides."""
 
     described: DescribedOperator
     memory: CopiedMemory
@@ -47,8 +47,8 @@ class Side:
 
 @dataclass
 class LoadedLaunches:
-    """Holds the launches of a config on each set of inputs, as functions without arguments. `places` are its
-    allocations on each set, `results` its results. `was_launched`: the inputs that it writes are known."""
+    """Holds a config's launches on each set of inputs, as functions without arguments. `places` are its allocations on
+    each set, `results` its results. If `was_launched`, it is known which inputs the config writes."""
 
     memory: CopiedMemory
     names: tuple[str, ...]
@@ -62,9 +62,9 @@ class LoadedLaunches:
 class PreparedLaunches:
     """Holds one problem with its references, and the configs and baselines loaded so far.
 
-    `sides` maps each library folder of a replay to its side. `library` is the folder under test; results are compared
-    with its reference. `expected` holds the right results on each of the first sets of inputs; a result that is not
-    compared is None. `modules` is the folder from which cubins are loaded.
+    `sides` maps each library folder of a replay to its side. `library` is the folder under test; all results are
+    compared with the reference of this folder. `expected` holds the right results on each of the first sets of inputs;
+    a result that is not compared is None. `modules` is the folder from which cubins are loaded.
     """
 
     sides: Mapping[str, Side]
@@ -110,8 +110,8 @@ class PreparedLaunches:
         return range(min(len(self.expected), self.input_sets))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why a side of a replay cannot be compared with the library under test, None if it can. If a config
-        cannot be launched, only `load` fails."""
+        """Returns why a side of a replay cannot be compared with the library under test, or None if it can. Does not
+        find configs that cannot be launched; `load` raises for these."""
         shapes = [[each and each["shape"] for each in side.described.reference[0]] for side in self._find_pair(request)]
         return None if shapes[0] == shapes[1] else "that commit has results of other shapes, so it is not the same work"
 
@@ -174,7 +174,7 @@ class PreparedLaunches:
             each()
 
     def verify(self, config: LoadedLaunches, turn: int) -> tuple[float, ResultError]:
-        """Launches a config once on a set of inputs. Returns its microseconds and its error. Raises ComputedBefore."""
+        """Launches a config on input set `turn`. Returns its microseconds and error. Raises ComputedBefore."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
         if any(self.expected[turn]) and self._judge(config, turn).failure is None:
@@ -186,7 +186,7 @@ class PreparedLaunches:
         return checked_us, error
 
     def keep(self, identity: int, config: LoadedLaunches) -> None:
-        """Keeps a checked config to be timed later. If another process checked it, launches it once."""
+        """Keeps a checked config to be timed later. Launches the config once if another process checked it."""
         if not config.was_launched:
             self.verify(config, 0)
         self.loaded[identity] = config
@@ -196,7 +196,7 @@ class PreparedLaunches:
         return Entry(partial(self.launch, config), config.names, partial(self._verify_timed, config))
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
-        """Describes the launches of a config for the process under a profiler, or returns why it cannot repeat them."""
+        """Describes a config's launches for the process under a profiler, or returns why it cannot repeat them."""
         _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
@@ -212,8 +212,8 @@ class PreparedLaunches:
             side.memory.restore_written()
 
     def restore_inputs(self) -> str | None:
-        """Restores the memory that launches wrote. Returns the name of an input that was changed by a config that had
-        left it unchanged when it was checked, None if there is none."""
+        """Restores the memory that launches wrote. Returns the name of an input that changed although no config wrote
+        it when it was checked, or None if no such input changed."""
         self.reset_outputs()
         changed = [each.memory.restore_changed(self.checked_sets) for each in self.sides.values()]
         return next((f"input {number + 1}" for number in changed if number is not None), None)
@@ -237,7 +237,7 @@ class PreparedLaunches:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:  # noqa: ARG002 - it solves nothing
-        """Returns the launch of a baseline. Raises BaselineMissing if it is not the copy of bytes."""
+        """Returns the launch of the baseline that copies bytes. Raises BaselineMissing for any other baseline."""
         if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
@@ -246,8 +246,8 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _judge(self, config: LoadedLaunches, turn: int) -> ResultError:
-        """Returns the error of a config's results on a set of inputs. Without a stated tolerance, that of each type
-        holds."""
+        """Returns the error of a config's results on input set `turn`. A result has its type's tolerance if none is
+        stated."""
         pairs = zip(config.results[turn], self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
@@ -271,7 +271,7 @@ def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Cal
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
-    """Reads the descriptions and copies the memory that was handed over. Raises LibraryError if they do not fit."""
+    """Prepares the described operator on copies of the handed-over memory. Raises LibraryError if they do not fit."""
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]
@@ -291,8 +291,8 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
-    """Returns a copy of one output's right result, None if the output is not compared. Raises LibraryError for NaN
-    alone."""
+    """Returns a copy of an output's right result, or None if it is not compared. Raises LibraryError if it is all
+    NaN."""
     if shared is None:
         return None
     reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))

@@ -1,6 +1,6 @@
 """Prepares one problem of a watched operator on the GPU, and runs its host code with cubins from the store. Host code
-calls cuTile's own `ct.launch`, so kernels get their arguments as in the repository's own use. Where `ct.launch` would
-compile a kernel, it gets the stored cubin instead. Runs inside the GPU child, with PyTorch."""
+calls cuTile's own `ct.launch`, so kernels get the arguments that they get in their repository. Where `ct.launch` would
+compile a kernel, the stored cubin is given to it. Runs inside the GPU child, with PyTorch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,7 +48,7 @@ from tilewatch.kernels.watching.tracer import (
 
 
 class CodeMissing(timing.TimingError):
-    """Raised if `ct.launch` asks for code that was not compiled for this config. The message is a sentence."""
+    """Raised if `ct.launch` needs a cubin that was not compiled for this config. The message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class _Side:
 @dataclass(frozen=True)
 class LoadedOperator:
     """Holds a config with its cubins by launch key, and its launches on each set of inputs. `kernels` maps the id of
-    each kernel that the host code launches to that kernel and to a copy of it for this config. The copy is needed
-    because a cuTile kernel keeps the first code that it got."""
+    each launched kernel object to the object and to a copy of it for this config. The copy is needed because a cuTile
+    kernel object keeps the first cubin that it got."""
 
     config: PlainConfig
     side: _Side
@@ -85,7 +85,7 @@ class LoadedOperator:
 
 
 class PreparedOperator:
-    """Holds one problem of an operator, with the configs and baselines loaded so far."""
+    """Holds one problem of a watched operator, with the configs and baselines loaded so far."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> None:
         self.problem = loaded.kernel.parse(request["problem"])
@@ -126,7 +126,7 @@ class PreparedOperator:
         return self._sides[self._library]
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why a side of a replay cannot be compared with the prepared library, None if it can."""
+        """Returns why a side of a replay cannot be compared with the prepared library, or None if it can."""
         if request.get("library") is None:
             return None
         library = Path(request["library"])
@@ -138,7 +138,7 @@ class PreparedOperator:
         return None
 
     def load(self, request: Mapping[str, Any]) -> LoadedOperator:
-        """Reads the cubins of a config, and finds out what it launches on each set of inputs, without launching."""
+        """Reads a config's cubins, and traces what it launches on each set of inputs, without launching anything."""
         side = self._sides[Path(request.get("library") or self._library)]
         traces = [self._trace(side, turn, request["config"]) for turn in range(len(side.cases))]
         cubins = read_bundle(self.store.cubin(request["content_key"]))
@@ -149,9 +149,9 @@ class PreparedOperator:
             config.launch(launch)
 
     def verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
-        """Runs the host code with NaN in its outputs, on new inputs of each set that has a reference. Returns the
-        microseconds and the error of one set: a wrong one if there is one, else set `turn`. Only these runs are
-        compared, because host code may still work on its results after the launches that are timed."""
+        """Runs the host code with outputs full of NaN, on new inputs of each set that has a reference. Returns the
+        microseconds and the error of one set: a set with a wrong result if there is one, else set `turn`. Timed
+        launches are not compared, because host code may change its results after them."""
         checked = {each: self._verify(config, each) for each in self.checked_sets}
         wrong = next((each for each in checked.values() if each[1].failure is not None), None)
         return wrong or checked[turn]
@@ -182,11 +182,11 @@ class PreparedOperator:
         return None
 
     def restore_guards(self) -> str | None:
-        """Returns None, because the memory is the host code's own and has no guards."""
+        """Returns None, because the host code allocates the memory itself, without guards."""
         return None
 
     def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - the same for every config
-        """Returns why there are no counters: host code must be confined, but a profiled process cannot be."""
+        """Returns why there are no hardware counters. Host code must be sandboxed, but a profiled process cannot be."""
         return "its host code runs in a process of its own, which cannot run under a profiler"
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
@@ -199,7 +199,7 @@ class PreparedOperator:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Returns the launch of a baseline on inputs made for it. Raises BaselineMissing."""
+        """Returns the launch of a baseline on inputs made for it. Raises BaselineMissing if it has none."""
         case = self._remake_case(self._own, turn)
         if name not in case.baselines:
             assert name in BUILT_IN
@@ -257,8 +257,8 @@ _compile = ct.kernel._compile
 
 
 def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
-    """Returns the stored cubin for a request to cuTile's compiler. Outside of `_serve_cubins`, where a baseline may be
-    a cuTile kernel, cuTile compiles."""
+    """Returns the stored cubin in place of a call of cuTile's compiler. Outside of `_serve_cubins` the compiler is
+    called, because a baseline may be a cuTile kernel."""
     if not _served:
         return _compile(kernel, signature, *arguments, **named)
     cubin = _served[-1].get(hash_launch(kernel, signature))

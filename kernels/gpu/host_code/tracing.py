@@ -1,9 +1,10 @@
-"""Records what a watched operator's host code launches, as data by which another process can launch it.
+"""Records the launches of a watched operator's host code as data, so that another process can repeat them.
 
 No kernel is launched. Instead, the memory that a launch would get is filled with one byte, as if the kernel had written
-everywhere. Each config runs twice, with different bytes. If the two runs differ, the host code depends on what a kernel
-wrote. If memory no longer holds the byte, the host code wrote to it after a launch. In both cases repeating the
-launches would not do what the host code does, and NotReplayable says why. Runs inside the library's child.
+everywhere. The host code runs twice per config, with different bytes. If their launches differ, the host code depends
+on what a kernel wrote. If memory no longer holds the byte, the host code wrote there after a launch. In both cases
+NotReplayable is raised, because repeating the launches would not do what the host code does. Runs inside the library's
+child.
 """
 
 from collections.abc import Sequence
@@ -35,22 +36,22 @@ BYTES = (0x55, 0x2A)
 
 CONVENTIONS = (1, 2)
 """cuTile's calling conventions that pass an array as pointer, shape and strides, and a tuple as its items (cuda-tile
-1.7). They differ in what is a constant of the code, not in what is passed."""
+1.7). Both pass the same values, and differ only in which values are constants of the code."""
 
 
 class NotReplayable(LibraryError):
-    """Raised if host code does work besides its launches. The message continues the words "its host code "."""
+    """Raised if repeating launches would not do all work of the host code. The message continues "its host code "."""
 
 
 @dataclass
 class _Seen:
-    """Holds an allocation of one run. `holder` is an array in it, which keeps it from being freed and used again."""
+    """Holds an allocation of one run. `holder` is an array in it, which keeps the allocation from being freed."""
 
     number: int
     address: int
     holder: Any
     before: Any
-    """A copy of its content from before the first launch."""
+    """A copy of the allocation's content from before the first launch."""
 
     @property
     def end(self) -> int:
@@ -59,8 +60,8 @@ class _Seen:
 
 @dataclass
 class Run:
-    """Records one run of host code, in which each kernel seems to write `byte`. `seen` maps an address to its
-    allocation. `refused` says why the run cannot be repeated. It stays set even if the host code catches the error."""
+    """Records one run of host code; memory given to kernels is filled with `byte`. `seen` maps addresses to
+    allocations. `refused` says why the run cannot be repeated, and stays set if the host code catches the error."""
 
     byte: int
     seen: dict[int, _Seen] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class Run:
         return (self.launches, self.results, sizes[0]) == (other.launches, other.results, sizes[1])
 
     def take(self, launch: TracedLaunch) -> None:
-        """Records a launch, and fills its memory in place of launching. Raises NotReplayable."""
+        """Records a launch, and fills its memory instead. Raises NotReplayable if it cannot be repeated."""
         if self.refused is None:
             try:
                 self._take(launch)
@@ -101,7 +102,7 @@ class Run:
             device_memory.fill(each.address, self.byte, each.before.size)
 
     def _see(self, given: Any) -> _Seen:
-        """Returns an array's allocation, copied if it is new. Raises NotReplayable for writes between launches."""
+        """Returns an array's allocation, and copies a new one. Raises NotReplayable if it changed between launches."""
         array = describe_array(given)
         address, nbytes = array.memory, array.memory_bytes
         if not array.on_gpu or not nbytes or address % 16:
@@ -121,7 +122,7 @@ class Run:
         return device_memory.is_filled(device_memory.copy_from(seen.address, seen.before.size), self.byte)
 
     def _describe(self, constraint: Any, value: Any) -> list[View | Number]:
-        """Returns the arguments that a kernel gets for one parameter; for a constant there are none."""
+        """Returns the arguments that a kernel gets for one parameter. A constant parameter gets none."""
         match type(constraint).__name__:
             case "ConstantConstraint":
                 return []
@@ -143,7 +144,8 @@ class Run:
         return View(self.seen[array.memory].number, offset, array.shape, array.strides, array.dtype, wide)
 
     def find_results(self, result: Any, expected: Sequence[Any]) -> tuple[View | None, ...]:
-        """Returns where the results lie. Raises NotReplayable, or LibraryError if they do not fit the reference."""
+        """Returns where the results lie in memory. Raises NotReplayable if they lie elsewhere than in a launch's
+        memory, or LibraryError if they do not fit the reference."""
         values = operator_results.flatten(result)
         operator_results.require_shapes(values, expected)
         return tuple(
@@ -171,7 +173,7 @@ class Run:
 
 @dataclass(frozen=True)
 class HostCode:
-    """Holds an operator on one set of inputs. `expected` are the reference's results on that set."""
+    """Holds an operator's host code and one set of inputs. `expected` are the reference's results on these inputs."""
 
     loaded: LibraryOperator
     given: GivenConfigs | None
@@ -179,8 +181,8 @@ class HostCode:
     expected: tuple[Any, ...]
 
     def trace(self, config: PlainConfig) -> "Run":
-        """Returns a config's run, traced with both bytes. Raises NotReplayable, LibraryError, or the host code's
-        errors."""
+        """Returns a config's run, after a second run with the other byte had the same launches. Raises NotReplayable,
+        LibraryError, or an error of the host code."""
         first, second = (self.trace_once(config, byte) for byte in BYTES)
         if not first.is_like(second) or not all(
             device_memory.is_equal(one.before, other.before)
