@@ -1,5 +1,5 @@
-"""Compiles the kernels of baselines before they are timed. DeepGEMM calls nvcc for each new kernel, which takes some 10
-s (H200, 2026-11), and keeps the compiled kernel on this machine's disk."""
+"""Compiles the kernels of baselines before they are timed. DeepGEMM compiles each new kernel with nvcc in some 10 s
+(H200, 2026-11), and keeps the compiled kernel on this machine's disk."""
 
 import os
 import time
@@ -23,8 +23,8 @@ COMPILING = tuple(each.name for each in BASELINES if each.package == DEEP_GEMM)
 DEADLINE_S = 120.0
 AT_ONCE = max(2, min(16, (os.cpu_count() or 1) // 2))
 FEW = 2
-"""Series that are prepared at once when failed ones are tried again: 12 of 8 GB each ran out of memory (H100,
-2026-11-27)."""
+"""Number of series that are prepared at once when failed series are tried again. Twelve series of 8 GB each had run out
+of memory (H100, 2026-11-27)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SeriesToPrepare:
 
     @property
     def compiling(self) -> list[str]:
-        """Returns those of its baselines that compile kernels."""
+        """Returns the baselines of this series that compile their own kernels."""
         return [name for name in self.baselines if name in COMPILING]
 
 
@@ -46,8 +46,8 @@ OnDone = Callable[[SeriesToPrepare], object]
 
 
 def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_done: OnDone = id) -> list[str]:
-    """Launches the compiling baselines of each series once, several series at a time. Returns the failures, a sentence
-    each. Calls `on_done` with each series that is ready, from several threads."""
+    """Launches the baselines that compile their own kernels once per series, several series at a time. Returns a
+    sentence on each failure. Calls `on_done` with each series that is ready, from several threads."""
     left = [each for each in series if each.compiling]
     failures: dict[SeriesToPrepare, str] = {}
     with find_turn(gpu_uuid):
@@ -63,7 +63,7 @@ def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_do
 def _prepare_each(
     series: Sequence[SeriesToPrepare], *, gpu_uuid: str, store_url: str, on_done: OnDone
 ) -> list[tuple[SeriesToPrepare, str]]:
-    """Prepares several series in one process. Returns those that failed, each with a sentence that says why."""
+    """Prepares several series in one process. Returns each failed series with a sentence on why."""
     failures = []
     with closing(KeptProcess()) as kept:
         for each in series:
@@ -77,7 +77,7 @@ def _prepare_each(
 
 
 def _prepare(series: SeriesToPrepare, kept: KeptProcess, environment: dict[str, str], store_url: str) -> None:
-    """Launches the baselines of a series, without checking them. The library's process only describes the problem."""
+    """Launches a series' baselines without checking results. The library's process only describes the problem."""
     deadline = time.monotonic() + DEADLINE_S
     preparation = Preparation(series.library, series.kernel, series.problem, store_url)
     with closing(ChildProcess("library", environment=environment, library=series.library)) as library:

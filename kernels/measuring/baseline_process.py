@@ -1,6 +1,6 @@
 """Times baselines that need a GPU process of their own: other versions of installed libraries, and baselines that a
-watch file defines. The process prepares the same problem from the same seed, so it has the same inputs. If it fails,
-the run loses only these baselines."""
+watch file defines. That process prepares the run's problem from the run's seed, so it has the run's inputs. If the
+process fails, the run loses only these baselines."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,16 +14,16 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 ROUNDS_DEADLINE_S = 120.0
 BASELINES_DEADLINE_S = 600.0
-"""Deadline for preparing baselines. It is long because DeepGEMM compiles a kernel with nvcc for each new shape."""
+"""Deadline for preparing baselines. DeepGEMM compiles a kernel with nvcc for each new shape."""
 
 
 class BaselineProcess:
-    """Times some baselines in one process. `details` maps the name under which a baseline's times are stored to what is
-    known of it, or to why it is missing. `names` are the baselines that can be timed."""
+    """Times some baselines in one process. `details` maps the name under which a baseline's times are stored to the
+    baseline's description, with the reason under "missing" if it cannot be timed. `names` can be timed."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
-        """Prepares the baselines that are keys of `stored`; its values are the names under which their times are
-        stored. Starts no process if `stored` is empty. Adds `about` to the details of each baseline."""
+        """Prepares the baselines in `stored`, which maps each baseline to the name under which its times are stored.
+        Starts no process if `stored` is empty. Adds `about` to the details of each baseline."""
         self._stored = stored
         self.details: dict[str, dict[str, Any]] = {}
         self._child: GpuChild | None = None
@@ -46,8 +46,8 @@ class BaselineProcess:
         return tuple(name for name, detail in self.details.items() if "missing" not in detail)
 
     def time_block(self, rounds: int, seed: int) -> tuple[dict[str, list[float]], list[Mapping[str, Any]]]:
-        """Returns the samples of each baseline by name, and readings of the GPU. If no baseline can be timed or the
-        process ends, both are empty; `details` then says how it ended."""
+        """Returns the samples of each baseline by name, and telemetry of the GPU. Both are empty if no baseline can be
+        timed or if the process ends; in the second case `details` says why it ended."""
         running = [name for name, versioned in self._stored.items() if versioned in self.names]
         if self._child is None or not running:
             return {}, []
@@ -71,8 +71,8 @@ class BaselineProcess:
 
 
 def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns why a baseline is missing, under "missing", if its process loaded another version of its library than the
-    environment has. Returns an empty mapping if the versions agree or one of them is unknown."""
+    """Returns {"missing": a sentence} if a baseline's process loaded a version of the baseline's library that is not
+    the environment's version. Returns {} if the two versions agree or one of them is unknown."""
     package = find_library(baseline)
     named, loaded = about.get("packages", {}).get(package), detail.get("library")
     if named is None or loaded is None or named == loaded or named.startswith(f"{loaded}."):
@@ -83,8 +83,8 @@ def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapp
 def start_environment(
     environment: Toolchain, setup: GpuSetup, baselines: Sequence[str], taken: Collection[str]
 ) -> BaselineProcess:
-    """Prepares the baselines whose library an environment has. Leaves out the names in `taken`: another environment has
-    that version, and each version is timed once."""
+    """Prepares the baselines whose library an environment has. Leaves out the names in `taken`, because another
+    environment has the same version, and each version is timed once."""
     packages = {package: version for package, version, _ in environment.packages}
     stored = {name: find_versioned_name(name, packages) for name in baselines}
     found = {name: versioned for name, versioned in stored.items() if versioned is not None and versioned not in taken}
@@ -93,8 +93,8 @@ def start_environment(
 
 
 def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> BaselineProcess:
-    """Prepares the baselines that a watch file defines, in a process that runs its library. The copy baseline is left
-    out, because the measuring process prepares it."""
+    """Prepares the baselines that a watch file defines, in a process that runs the watch file's library. Leaves out the
+    baseline that copies bytes, because the measuring process prepares that baseline."""
     own = {name: name for name in baselines if name not in (tile_table.BASELINE, COPY)}
     return BaselineProcess(
         replace(setup, by_library="it times the watch file's own baselines"),

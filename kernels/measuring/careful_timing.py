@@ -14,35 +14,35 @@ from tilewatch.kernels.results import Measured, TrialResult
 from tilewatch.kernels.statistics import ratio_interval
 
 BLOCK_ROUNDS = 20
-"""Rounds in a block. After each block the GPU's clocks and temperature are read, and another process takes its turn."""
+"""Rounds in a block. After each block the GPU's telemetry is read and the next process times a block."""
 
 ENOUGH = 0.005
 """Timing stops when half the width of the confidence interval of the median ratio is less than this share."""
 
 MOST_ROUNDS = 200
-"""Most rounds. Timing then stops, however wide the interval is, and the run stores that it stopped at its budget."""
+"""Most rounds. Timing stops after these even if the interval is wide; the run then stores that it hit its budget."""
 
 MOST_US = 3e6
-"""Timing also stops after this time, but not before two blocks are done. The time includes all rounds, their rests and
-the warm-up. It is enough for 200 rounds of 2 ms, 80 of 5 ms, or 40 of 30 ms or more."""
+"""Timing also stops after this time, which includes all rounds, their rests and the warm-up. At least two blocks are
+always timed. The time is enough for 200 rounds of 2 ms, 80 rounds of 5 ms, or 40 rounds of 30 ms or more."""
 
 WARMING_US, LEAST_WARMING = 20_000.0, 5
-"""Length of the first block, which warms clocks and caches: WARMING_US of rounds, at least LEAST_WARMING and at most
-BLOCK_ROUNDS of them. It is short because each round of 4 ms is followed by 40 ms of rest, and the sweep has just
-ended."""
+"""Length of the first block, which warms clocks and caches: rounds of WARMING_US in total, at least LEAST_WARMING and
+at most BLOCK_ROUNDS rounds. The block is short because each round of 4 ms is followed by 40 ms of rest, and because the
+sweep has just warmed the GPU."""
 
 BOUNDARY = ("library_runs_apart", "not_apart", "stated", "unchecked")
-"""Fields of a prepared problem's introduction that say which process ran the commit's code."""
+"""Fields of the answer to a request to prepare a problem that say which process ran the commit's code."""
 
 OnStep = Callable[[str, int, int], None]
 Column = int | str
-"""What is timed in a round: a trial, by its number, or a baseline, by the name under which its times are stored."""
+"""Names what is timed in a round: a trial by its number, or a baseline by the name under which it is stored."""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Holds samples by column; `throttled` are those of blocks with a throttled GPU. `stopped` is "interval" or
-    "budget"."""
+    """Holds samples by column. `throttled` holds the samples of blocks in which the GPU was throttled. `stopped` says
+    why timing stopped: "interval" or "budget"."""
 
     calm: Mapping[Column, list[float]]
     throttled: Mapping[Column, list[float]]
@@ -61,8 +61,8 @@ def time_carefully(
     seed: int,
     on_step: OnStep,
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
-    """Returns the measurements of the winner, of every baseline and of the trials in `named`, and readings of the GPU.
-    If the winner itself is in `named`, both measurements have the same samples."""
+    """Returns the measurements of the winner, of every baseline and of the trials in `named`, and telemetry of the GPU.
+    If `named` has the winner too, the winner's two measurements have the same samples."""
     ids = list(dict.fromkeys((winner, *named.values())))
     for each in ids:
         child.load(each)
@@ -116,9 +116,9 @@ def _run_rounds(
     ours_us: float,
     on_step: OnStep,
 ) -> Rounds:
-    """Runs rounds until the ratio of the first trial to the main baseline is known well enough. The first block only
-    warms clocks and caches, and is discarded. `ours_us` is the time of a launch in the sweep. The child and the
-    `processes` take turns block by block, so that all of them see the same clocks."""
+    """Runs rounds until the time ratio of the main baseline and the first trial is known well enough. The first block
+    only warms clocks and caches, and is discarded. `ours_us` is the winner's time per launch in the sweep. The child
+    and the `processes` take turns block by block, so that all of them see the same clocks."""
     columns: list[Column] = [*ids, *names, *(name for each in processes for name in each.names)]
     calm: dict[Column, list[float]] = {each: [] for each in columns}
     throttled: dict[Column, list[float]] = {each: [] for each in columns}
@@ -155,7 +155,7 @@ def _count_warming(round_us: float) -> int:
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
-    """Returns an entry of details with the samples that were taken while the GPU was throttled; empty if none."""
+    """Returns the entry of a measurement's details with the samples from a throttled GPU, or {} if there are none."""
     return {"throttled_us": apart[column]} if apart.get(column) else {}
 
 

@@ -29,7 +29,7 @@ class _Array(TypedDict):
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class _Values(TypedDict):
-    """Values of an array. kernels/problems/given_values.py checks that the number of bytes fits the type and shape."""
+    """Values of an array. kernels/problems/given_values.py checks that their bytes fit the type and shape."""
 
     dtype: GivenType
     shape: Shape
@@ -74,7 +74,7 @@ class BadDescription(LibraryError):
 
 
 def validate_description(description: object, kernel: str) -> None:
-    """Raises BadDescription if the description is of another kernel, or `describe_problem` cannot return it."""
+    """Raises BadDescription if the description is of another kernel or not in the form of `describe_problem`."""
     try:
         found = _PROBLEM.validate_python(description)
     except ValidationError as error:

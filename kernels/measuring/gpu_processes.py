@@ -2,8 +2,8 @@
 which runs no library.
 
 The library process (kernels/gpu/library_child.py) describes the problem, computes the references, and ends before
-anything is timed. In a replay a further process describes the other side; only this one runs that side's library. The
-exception: if a watched operator's launches alone do not do what its host code does, one process does both.
+anything is timed. In a replay another process runs the other side's library and describes that side. If repeating a
+watched operator's launches does not do all work of its host code, one process runs the library and measures.
 """
 
 import time
@@ -30,15 +30,15 @@ from tilewatch.kernels.measuring.preparation import (
 )
 
 WATCHED: Mapping[str, Any] = {"is_watched": True}
-"""Takes the place of a description if the problem is that of a watched operator."""
+"""Takes the place of a problem's description if the problem is that of a watched operator."""
 
 WITHOUT_GPU = ("ahead_s", "waited_s")
-"""Fields of an introduction with seconds in which its series did not have the GPU: before its turn, and waiting for
-it."""
+"""Fields of the answer of `prepare` with the seconds in which its series did not have the GPU: before its turn, and
+waiting for its turn."""
 
 CONFIRM_DEADLINE_S = 300.0
 MOST_CONFIRMATIONS = 3
-"""Most failed configs of an operator that its own process is asked to confirm, before a first config is right."""
+"""Most failed configs that an operator's own process is asked to confirm while no config was right yet."""
 
 
 class GpuProcesses:
@@ -55,9 +55,9 @@ class GpuProcesses:
         kept: KeptProcess | None = None,
     ) -> None:
         """Starts the processes. `others` are the libraries of the other sides of a replay. Libraries are imported at
-        once, but no process uses the GPU before a problem is prepared. With `torch` the measuring process has PyTorch,
-        for baselines. It imports packages from the folder `packages` first. With `kept` it is taken from there, and
-        `close` puts it back."""
+        once, but no process uses the GPU before a problem is prepared. If `torch`, the measuring process has PyTorch,
+        for baselines. Packages in the folder `packages` are imported before installed ones. If `kept` is given, the
+        measuring process is taken from `kept`, and `close` puts it back."""
         self._start = partial(ChildProcess, environment=environment)
         self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
         self._put_back: Callable[[ChildProcess], None] | None = None
@@ -76,22 +76,22 @@ class GpuProcesses:
         self._next = 0
         self._ready: dict[int, Mapping[str, Any] | Exception] = {}
         self._stated = ""
-        """Why the operator's own process may have to measure it, in the watch file's words, if it gives any."""
+        """The watch file's reason why the operator's own process may have to measure it, or ""."""
         self._unconfirmed: Preparation | None = None
-        """The preparation of a watched operator, until one of its launches gives a right result; then None."""
+        """The preparation of a watched operator until a launch of it gives a right result, and None after that."""
         self._confirmations = 0
         self._gpu = UndisturbedGpu()
         self._has_answered = True
-        """False if an exception may have left an answer unread."""
+        """False if an exception may have left a process's answer unread."""
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
         """Announces the problems that will be prepared, in this order. A single library process then describes as many
-        as fit on the GPU, computes their references, and ends before the first launch. A process and CUDA context per
-        problem would cost more."""
+        of the problems as fit on the GPU, computes their references, and ends before the first launch. This takes less
+        time than a process and a CUDA context per problem."""
         self._planned = preparations
 
     def start_sides(self) -> None:
-        """Starts one process for each other side of a replay. It runs the host code of that side only."""
+        """Starts one process for each other side of a replay. The process runs the host code of that side only."""
         for folder in self._libraries[1:]:
             if folder not in self._sides:
                 self._sides[folder] = self._start_library(folder)
@@ -110,7 +110,7 @@ class GpuProcesses:
         return library
 
     def _start_all(self, preparation: Preparation) -> ChildProcess:
-        """Starts a process that measures and may read both the cubin store and the libraries of all sides."""
+        """Starts a process that measures and also runs libraries. It may read the store and all sides' libraries."""
         first, *others = self._libraries
         store = [find_folder(preparation.store_url)]
         return self._start("library", library=first, others=others, packages=self._packages, readable=store)
@@ -122,13 +122,13 @@ class GpuProcesses:
         self._library, self._sides = None, {}
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        """Prepares a problem in place of the last one, and returns its introduction. Other processes may prepare theirs
-        meanwhile. Then takes the GPU for this process, until `close`. The introduction's `waited_s` says how long other
-        processes had the GPU, and `ahead_s` how long describing the problem took before, which needs no GPU. Raises
-        ChildDied, ChildHung or BadDescription.
+        """Prepares a problem in place of the last one, and returns the preparing process's answer, the introduction.
+        Other processes may prepare problems meanwhile. Then takes the GPU for this process, until `close`. The
+        introduction's `waited_s` says how long other processes had the GPU, and `ahead_s` how long describing the
+        problem took before that, without the GPU. Raises ChildDied, ChildHung or BadDescription.
 
         In the introduction `library_runs_apart` is False if the process that runs a watched operator also measures it.
-        `not_apart` then says why, and `stated` gives the reason that the operator's watch file states.
+        `not_apart` then says why, and `stated` is the watch file's reason.
         """
         self._has_answered = False
         began_at = time.monotonic()
@@ -182,8 +182,8 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
 
     def _refuse(self, *, is_decided: bool = False) -> str | None:
-        """Returns why the process that runs host code may not measure it, None if it may. `is_decided`: it was found
-        before that it may, or it times the baselines that the watch file defines."""
+        """Returns why the process that runs host code may not also measure, or None if it may. `is_decided` says that
+        this was allowed before, or that the process only times the baselines that the watch file defines."""
         apart = sandbox.find_apart()
         if apart is sandbox.Apart.ALWAYS:
             return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
@@ -195,8 +195,8 @@ class GpuProcesses:
         return None
 
     def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
-        """Returns the descriptions of a watched operator by each side's library, by folder, and an empty reason.
-        Returns None and a reason if one process must measure all sides."""
+        """Returns a watched operator's description by each side's library, by library folder, and "". If one process
+        must run and measure all sides, returns None and the reason."""
         if preparation.by_library:
             return None, preparation.by_library
         assert self._library is not None
@@ -213,8 +213,8 @@ class GpuProcesses:
         return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
-        """Stores the descriptions of the planned problems whose references are taken over, or why that failed. Each has
-        the deadline to itself. Stops at a watched operator, whose memory is handed over only when it is prepared."""
+        """Copies references of planned problems, and stores the problems' descriptions, or why copying failed. The
+        deadline is for each problem. Stops at a watched operator, whose memory is handed over only when prepared."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):
             if not library.alive:
@@ -254,11 +254,11 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends a request to the process that measures, and returns the answer. Its times were taken while no other
-        process used the GPU. Raises ChildDied, ChildHung or GpuBusy.
+        """Sends a request to the measuring process, and returns the answer. Times in the answer were measured while no
+        other process used the GPU. Raises ChildDied, ChildHung or GpuBusy.
 
-        If a watched operator's launches give a wrong result but its own process finds its host code right, that process
-        measures from then on. The answer then contains the introduction of that process.
+        If repeating a watched operator's launches gives a wrong result, but its host code's own process finds the
+        result right, that process measures from then on. The answer then has an `introduction` like that of `prepare`.
         """
         measures = self._measuring or self._library
         assert measures is not None
@@ -274,7 +274,7 @@ class GpuProcesses:
         return answer
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Asks the operator's own process to confirm a failure. Returns its answer if that has times, else `answer`."""
+        """Asks the operator's own process to confirm a failure. Returns that answer if it has times, else `answer`."""
         if self._refuse() is not None:
             why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
             return {**answer, "failure": why}
@@ -302,8 +302,8 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes, and puts a measuring process that came from `kept` back. If all of them are idle, the
-        next series gets the GPU before they have ended."""
+        """Ends the processes, and puts a measuring process that came from `kept` back. If all processes are idle, the
+        next series gets the GPU before these have ended."""
         if all(each.is_idle for each in self._started):
             self._end_turn()
         if self._put_back is not None and self._measuring is not None and self._has_answered:
@@ -314,7 +314,7 @@ class GpuProcesses:
         self._end_turn()
 
     def _take_turn(self) -> float:
-        """Waits for this process's turn on the GPU, and returns the seconds for which others had it."""
+        """Waits for this process's turn on the GPU, and returns the seconds of waiting."""
         if self._release_turn is not None:
             return 0.0
         waited_s = self._turn.take()
@@ -335,9 +335,9 @@ class GpuProcesses:
 def describe_side(
     preparation: Preparation, environment: Mapping[str, str], *, deadline_s: float
 ) -> Mapping[str, Any] | None:
-    """Describes a problem in a process that runs only its library, so that one commit cannot change another's launches.
-    Returns None if the library has no such kernel. Returns WATCHED for a watched operator, because its memory is handed
-    over anew for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
+    """Describes a problem in a process that runs only the problem's library, so that no commit can change the launches
+    of another commit. Returns None if the library has no such kernel. Returns WATCHED for a watched operator, because
+    its memory is handed over again for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
     library = ChildProcess("library", environment=environment, library=preparation.library)
     try:
         asked = {**make_question(preparation), "ask": "describe side"}

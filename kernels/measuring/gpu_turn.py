@@ -1,7 +1,7 @@
 """Shares one GPU among the processes of a worker: either one process measures, or several prepare a series at once.
 
-A series spends more than half of its time without the GPU: starting processes, importing a library, writing rows.
-Making inputs and references takes 0.5 s more, mostly of the CPU (H200, 2026-11-28). Waiting series prepare together.
+A series needs no GPU in more than half of its time, in which it starts processes, imports a library and writes rows.
+Making inputs and references takes 0.5 s more, mostly on the CPU (H200, 2026-11-28), so series do that together.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ WAKE_S = 5.0
 
 
 class GpuTurn:
-    """The right to use one GPU. One process of this machine may hold it alone, to measure, or several may hold it
-    together, to prepare. A holder may take it again. The operating system releases it when the holder dies. A process
-    that waits to measure comes before those that would prepare, so that these gather and then prepare at once."""
+    """The right to use one GPU. Either one process of this machine holds it alone, to measure, or several processes
+    hold it together, to prepare. A holder may take the turn again, and loses it when it dies. A process that waits to
+    measure comes before all that wait to prepare, so several gather and then prepare at once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._wanted = file.with_suffix(".wanted")
-        """A file locked while processes wait: together by those that would measure, or by one that would prepare."""
+        """A file that waiting processes lock: all that would measure together, or one that would prepare alone."""
         self._depth = 0
         self._descriptor = -1
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class GpuTurn:
     @contextlib.contextmanager
     def prepare(self) -> Iterator[float]:
         """Waits until no other process measures or waits to measure, and yields the seconds of waiting. Inside the
-        context others may prepare, but none measures. A process that already holds the turn does not wait."""
+        context other processes may prepare, but not measure. A process that already holds the turn does not wait."""
         asked_at = time.monotonic()
         with self._lock:
             descriptor = None if self._depth else self._open_locked(fcntl.LOCK_SH, wanted=fcntl.LOCK_EX)
@@ -86,13 +86,13 @@ class GpuTurn:
 
 
 def _open(file: Path) -> int:
-    """Opens the file to be locked. Each lock opens it anew: forks would share a descriptor and thereby the lock."""
+    """Opens the file to be locked. Each lock opens it again, because forks with one descriptor would share the lock."""
     return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _wait_awake(descriptor: int, kind: int) -> None:
-    """Waits for a lock of a file in another thread, so that this process keeps running: one that sleeps for a minute
-    counts as making no progress (worker/process/progress.py)."""
+    """Waits for a file lock in another thread, so that this process keeps running, because a process that sleeps for a
+    minute counts as making no progress (worker/process/progress.py)."""
     if not processes.try_lock(descriptor, kind):
         waiting = threading.Thread(target=fcntl.flock, args=(descriptor, kind), daemon=True)
         waiting.start()
@@ -103,7 +103,7 @@ def _wait_awake(descriptor: int, kind: int) -> None:
 @functools.cache
 def find_turn(gpu_uuid: str) -> GpuTurn:
     """Returns this process's turn on a GPU. The processes of one worker share it. Other workers have turns of their
-    own, and a measurement counts their work as a disturbance."""
+    own; measurements count their processes as disturbances."""
     return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{find_root()}-{gpu_uuid or 'gpu'}.turn")
 
 

@@ -1,6 +1,6 @@
 """Keeps the finished trials of a sweep on disk, so that a killed sweep can be continued. Each finished trial is one
-JSON line, flushed to the disk before the next trial starts. A line without its end is a trial that a kill cut off, so
-it did not finish. The command line and the worker's measure step both use this module."""
+JSON line, flushed to the disk before the next trial starts. If the last line has no end, a kill cut it off, and its
+trial did not finish. The command line and the worker's measure step both use this module."""
 
 import hashlib
 import json
@@ -15,14 +15,14 @@ from tilewatch.kernels.results import PlannedTrial, TrialResult
 
 
 def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Iterable[str]) -> Path:
-    """Returns the journal file of a search space. Its name depends on the code and the conditions (GPU, driver,
-    harness), because times that were taken under other conditions must not be reused."""
+    """Returns the journal file of a search space. Its name depends on the code and on the conditions (GPU, driver,
+    harness), because times from other conditions must not be reused."""
     digest = hashlib.sha256("\n".join([*conditions, *(trial.code_key for trial in trials)]).encode())
     return folder / f"{digest.hexdigest()[:24]}.jsonl"
 
 
 class Journal:
-    """Reads and extends the journal file of a sweep. `trials` maps config keys to killed sweeps' trials."""
+    """Reads and extends the journal file of a sweep. `trials` maps config keys to trials of killed sweeps."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class Journal:
         return self
 
     def add(self, trial: TrialResult) -> None:
-        """Writes a trial to the journal, unless the journal has its config already."""
+        """Writes a trial to the journal if the journal has no trial of the same config."""
         key = config_key(trial.config)
         if key in self.trials:
             return
@@ -54,7 +54,7 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def delete(self) -> None:
-        """Deletes the file after a complete sweep, so that the next one starts from the beginning."""
+        """Deletes the file after a complete sweep, so that the next sweep starts from the beginning."""
         self._path.unlink()
 
     def __exit__(self, *_: object) -> None:

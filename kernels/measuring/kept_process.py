@@ -1,6 +1,6 @@
-"""Keeps the measuring process from one series to the next, with its imports, its CUDA context and its buffers. With
-four GPUs in one host a CUDA context takes 1.7 s, because the driver makes one after the other (H100, 2026-11-28). The
-process runs no code of a commit but launches its kernels, so it serves only series of one commit."""
+"""Keeps the measuring process from one series to the next, with its imports, its CUDA context and its buffers. In a
+host with four GPUs a CUDA context takes 1.7 s, because the driver makes contexts one after the other (H100,
+2026-11-28). The process launches a commit's kernels, so it serves only series of that commit."""
 
 import contextlib
 import threading
@@ -9,15 +9,15 @@ from collections.abc import Callable, Hashable
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 
 IDLE_S = 10.0
-"""A process that waits longer than this for a series is ended: others may want the GPU, and a canary must have it
-alone."""
+"""Seconds after which a process that waits for a series is ended, because others may want the GPU, and because a canary
+must have it alone."""
 
 ANSWER_DEADLINE_S = 20.0
 
 
 class KeptProcess:
-    """Holds at most one process, which waits for its next series. A `group` identifies the series that one process may
-    measure: those of one library on one GPU."""
+    """Holds at most one measuring process, which waits for its next series. A `group` identifies the series that one
+    process may measure: the series of one library on one GPU."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class KeptProcess:
         self._idle = threading.Timer(0.0, self.close)
 
     def take(self, group: Hashable, start: Callable[[], ChildProcess]) -> ChildProcess:
-        """Returns the kept process if it is of this group. Otherwise ends it and starts one."""
+        """Returns the kept process if it is of this group. Otherwise ends it, and starts and returns a new process."""
         with self._lock:
             self._idle.cancel()
             kept, self._process = self._process, None
@@ -39,8 +39,8 @@ class KeptProcess:
         return start()
 
     def put_back(self, group: Hashable, process: ChildProcess) -> None:
-        """Keeps a process, or ends it if anything failed in its series. The process frees that series' memory only when
-        it prepares the next one, because another process may measure now."""
+        """Keeps a process, or ends it if anything failed in its series. A kept process frees the memory of its series
+        only when it prepares the next series, because another process may measure now."""
         try:
             is_fit = process.alive and process.ask({"ask": "is fit"}, deadline_s=ANSWER_DEADLINE_S)["is_fit"]
         except (ChildDied, ChildHung):

@@ -1,5 +1,5 @@
-"""Finds counters that an earlier run read of an equal launch, so that they need not be read again. Reading them is half
-of a series' time on the GPU (3.9 of 7.6 s, H200, 2026-11-23), and most code does not change overnight."""
+"""Finds hardware counters that an earlier run read of an equal launch, so that they are not read again. Reading them is
+half of a series' time on the GPU (3.9 of 7.6 s, H200, 2026-11-23), and most code stays the same overnight."""
 
 import datetime as dt
 import hashlib
@@ -12,13 +12,13 @@ from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.host_code.described_run import DescribedRun
 
 Counts = Mapping[str, float]
-"""Maps the names of tilewatch.mechanisms.counters to values. A counter that this GPU lacks is left out."""
+"""Maps names of hardware counters (tilewatch.mechanisms.counters) to values, without counters that the GPU lacks."""
 
 VALUES = ("given", "memory")
-"""Fields of a description that hold values of inputs. These are drawn anew for each run and hardly change counters."""
+"""Fields of a described launch that hold input values, which differ in each run and hardly change counters."""
 
 NAME = "content_key"
-"""Field of a description that identifies code by the compiler's input. Several inputs may give equal machine code."""
+"""Field of a described launch that identifies the compiler's input. Several inputs may give equal machine code."""
 
 ORIGIN = ("launch", "counted")
 
@@ -26,7 +26,7 @@ ORIGIN = ("launch", "counted")
 @dataclass(frozen=True)
 class Counted:
     """Holds the hardware counters of one launch. `when` says when an earlier run read them, as the last words of a
-    sentence, None if this run read them."""
+    sentence; it is None if this run read them."""
 
     launch: str
     counts: Counts
@@ -34,21 +34,21 @@ class Counted:
 
     @property
     def origin(self) -> dict[str, str]:
-        """Returns the fields that the details of a measurement store beside the counters."""
+        """Returns the fields on the counters' origin that a measurement's details store beside the counters."""
         return {"launch": self.launch, **({"counted": self.when} if self.when else {})}
 
 
 def identify_launch(described: DescribedLaunch | DescribedRun, code_sha256: str, gpu_uuid: str, driver: str) -> str:
     """Returns a SHA-256 that is equal for launches with equal machine code, grid, shapes, GPU and driver. In one night
-    of the library, 13 of 189 winners and configs tied with them were the same launch as another one of their run
-    (08f5990, H200, 2026-11-24). Each launch that is counted costs 2 s of the GPU."""
+    of the whole library, 13 of the 189 winners and configs tied with them had the same launch as another one in their
+    run (08f5990, H200, 2026-11-24). Counting a launch takes 2 s on the GPU."""
     facts = {name: value for name, value in described.as_json.items() if name not in (*VALUES, NAME)}
     return hashlib.sha256(json.dumps([gpu_uuid, driver, code_sha256, facts], sort_keys=True).encode()).hexdigest()
 
 
 def read_counted(detail: Mapping[str, Any], finished_at: dt.datetime) -> dict[str, Counted]:
     """Returns the counters in the details of a kernel's measurement, by launch, including those of configs that tied.
-    Empty if none were read, or if the measurement is from before 2026-11-24, when launches had no names."""
+    Returns {} if no counters were read, or if the measurement is from before 2026-11-24, when launches had no names."""
     own = f"on {finished_at.astimezone(dt.UTC):%Y-%m-%d}, of the same launch on the same GPU"
     winner = {**detail.get("counters", {}), **{name: detail[name] for name in ORIGIN if name in detail}}
     read = (_read(each, own) for each in (winner, *detail.get("tied_counters", ())) if "launch" in each)

@@ -1,4 +1,4 @@
-"""Measures one problem on one GPU: sweeps, then times the winner and its baselines carefully in paired rounds."""
+"""Measures one problem on one GPU: sweeps its configs, then times the winner and the baselines in paired rounds."""
 
 import datetime as dt
 import socket
@@ -35,11 +35,11 @@ from tilewatch.kernels.toolchains import versions
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 MOST_COUNTED = 4
-"""Most configs of a sweep whose counters are read: the winner and three that tied with it."""
+"""Most configs of a sweep whose hardware counters are read: the winner and three that tied with it."""
 
 
 class GpuMissing(ExpectedError):
-    """Raised if this machine has no such GPU. The message is a sentence."""
+    """Raised if this machine has no GPU of the requested index or architecture. The message is a sentence."""
 
 
 class MeasureFailed(ExpectedError):
@@ -48,15 +48,15 @@ class MeasureFailed(ExpectedError):
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """Says what to measure, and on which GPU of this machine. `cubins` may be a stream; the GPU then starts with the
-    first.
+    """Says what to measure, and on which GPU of this machine. `cubins` may be an iterator that still compiles; the GPU
+    then starts with the first cubin.
 
     `earlier` maps config keys to trials of an earlier, killed run, which are not repeated. `ships` is the config that
-    the library ships, if known; it is timed beside the winner. `seed` is that of the random inputs. Each run has a
-    different one, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
+    the library ships, if known; it is timed beside the winner. `seed` is the seed of the random inputs. Each run has
+    its own seed, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
     name in the result. `environments` have other versions of the baselines' libraries. `counted` maps launches to
-    counters that were read before and are not read again. `drawn` are configs outside of the kernel's short list; if
-    there are any, `cubins` is no stream.
+    hardware counters that were read before and are not read again. `drawn` are configs outside of the kernel's short
+    list; if there are any, `cubins` is no iterator.
     """
 
     library: Path
@@ -78,8 +78,8 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class UncountedRun:
-    """Holds a run without counters. `configs` are those whose counters are wanted: the winner, then those that tied
-    with it. `described` are their launches, or why they cannot be described. Both are empty if there is no winner."""
+    """Holds a run without counters. `configs` are the configs whose counters are wanted: the winner, then those that
+    tied with it. `described` are their launches, or why they cannot be described. Both are empty without a winner."""
 
     result: RunResult
     configs: tuple[Params, ...]
@@ -92,8 +92,8 @@ OnTrial = Callable[[TrialResult], None]
 def measure(
     request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: RacePolicy | None = None
 ) -> RunResult:
-    """Sweeps and times carefully in processes of its own, then reads counters. Raises GpuMissing, GpuBusy or
-    MeasureFailed. A config that fails is a trial with that status, not an error."""
+    """Sweeps, times the winner carefully, reads hardware counters, and returns the run. A failing config raises no
+    error; it becomes a trial with a failed status. Raises GpuMissing, GpuBusy or MeasureFailed."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     with ExitStack() as opened:
 
@@ -112,7 +112,7 @@ def measure(
 def count_run(
     run: UncountedRun, store_url: str, gpu: device.Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> RunResult:
-    """Returns the run with its counters, or with the reason why there are none. Without a winner it is returned
+    """Returns the run with hardware counters, or with the reason why it has none. Returns a run without a winner
     unchanged. `start` starts a profiler, and is called only for launches whose counters are not known."""
     if not run.configs:
         return run.result
@@ -125,8 +125,8 @@ def count_run(
 def measure_uncounted(
     request: MeasureRequest, *, on_trial: OnTrial = lambda _: None, kept: KeptProcess | None = None
 ) -> UncountedRun:
-    """Does what `measure` does, but reads no counters. A caller can then read the counters of several runs with one
-    start of Nsight Compute (profiling.count_several), and measure them in one process of `kept`."""
+    """Sweeps and times the winner carefully, but reads no counters. A caller can then read the counters of several runs
+    with one start of Nsight Compute (profiling.count_several). `kept` keeps the measuring process for the next run."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     return _measure(request, gpu, on_trial, lambda *_: None, None, kept)
 
@@ -218,8 +218,8 @@ def _measure(
 def _start_baselines(
     processes: list[BaselineProcess], setup: GpuSetup, request: MeasureRequest, *, is_operator: bool
 ) -> None:
-    """Adds to `processes` one for each environment of baselines, and one for the baselines of a watch file. The caller
-    closes those that started, even if a later one fails."""
+    """Starts a process for each environment of baselines and one for the baselines of a watch file, and adds each to
+    `processes` at once, so that the caller can close the started ones even if a later one fails."""
     for environment in request.environments:
         taken = [name for process in processes for name in process.details]
         processes.append(start_environment(environment, setup, request.baselines, taken))
@@ -228,7 +228,7 @@ def _start_baselines(
 
 
 PHASES = ("import", "waiting", "prepare", "baselines", "rounds")
-"""Requests whose seconds are a phase of their own in a run. The seconds of all others count as the phase "sweep"."""
+"""Kinds of requests that are a phase of a run. The seconds of all other requests count as the phase "sweep"."""
 
 
 def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
@@ -240,13 +240,13 @@ def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
 
 
 def _find_tied(result: SweepResult, winner: int) -> list[int]:
-    """Returns the numbers of the winner's trial and of the first few trials that tied with it."""
+    """Returns the numbers of the winner's trial and of the first trials that tied with it."""
     keys = [config_key(trial.config) for trial in result.trials]
     return list(dict.fromkeys([winner, *(keys.index(config_key(each)) for each in result.tie)]))[:MOST_COUNTED]
 
 
 def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:
-    """Returns the least possible microseconds of a launch, by this GPU's peak rates. Returns 0 if these are unknown."""
+    """Returns the least microseconds of a launch at this GPU's peak FLOP/s and bytes/s, or 0 if these are unknown."""
     if gpu.model is None:
         return 0.0
     return find_floor_us(gpu.model, work["dtypes"], work["flops"], work["bytes"])
@@ -258,7 +258,7 @@ def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
 
 
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
-    """Returns this machine's GPU of that index if it is free and can run these cubins. Raises GpuMissing or GpuBusy."""
+    """Returns the GPU of this index. Raises GpuMissing without such a GPU of `arch`, GpuBusy if it is in use."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
@@ -276,8 +276,8 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 def _find_named_trials(
     gpu: device.Gpu, introduction: Mapping[str, Any], trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
-    """Returns the trials that are timed beside the winner, by baseline name: that of the shipped config and that of the
-    tile table's config. A trial that was not timed is left out."""
+    """Returns the trials that are timed beside the winner, by baseline name: the trials of the shipped config and of
+    the tile table's config. Leaves out a trial that has no time."""
     named = {}
     places = {config_key(trial.config): place for place, trial in enumerate(trials) if trial.status == "timed"}
     if request.ships is not None and config_key(request.ships) in places:

@@ -1,4 +1,4 @@
-"""Validates the description of a watched operator's launches, which host code in the same process may have forged."""
+"""Validates the description of a watched operator's launches, because the host code may have forged it."""
 
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -115,7 +115,7 @@ _OPERATOR: TypeAdapter[_Operator] = TypeAdapter(_Operator)
 
 
 def validate_operator(description: object, kernel: str) -> None:
-    """Raises BadDescription if the description is of another operator, or if a library process cannot have sent it."""
+    """Raises BadDescription if the description is of another operator, or not in the form of DescribedOperator."""
     try:
         found: Any = _OPERATOR.validate_python(description)
     except ValidationError as error:
@@ -174,7 +174,7 @@ def _validate_argument(argument: Any, memory: list[Any], place: str) -> None:
 
 
 def _validate_view(view: Any, memory: list[Any], place: str) -> None:
-    """Raises BadDescription unless every element of a view lies inside of its allocation."""
+    """Raises BadDescription if an element of a view lies outside of the view's allocation."""
     if view["dtype"] not in ITEM_BYTES:
         raise _bad(f"{place}: there is no type {view['dtype']}")
     if len(view["shape"]) != len(view["strides"]):

@@ -1,6 +1,6 @@
 """Repeats timings during which another process used the GPU. The measuring process lists the processes that used the
-GPU until its last launch (kernels/gpu/telemetry.py). This module knows which of them belong to the worker. They do not
-disturb, because they take turns (gpu_turn.py)."""
+GPU until its last launch (kernels/gpu/telemetry.py). This module ignores those of the same worker, because a worker's
+processes use the GPU in turn (gpu_turn.py)."""
 
 import time
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tilewatch.kernels.measuring.gpu_turn import find_root
 
 WAIT_S = 1.0
 MOST_WAITS = 30
-"""Waits before GpuBusy is raised. By then another user's short test has ended; a longer job keeps the GPU."""
+"""Waits before GpuBusy is raised. Another user's short test has ended by then, but not a longer job."""
 
 
 class GpuBusy(ExpectedError):
@@ -22,17 +22,17 @@ class GpuBusy(ExpectedError):
 
 
 class UndisturbedGpu:
-    """Repeats a timing until no other process uses the GPU during it, and discards the disturbed times. The next
-    reading lists the other processes under "others", None if they are unknown."""
+    """Repeats a timing until no other process uses the GPU during the timing, and discards the disturbed times. The
+    next telemetry reading lists the other processes under "others", or has None there if they are unknown."""
 
     def __init__(self) -> None:
         self._running: set[int] | None = None
-        """Processes that ran when they were last listed, None before that. One that has ended since then disturbed the
-        launches that began before its end."""
+        """Other processes that ran when processes were last listed, or None before the first list. A process that has
+        ended since then disturbed the launches that began before its end."""
         self._met: set[str] = set()
 
     def ask(self, process: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Returns the answer of a process that has prepared a problem. Raises ChildDied, ChildHung or GpuBusy."""
+        """Returns the measuring process's answer, timed undisturbed. Raises ChildDied, ChildHung or GpuBusy."""
         if self._running is None:
             self._find(process.ask({"ask": "look"}, deadline_s=deadline_s)["seen"])
         for _ in range(1 + MOST_WAITS):
@@ -68,7 +68,7 @@ class UndisturbedGpu:
 
 
 def _describe_process(process_id: int) -> str:
-    """Returns the id and name of a process. A process of another container has its id on the host, and no name here."""
+    """Returns a process's id and name. For another container's process it is the id on the host, without a name."""
     try:
         name = Path(f"/proc/{process_id}/comm").read_text(errors="replace").strip()
     except OSError:

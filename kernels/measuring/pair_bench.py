@@ -1,13 +1,13 @@
 """Times pairs of cubins on this machine's GPU, one new process per launch of a pair.
 
 A launch checks both sides of a pair against the reference, times them in interleaved rounds, and returns the median of
-each side. What varies between processes (addresses, clocks, a mode that a process falls into) varies between launches,
-so the spread of launches shows how certain the difference is. Each side brings its own library, because its grid may
+each side. Whatever varies between processes, such as addresses and clocks, varies between launches, so the spread of
+launches shows how certain the difference of the sides is. Each side brings its own library, because the grids may
 differ too.
 
-A process times PAIRS_AT_ONCE pairs one after the other, which share its start and its CUDA context (about half of a
-launch, H200, 2026-11). They also share the library process, which computes all references before the first launch. Each
-pair is still launched only once per process, with new inputs.
+A process times up to PAIRS_AT_ONCE pairs one after the other, because its start and its CUDA context take about half of
+a launch (H200, 2026-11). These pairs share one library process too, which computes all references before the first
+launch. Each pair is still launched only once per process, with new inputs.
 """
 
 import os
@@ -41,18 +41,18 @@ from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.statistics import median_interval
 
 PAIRS_AT_ONCE = 16
-"""Most pairs of one process. If the process dies, the pair that killed it gets no time, and a new process starts."""
+"""Most pairs of one process. If the process dies, its current pair gets no time, and a new process starts."""
 
 MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
-"""Most processes that import libraries ahead at the same time. A launch holds the GPU for about a second, so four
-processes that import for 2 to 4 s keep up with it."""
+"""Most processes that import libraries ahead at the same time. A launch holds the GPU for about a second, and importing
+takes 2 to 4 s, so four processes are enough."""
 
 CHECK_SAMPLES = 2
 ROUNDS_DEADLINE_S = 120.0
 BASE, HEAD = 0, 1
 
 FATES = {"wrong": "gives wrong results", "launch_error": "cannot be launched", "crashed": "faults on the GPU"}
-"""Words for a side that cannot be timed, by the status of its trial."""
+"""Maps the status of a trial to words on the side of a pair that cannot be timed."""
 
 WITH_HEAD = "with the head it "
 """First words of the sentence about a launch that failed because of the head."""
@@ -69,7 +69,7 @@ class NoCupti(ExpectedError):
 
 @dataclass(frozen=True)
 class RoundCounts:
-    """Numbers of rounds in a launch: `warm_up` rounds first, then as many as fill `fill_us`, from `least` to `most`."""
+    """Rounds of a launch: `warm_up` rounds, then as many as take `fill_us`, but at least `least` and at most `most`."""
 
     warm_up: int
     least: int
@@ -78,9 +78,9 @@ class RoundCounts:
 
 
 COMPARED = RoundCounts(warm_up=4, least=12, most=40)
-"""Rounds of a comparison, fewer than those of a replay. Launches differ more from each other than the median of a few
-rounds is uncertain, so more launches are worth more than longer ones. A pass over the 82 problems takes 21 s of kernels
-and rests with these, 69 s with a replay's (times of recordings/h200.jsonl.gz)."""
+"""Rounds of a comparison, fewer than those of a replay. Medians vary more between launches than within one, so more
+launches help more than longer launches. One launch of each of 82 problems takes 21 s of kernels and rests with these
+rounds, 69 s with a replay's (times of recordings/h200.jsonl.gz)."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ReplaySide:
 
 @dataclass(frozen=True)
 class PairWork:
-    """Two cubins to time beside each other. `launches` is the number of earlier launches. With `describes` the launch
+    """Two cubins to time beside each other. `launches` is the number of earlier launches. If `describes`, the launch
     also describes both sides for a profiler. `label` distinguishes pairs of one kernel and problem."""
 
     kernel: str
@@ -114,14 +114,14 @@ class PairWork:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """Returns the base's library if it differs from the head's. Empty if they have one, as with toolchains."""
+        """Returns the base's library if it is not the head's too, else () (in comparisons of toolchains)."""
         return () if self.base.library == self.head.library else (self.base.library,)
 
 
 @dataclass(frozen=True)
 class Launched:
     """Holds the median time of each side in one new process. `described` are the launches of both sides, or why they
-    cannot be described. `not_apart` comes from `describe_not_apart`."""
+    cannot be described. `describe_not_apart` returns `not_apart`."""
 
     base_us: float
     head_us: float
@@ -133,8 +133,8 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """Describes a launch that gave no times. `failure` is a sentence; `is_of_head` says whether the head failed.
-    `is_final` is False if the process died, because the next launch may then succeed."""
+    """Describes a launch that gave no times. `failure` is a sentence; `is_of_head` says whether the head failed, else
+    the base failed. `is_final` is False if the process died, because the next launch may then succeed."""
 
     failure: str
     is_of_head: bool
@@ -145,12 +145,12 @@ LaunchResult = Launched | LaunchFailed
 
 
 class PairBench:
-    """Times pairs, and races the configs of one side. `gpu_s` counts the seconds for which it held the GPU."""
+    """Times pairs, and races the configs of one side. `gpu_s` counts the seconds of holding the GPU."""
 
     def __init__(
         self, gpu_index: int, arch: str, store_url: str, *, rounds: RoundCounts = COMPARED, may_use_events: bool = False
     ) -> None:
-        """Prepares to use a GPU. The GPU is first used, and must then be free, when something is timed."""
+        """Notes which GPU to use. The GPU is first used for the first timing, and must be free then."""
         self._index, self._arch = gpu_index, arch
         self._rounds, self._may_use_events = rounds, may_use_events
         self._gpu: device.Gpu | None = None
@@ -162,8 +162,8 @@ class PairBench:
         self.gpu_s = 0.0
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Yields the result of each pair, timed once, all in one new process, which is replaced if it dies. Stops when
-        the caller stops iterating. All pairs have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
+        """Yields each pair with the result of one launch. All launches run in one new process, which is replaced if it
+        dies. All pairs must have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
         self._start_ahead((works[0].head.library, *works[0].others))
         described = [self._describe(each) for each in works]
         child: GpuProcesses | None = None
@@ -187,8 +187,8 @@ class PairBench:
     def race(
         self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]
     ) -> tuple[Params, ...]:
-        """Checks and times the configs of one side. Returns the fastest config, then those that tie with it; empty if
-        no result is right. Raises GpuMissing, GpuBusy or MeasureFailed."""
+        """Checks and times the configs of one side. Returns the fastest config, then those that tie with it, or () if
+        no config's result is right. Raises GpuMissing, GpuBusy or MeasureFailed."""
         setup = GpuSetup(library, kernel, problem, store_url, self._environment)
         try:
             child = GpuChild(setup)
@@ -219,8 +219,8 @@ class PairBench:
         return {"CUDA_VISIBLE_DEVICES": self.find_gpu().uuid}
 
     def find_gpu(self) -> device.Gpu:
-        """Returns the GPU if no other process uses it. Only the first call checks that, because our own processes use
-        the GPU later. Raises GpuMissing or GpuBusy."""
+        """Returns the GPU if no other process uses it. Only the first call checks that, because later our own processes
+        use the GPU. Raises GpuMissing or GpuBusy."""
         if self._gpu is None:
             self._gpu = usable_gpu(self._index, self._arch)
         return self._gpu
@@ -244,8 +244,8 @@ class PairBench:
         return self._ahead.pop(0)
 
     def _describe(self, work: PairWork) -> Preparation | LaunchFailed:
-        """Returns what a launch prepares. Each launch has new inputs, so that a difference does not depend on one set
-        of them. The other side is described only once, because its description does not depend on the inputs."""
+        """Returns the preparation of a launch, or why it fails. Each launch has new inputs, so that no difference
+        depends on one set. The other side is described only once, because descriptions do not depend on inputs."""
         preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
         key = (work.kernel, work.problem, repr(work.configs))
         try:
@@ -307,7 +307,7 @@ class PairBench:
 
 
 def describe_not_apart(introduction: Mapping[str, Any]) -> str:
-    """Returns why one process ran the host code and measured, in the watch file's words if it has any; else ""."""
+    """Returns why one process ran the host code and measured, if possible in the watch file's words, else ""."""
     if introduction.get("library_runs_apart", True):
         return ""
     return str(introduction.get("stated") or introduction.get("not_apart"))

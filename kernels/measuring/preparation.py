@@ -17,19 +17,19 @@ LONGEST_REASON = 500
 
 
 SEEDS = 2**31
-"""Seeds are below this number, so that every random generator in use accepts them."""
+"""Seeds are below this number, which every random generator in use accepts."""
 
 
 def draw_seed() -> int:
-    """Returns a random seed for inputs. A library that could guess the seed could tell which inputs are compared."""
+    """Returns a random seed for inputs. It must not be guessed: a library could then tell the inputs."""
     return secrets.randbelow(SEEDS)
 
 
 @dataclass(frozen=True)
 class Preparation:
     """Names a problem to prepare. `sides` maps the library folder of each other side of a replay to that side's
-    description, None if the library has no such kernel. `configs` are the configs that will be launched, None for those
-    of every night. `by_library` says why the library process has to measure a watched operator; else it is empty."""
+    description, or to None if the library has no such kernel. `configs` are the configs that will be launched, or None
+    for the short list. `by_library` says why the library process has to measure a watched operator, or is ""."""
 
     library: Path
     kernel: str
@@ -52,7 +52,7 @@ class Preparation:
 
 
 def describe(library: ChildProcess, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
-    """Returns each side's description of the problem, by library folder, None for a watched operator."""
+    """Returns each side's description of the problem, by library folder, or None for a watched operator."""
     described = library.ask({**make_question(preparation), "ask": "describe problem"}, deadline_s=left_s(deadline))
     if described["problem"] is None:
         return None
@@ -63,7 +63,7 @@ def describe(library: ChildProcess, preparation: Preparation, deadline: float) -
 @dataclass(frozen=True)
 class OperatorAnswer:
     """Holds a library's description of a watched operator. If the library's process must measure it, `operator` is None
-    and `why` gives the reason. `stated` is the reason that its watch file gives, or empty."""
+    and `why` gives the reason. `stated` is the watch file's reason, or "" if it states none."""
 
     operator: Mapping[str, Any] | None
     why: str
@@ -86,8 +86,8 @@ def describe_operator(library: ChildProcess, preparation: Preparation, folder: P
 
 
 def make_question(preparation: Preparation) -> dict[str, Any]:
-    """Returns a request for a description. The request leaves out the seed, because a library that knew the inputs
-    could adapt the launches that it describes to them."""
+    """Returns a request for a description of the problem. The request leaves out the seed, because a library that knew
+    the inputs could adapt the described launches to the inputs."""
     configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
     asked = {name: value for name, value in preparation.request.items() if name != "seed"}
     return {**asked, "configs": configs}
@@ -100,7 +100,7 @@ def prepare(
     problems: Mapping[str, Any],
     deadline: float,
 ) -> dict[str, Any]:
-    """Prepares a described problem in the measuring process, and returns the introduction of that process."""
+    """Prepares a described problem in the measuring process, and returns the answer of that process."""
     library.begin({**preparation.request, "ask": "reference"})
     measuring.begin(
         {**preparation.request, "ask": "prepare", "problems": problems}

@@ -1,6 +1,6 @@
 """Runs Nsight Compute on a process that launches stored cubins (kernels/gpu/profiled_launches.py). Both can start
-before the launches are known: the process imports CuPy and waits, without using the GPU. Otherwise this would be most
-of the time for which reading counters holds the GPU."""
+before the launches are known, because the process first imports CuPy and waits, without using the GPU. Without this,
+starting would be most of the time for which reading counters holds the GPU."""
 
 import json
 import os
@@ -23,14 +23,14 @@ from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRu
 
 LIMIT_S = 60.0
 LIMIT_EACH_S = 20.0
-"""Deadlines: for the start of Nsight Compute and the process, and for the inputs and passes of each launch."""
+"""Seconds allowed for starting Nsight Compute and the process (LIMIT_S), and for each launch (LIMIT_EACH_S)."""
 
 FORBIDDEN = "ERR_NVGPUCTRPERM"
 ERROR = re.compile(r"==ERROR== (.*)")
 
 
 class NoCounters(Exception):
-    """Raised if counters cannot be read here. The message continues the sentence "no counters: "."""
+    """Raised if hardware counters cannot be read. The message continues the sentence "no counters: "."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Started:
 
 
 class Profiler:
-    """Holds a started Nsight Compute for one GPU. It can profile once."""
+    """Holds a started Nsight Compute for one GPU. A started Nsight Compute can profile once."""
 
     def __init__(self, gpu_uuid: str, metrics: Sequence[str]) -> None:
         program = shutil.which("ncu")
@@ -89,7 +89,7 @@ def count_launches(described: DescribedLaunch | DescribedRun) -> int:
 
 
 def find_reason(output: str) -> str | None:
-    """Returns why Nsight Compute profiled no launch, None if its output does not say why."""
+    """Returns why Nsight Compute profiled no launch, or None if its output does not say why."""
     if FORBIDDEN in output:
         return f"this user may not read the GPU's performance counters ({FORBIDDEN}): see docs/use/why.md"
     errors = ERROR.findall(output)

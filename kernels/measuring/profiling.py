@@ -41,7 +41,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "stalled_on_mma": (_STALL.format("gmma"),),
     "stalled_on_latency": (_STALL.format("wait"),),
 }
-"""Maps a counter to the metrics of Nsight Compute whose sum it is (see "Metrics Reference" in its profiling guide)."""
+"""Maps each counter to the Nsight Compute metrics that add up to it ("Metrics Reference" of its profiling guide)."""
 
 CYCLES = "gpc__cycles_elapsed.max"
 WEIGHTS: Mapping[str, str] = {
@@ -50,22 +50,22 @@ WEIGHTS: Mapping[str, str] = {
     "l2_hit_pct": "lts__t_bytes.sum",
     **{name: "smsp__inst_executed.sum" for name in METRICS if name.startswith("stalled_")},
 }
-"""Maps each counter that is a share to the metric that weights its mean over launches. Other counters are added up."""
+"""Maps each counter that is a share to the metric that weights its mean over launches. Other counters are summed."""
 
 
 def start_profiler(gpu_uuid: str) -> Profiler:
-    """Starts Nsight Compute for all counters. If it is not installed, only the first use raises NoCounters."""
+    """Starts Nsight Compute for all counters. If it is not installed, the first use raises NoCounters."""
     return Profiler(gpu_uuid, [CYCLES, *(metric for each in METRICS.values() for metric in each)])
 
 
 def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:
-    """Returns the counters of each config, in the order of `described`. Raises NoCounters."""
+    """Returns the counters of each config, in order of `described`. Raises NoCounters if they cannot be read."""
     with start_profiler(gpu_uuid) as profiler:
         return count_with(profiler, described, store_url)
 
 
 def count_with(profiler: Profiler, described: Described | str, store_url: str) -> tuple[Counts, ...]:
-    """Returns what `count` does, read by a running profiler. Raises NoCounters, also if `described` is a reason."""
+    """Reads each config's counters with a started profiler. Raises NoCounters, also if `described` is a reason."""
     if isinstance(described, str):
         raise NoCounters(described)
     output = profiler.profile(described, store_url)
@@ -86,8 +86,8 @@ def add_counts(
     start: Callable[[], Profiler],
 ) -> tuple[Measured, ...]:
     """Returns the measurements with counters in the kernel's details, or with the reason why there are none. `configs`
-    are those that are described: the winner, then those that tied with it. Launches in `known` (known_counters.py) are
-    not read again; if all are known, no profiler is started."""
+    are the described configs: the winner, then those that tied with it. Counters in `known` (known_counters.py) are not
+    read again, and if all are known, no profiler is started."""
     try:
         winner, *tied = _find_counted(described, store_url, gpu, known, start)
     except NoCounters as reason:
@@ -106,7 +106,7 @@ def add_counts(
 def _find_counted(
     described: Described | str, store_url: str, gpu: Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> list[Counted]:
-    """Returns the counters of each config, in the order of `described`. Raises NoCounters."""
+    """Returns the counters of each config, in the order of `described`. Raises NoCounters if they cannot be read."""
     if isinstance(described, str):
         raise NoCounters(described)
     launches = _identify(described, store_url, gpu)
@@ -117,9 +117,9 @@ def _find_counted(
 def count_several(
     runs: Sequence[Described | str], *, store_url: str, gpu: Gpu, known: Mapping[str, Counted], profiler: Profiler
 ) -> Mapping[str, Counted]:
-    """Returns the counters, by launch, of the launches of several runs that are not known, read with one start of
-    Nsight Compute. Empty if one launch cannot be read; the caller then reads each run alone. The start, the first
-    launch and the end take 2 s of the 2.4 s that a run with one launch takes alone (H100, 2026-11-26)."""
+    """Reads the counters of several runs with one start of Nsight Compute. Returns them by launch, without those in
+    `known`. Returns {} if one launch cannot be read; the caller then reads each run alone. Start and end take 2 s of
+    the 2.4 s that a run with one launch takes alone (H100, 2026-11-26)."""
     described = [each for run in runs if not isinstance(run, str) for each in run]
     try:
         return _count_unknown(_identify(described, store_url, gpu), described, store_url, known, lambda: profiler)
@@ -134,20 +134,20 @@ def _count_unknown(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> Mapping[str, Counted]:
-    """Returns the counters of launches not in `known`, by launch. Starts no profiler for none. Raises NoCounters."""
+    """Returns the counters of launches not in `known`, by launch. Starts no profiler if all are known."""
     unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
     counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
     return {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}
 
 
 def _identify(described: Described, store_url: str, gpu: Gpu) -> list[str]:
-    """Returns the identity of each launch, by known_counters.identify_launch. Raises NoCounters."""
+    """Returns identify_launch (known_counters.py) of each launch. Raises NoCounters if the store cannot be read."""
     codes = _find_codes([each.content_key for each in described], store_url)
     return [identify_launch(each, codes[each.content_key], gpu.uuid, gpu.driver) for each in described]
 
 
 def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str]:
-    """Returns the hash of each content key's machine code, or the key if none is stored. Raises NoCounters."""
+    """Returns the hash of each content key's machine code, or the key itself if none is stored."""
     try:
         outcomes = CubinStore(store_url).outcomes(content_keys)
     except StoreError as error:
@@ -156,7 +156,7 @@ def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str
 
 
 def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
-    """Returns the counters of both sides of a replay under "good" and "bad", or under "missing" why there are none."""
+    """Returns both sides' counters in a replay under "good" and "bad", or under "missing" why there are none."""
     try:
         good, bad = count(described, store_url, gpu_uuid)
     except NoCounters as reason:
@@ -165,9 +165,9 @@ def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> 
 
 
 def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
-    """Returns the counters of each config from the output of `ncu --csv`, in order; each is the median of TIMES runs.
-    `launches` are the launches per run of each config. Leaves out configs that were not profiled to their end, so it is
-    empty if no launch was."""
+    """Returns the counters of each config, in order, from the output of `ncu --csv`. Each counter is the median of
+    TIMES runs. `launches` are the numbers of launches per run of each config. Leaves out all configs that were not
+    profiled to their end."""
     lines = output.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     values: dict[int, dict[str, float]] = {}
@@ -190,7 +190,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
 
 
 def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
-    """Combines the metrics of an operator's launches to counters. Leaves a counter out that one launch lacks."""
+    """Combines the metrics of an operator's launches to counters. Leaves out a counter that any launch lacks."""
     named = [_add_metrics(each) for each in launches]
     if len(named) == 1:
         return named[0]

@@ -1,9 +1,9 @@
 """Decides which configs stay in a sweep's race, and which finalist wins. Needs no GPU and no clock.
 
-A config leaves the race only when its confidence interval cannot reach the best one any more. A few samples allow no
-distribution-free interval, so the lower bound is then the config's fastest sample less a margin for luck. Kernel times
-have a hard floor and a long upper tail, so the fastest of a few samples is close to the median, and a slow outlier
-removes none.
+A config leaves the race only when the whole confidence interval of its median is slower than the fastest config's.
+Fewer than 6 samples give no distribution-free interval, so the lower bound is then the config's fastest sample less a
+margin for luck. Kernel times have a hard floor and a long upper tail, so the fastest of a few samples is close to the
+median, and a slow outlier removes no config.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class RacePolicy:
 
 
 def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> list[int]:
-    """Returns the ids of the configs that are still in the race, fastest first. The best one is always among them."""
+    """Returns the ids of the configs that are still in the race, fastest first. The fastest is always among them."""
     bounds = {each: _find_bounds(samples, policy) for each, samples in samples_us.items() if samples}
     if not bounds:
         return []
@@ -44,7 +44,7 @@ def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePoli
 
 
 def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:
-    """Returns the winner by fresh samples, and all finalists that tie with it, of which the winner is first."""
+    """Returns the winner by fresh samples, and all finalists that tie with it, starting with the winner itself."""
     intervals = {each: median_interval(samples) for each, samples in fresh_us.items()}
     ordered = sorted(intervals, key=lambda each: intervals[each].median)
     winner = ordered[0]
@@ -58,7 +58,7 @@ def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tupl
 
 
 def _find_bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
-    """Returns the lowest value that a config's median may have, the estimate of the median, and the highest value."""
+    """Returns the lower bound of a config's median, the estimate of the median, and its upper bound."""
     interval = median_interval(samples)
     if len(samples) < 6:
         return min(samples) * (1 - policy.luck), interval.median, max(samples)

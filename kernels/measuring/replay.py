@@ -1,5 +1,5 @@
-"""Replays two stored cubins of one kernel on one GPU, launch after launch in new processes (pair_bench.py). This module
-does not judge the difference. If the sides differ, both are profiled once after the last timing."""
+"""Replays two stored cubins of one kernel on one GPU, launch after launch in new processes (pair_bench.py). If the
+sides' times differ, both sides are profiled once after the last timing. What a difference means is not decided here."""
 
 import datetime as dt
 import socket
@@ -14,18 +14,18 @@ from tilewatch.kernels.measuring.profiling import count_pair
 from tilewatch.kernels.statistics import ratio_interval
 
 REPLAYED = RoundCounts(warm_up=20, least=60, most=60)
-"""Rounds of a launch. Medians of launches differ more than a median of so many rounds is uncertain (H200, 2026-11)."""
+"""Rounds of a launch. With so many, medians vary more between launches than within one (H200, 2026-11)."""
 
 SPARE_LAUNCHES = 2
-"""Most launches of a replay that are repeated after they died (the GPU process crashed, the driver failed once)."""
+"""Most launches of a replay that are repeated because the GPU process crashed or the driver failed once."""
 
 LEAST_DIFFERENCE = 0.003
-"""Least relative difference between the sides at which their counters are read. A smaller difference confirms no
-change, and reading takes 6 s of the GPU."""
+"""Least relative difference between the sides' times at which hardware counters are read. A smaller difference confirms
+no change, and reading counters takes 6 s of the GPU."""
 
 
 class ReplayFailed(ExpectedError):
-    """Raised if the sides can never be compared. The message is a sentence that names the side."""
+    """Raised if further launches cannot compare the sides either. The message is a sentence that names the side."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Holds the times of all launches of a replay; element i is the median of launch i. `counters` holds those of the
-    sides under "good" and "bad", or under "missing" why there are none. It is None if the sides do not differ."""
+    """Holds the times of a replay; element i is the median of launch i. `counters` has the hardware counters of the
+    sides under "good" and "bad", or under "missing" why there are none. It is None for equal times."""
 
     host: str
     gpu_uuid: str
@@ -61,7 +61,7 @@ class ReplayResult:
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
     """Times two cubins in turn, each launch in a new process, and returns the times of all launches. Raises GpuMissing,
-    GpuBusy, MeasureFailed (this GPU cannot be worked with) or ReplayFailed."""
+    GpuBusy, MeasureFailed (this GPU cannot be used) or ReplayFailed (a side cannot)."""
     with PairBench(request.gpu_index, request.arch, request.store_url, rounds=REPLAYED, may_use_events=True) as bench:
         gpu, started_at = bench.find_gpu(), dt.datetime.now(dt.UTC)
         done = _launch_all(bench, request, on_launch)
@@ -107,6 +107,6 @@ def _launch_all(bench: PairBench, request: ReplayRequest, on_launch: Callable[[i
 
 
 def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
-    """Returns whether the interval of the ratios excludes 1 and their median is LEAST_DIFFERENCE away from 1."""
+    """Returns whether the time ratios' interval excludes 1 and their median is LEAST_DIFFERENCE away from 1."""
     ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE

@@ -1,7 +1,7 @@
 """Sweeps a search space on one GPU: checks and times every config, races losers out, and times the finalists again.
 
-Decides what the GPU child does next and survives its failures. A config that hangs or kills the child costs one trial;
-the child is replaced, and the race continues with the samples taken so far.
+Decides what the GPU child does next, and survives the child's failures. A config that hangs or kills the child costs
+only its own trial, because the child is replaced and the race continues with the samples taken so far.
 """
 
 import time
@@ -25,23 +25,23 @@ from tilewatch.kernels.results import Cubin, Params, TrialResult
 from tilewatch.kernels.statistics import median_interval
 
 TRIAL_DEADLINE_S = 20.0
-"""Seconds for one trial. A correct config of the largest problem takes milliseconds; a hang must not take the night."""
+"""Deadline of one trial in seconds. A correct config takes milliseconds; a hang must not take the night."""
 
 DRAWN_DEADLINE_S = 5.0
-"""Seconds for one trial outside of the short list. Some such configs never end: those of one kernel, at 20 s each, kept
-all other series of a night off a GPU for three minutes (H100, 2026-11-28)."""
+"""Deadline in seconds of one trial outside of the short list. Some of these configs never end. With 20 s each, one
+kernel's kept all other series of a night off a GPU for three minutes (H100, 2026-11-28)."""
 
 PREPARE_DEADLINE_S = 300.0
 
 MOST_RACES = 3
-"""Most races of one sweep. A finalist that turns out to be wrong may have beaten right configs with false times, so the
-others then race again."""
+"""Most races of one sweep. A finalist that turns out to be wrong may have beaten right configs with false times, so all
+other configs then race again."""
 
 OnTrial = Callable[[TrialResult], None]
 
 
 class SweepFailed(ExpectedError):
-    """Raised if the GPU cannot be worked with, for a reason that no config caused. The message is a sentence."""
+    """Raised if the GPU fails for a reason that no config caused. The message is a sentence."""
 
 
 class WrongOutput(SweepFailed):
@@ -72,7 +72,7 @@ class SweepResult:
 
 
 class GpuChild:
-    """Holds a prepared GPU child, which is replaced when it dies. Counts the seconds for which it holds the GPU."""
+    """Holds a prepared GPU child, which is replaced when it dies. Counts the seconds of holding the GPU."""
 
     def __init__(self, setup: GpuSetup, spawn: Callable[[], GpuProcesses] | None = None) -> None:
         """Prepares the problem. `spawn` returns the processes to use; if it is None, new ones are started."""
@@ -86,14 +86,14 @@ class GpuChild:
         self._cubins = LocalCubins(setup.store_url)
         self.gpu_s = 0.0
         self.spent_s: defaultdict[str, float] = defaultdict(float)
-        """Seconds spent on requests, by the kind of request."""
+        """Maps each kind of request to the seconds spent on its requests."""
         self.introduction: dict[str, Any] = {}
         self._start()
 
     def ask(self, request: dict[str, Any], deadline_s: float = TRIAL_DEADLINE_S) -> dict[str, Any]:
         """Sends a request, and returns the answer. Raises ChildDied or ChildHung; the next request then starts a new
-        child and loads every checked config again. Raises StoreError if the request's cubin is not available, and
-        WrongOutput."""
+        child and loads every checked config again. Raises StoreError if the store does not give the request's cubin,
+        and WrongOutput if a timed result is wrong."""
         if self._child is None or not self._child.alive:
             self._restart()
         assert self._child is not None
@@ -120,7 +120,7 @@ class GpuChild:
         best_us: float | None = None,
         deadline_s: float | None = None,
     ) -> TrialResult:
-        """Checks and times one config. One that is hopelessly slower than `best_us` gets a single sample."""
+        """Checks and times one config. A config that takes far longer than `best_us` gets a single sample."""
         deadline_s = deadline_s or TRIAL_DEADLINE_S
         try:
             answer = self.ask(trial_request(identity, cubin, samples, best_us), deadline_s)
@@ -138,12 +138,12 @@ class GpuChild:
         return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
 
     def forget(self, identity: int) -> None:
-        """Removes a checked config that killed the child later, so that it is not loaded again."""
+        """Removes a checked config that later killed the child, so that a new child does not load that config."""
         self._checked.pop(identity, None)
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """Marks a config as one that a check found correct, now or in a killed sweep, so that it may be timed."""
+        """Marks a config as checked and correct, now or in a killed sweep, so that it may be timed."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
@@ -177,7 +177,7 @@ class GpuChild:
         return self._setup.seed
 
     def _restart(self) -> None:
-        """Starts new processes with new inputs. The old library process knew the old seed."""
+        """Starts new processes with a new seed, because the old library process was told the old seed."""
         self._setup = replace(self._setup, seed=draw_seed())
         self._start()
 
@@ -210,8 +210,8 @@ class GpuChild:
 
 
 def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable[Mapping[str, Any]]) -> Described | str:
-    """Asks a GPU child to describe the launches of each config's cubin for a profiler. Returns a reason if it cannot
-    describe one of them. Raises ChildDied or ChildHung."""
+    """Asks a GPU child to describe the launches of each config's cubin for a profiler. Returns a sentence on why if it
+    cannot describe some launch. Raises ChildDied or ChildHung."""
     found = []
     for each in requests:
         answer = ask({**each, "ask": "describe"})
@@ -222,7 +222,7 @@ def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable
 
 
 def trial_request(identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
-    """Returns a request to check and time one config. One hopelessly slower than `best_us` is timed once."""
+    """Returns a request to check and time one config. A config that takes far longer than `best_us` is timed once."""
     return {**_make_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
 
 
@@ -243,11 +243,11 @@ def sweep(
     """Checks every cubin and takes its first samples as it arrives, races the correct ones, and times the finalists
     again.
 
-    `earlier` maps config keys to trials that an earlier, killed sweep finished (kernels/measuring/journal.py); they are
-    not repeated. `on_trial` is called with each other trial when it ends, and again at the end for those that got more
-    samples. A median under `floor_us` is impossible, so that config counts as wrong, whatever its output. `drawn` are
-    the keys of configs outside of the short list, which come last; after the first of them that hangs or kills the
-    child, no further one is tried.
+    `earlier` maps config keys to trials that an earlier, killed sweep finished (kernels/measuring/journal.py); these
+    trials are not repeated. `on_trial` is called with each new trial when it ends, and again at the end if it got more
+    samples. A median under `floor_us` is impossible, so a config with such a median counts as wrong. `drawn` are the
+    keys of configs outside of the short list, which come last. After one of them hangs or kills the child, no further
+    one is tried.
     """
     policy, earlier = policy or RacePolicy(), earlier or {}
     trials: dict[int, TrialResult] = {}
