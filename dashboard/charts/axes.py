@@ -1,25 +1,25 @@
-"""Makes axes for several kinds of figures. Pure."""
+"""Makes axes for several kinds of figures."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 LOG_NUMBERS = {"type": "log", "dtick": "D2", "tickformat": ",~r", "zeroline": False}
-"""A log axis with ticks at 1, 2 and 5 of each decade, as whole numbers. Plotly's default writes 500 as a small 5."""
+"""A log axis with ticks at 1, 2 and 5 of each decade, written as whole numbers. Plotly's default writes 500 as "5"."""
 WIDE = 5.0
-"""If the largest number is at least this many times the smallest, LOG_NUMBERS has two or more ticks between them."""
+"""The least ratio of largest to smallest number for which LOG_NUMBERS has at least two ticks between these numbers."""
 TICKS = 5
-"""The approximate number of ticks between two numbers."""
+"""The approximate number of ticks that `round_between` returns."""
 
 
 def log_numbers(values: Sequence[float]) -> dict[str, Any]:
-    """Returns LOG_NUMBERS, or a log axis with round ticks if that has at most one tick for these values over 0."""
+    """Returns LOG_NUMBERS, or a log axis with other ticks if LOG_NUMBERS has at most one between these values."""
     low, high = min(values, default=1.0), max(values, default=WIDE)
     return LOG_NUMBERS if high >= WIDE * low else {**LOG_NUMBERS, "tickvals": round_between(low, high)}
 
 
 def round_between(low: float, high: float) -> list[float]:
-    """Returns about TICKS round numbers from `low` to `high`. If both are equal, returns that number."""
+    """Returns about TICKS round numbers from `low` to `high`. If `low` equals `high`, returns only this number."""
     if low == high:
         return [low]
     rough = (high - low) / TICKS

@@ -1,4 +1,4 @@
-"""Draws and tabulates changes over problem shapes and GPU models, which helps to find their cause. Pure."""
+"""Draws and tabulates changes of kernel times over problem shapes and GPU models, to help find their cause."""
 
 import math
 import re
@@ -17,26 +17,26 @@ from tilewatch.dashboard.frames import differences
 from tilewatch.text import change_text
 
 SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:-\w+)?")
-"""The pattern of a problem's name that gives M, N and K, and perhaps a type."""
+"""The pattern of a problem's name that gives M, N and K, optionally followed by a data type, e.g. 128x256x512-bf16."""
 CHANGE_SPAN = 0.1
 LOG_AXIS = {"type": "log", "zeroline": False, "tickformat": "d", "autotickangles": [0, 90]}
-"""A log axis with whole numbers: Plotly would write 32576 as 32.576k. It turns them if they do not fit."""
+"""A log axis with whole numbers, where Plotly's default writes 32576 as 32.576k. Labels that do not fit are rotated."""
 NEAREST = 0.06
-"""The least distance of two ticks, as a share of the axis. On a phone an axis has 240 pixels, a turned number 14."""
+"""The least distance of two ticks, as a share of the axis: 14 pixels of 240, a rotated label on a phone."""
 ABOVE, BELOW = "top center", "bottom center"
 ROOMY = 2.0
-"""The distance of two marks, in doublings of M, that leaves room for both labels."""
+"""The distance of two problems in M, as a base-2 logarithm, from which there is room for both their labels."""
 SMALLEST, LARGEST = 16, 44
-"""The diameters in pixels of the marks for the smallest and for the largest K."""
+"""The diameters in pixels of the points with the smallest and with the largest K."""
 
 Row = Mapping[Any, Any]
 BY = ("kernel", "problem")
 
 
 def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> go.Figure:
-    """Draws one mark per problem at its N and M. The mark's size shows K, its colour the median change, named by
-    `label`. `pairs` are rows of `keep_shaped`, at least one with a change. A difference that pages may not claim has
-    the colour of no change."""
+    """Draws one point per problem at its N and M. Its size shows K, and its colour the median change, which `label`
+    names. `pairs` are rows of `keep_shaped`, at least one with a change. Changes that pages may not claim count as
+    zero."""
     rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
     problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem"))]
     m, n, k, claimed, labels, hints = zip(*problems, strict=True)
@@ -81,14 +81,14 @@ def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> g
 
 
 def _records(pairs: pd.DataFrame, *columns: str) -> list[Row]:
-    """Returns these columns of the rows that have a change, as dicts. One frame per problem was slower."""
+    """Returns `columns`, `change` and `finding` of the rows that have a change, one dict per row."""
     rows: list[Row] = pairs[[*columns, "change", "finding"]].dropna(subset="change").to_dict("records")
     return rows
 
 
 def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
-    """Returns on which side of each mark (M, N) its label is: away from the nearest mark with the same N. If none is
-    near, neighbours in a row alternate, so that labels do not meet on a phone."""
+    """Returns, for each problem (M, N), whether its label is above or below its point: away from the nearest point with
+    the same N. If no point is near, labels of one M alternate, so that they do not overlap on a phone."""
     sides: dict[tuple[int, int], str] = {}
     for m, row in groupby(sorted(places), itemgetter(0)):
         last = ABOVE
@@ -102,7 +102,7 @@ def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """Returns the sizes for ticks, without those close above another one. Hovering over a mark shows its size."""
+    """Returns the sizes that get a tick. A size too close above another tick gets none; hover texts show it."""
     span = math.log(max(sizes) / min(sizes))
     kept: list[int] = []
     for size in sorted(set(sizes)):
@@ -112,7 +112,7 @@ def _ticks(sizes: Sequence[int]) -> list[int]:
 
 
 def keep_shaped(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows whose problem has M, N and K. The problems of a softmax or an attention have none."""
+    """Returns the rows whose problem name has M, N and K, unlike for example the problems of softmax kernels."""
     return pairs[pairs["problem"].map(_shape).notna()]
 
 
@@ -136,7 +136,7 @@ def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str
 
 
 def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of the problems that changed on a GPU model: one column per model, and the likely cause."""
+    """Returns a table of the problems that changed on some GPU model: a column per model, and the likely cause."""
     compared = sorted(_records(pairs, *BY, "gpu_model", "arch"), key=itemgetter(*BY))
     models = sorted({row["gpu_model"] for row in compared})
     rows = []
@@ -162,7 +162,7 @@ def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def explain_pattern(moved: Sequence[Row], everywhere: Sequence[Row]) -> str:
-    """Returns words for what the GPU models with a change have in common. `everywhere` are the rows of all models."""
+    """Returns words for what the GPU models in `moved` have in common. `everywhere` are the rows of all GPU models."""
     archs, models = sorted({row["arch"] for row in moved}), sorted({row["gpu_model"] for row in moved})
     if len(everywhere) == 1:
         return "measured on one GPU model only"

@@ -1,7 +1,7 @@
-"""Defines the colours, each of which has one meaning on every page. Knows no figure and no page.
+"""Defines the colours, each of which has one meaning on every page.
 
-A colour belongs to an implementation or an outcome, never to an order. Good is teal and bad is orange-red, which people
-with common colour blindness can distinguish. Points also differ in shape.
+A colour belongs to an implementation or an outcome, never to a place in an order. Good is teal and bad is orange-red,
+which people with common colour blindness can distinguish. Points also differ in shape.
 """
 
 import zlib
@@ -16,7 +16,7 @@ BASELINES = {
     "cublas": "#5f9a3f",
     "copy": "#b9955c",
 }
-"""Fixed colours of baselines; others follow from the name. Two with one colour never belong to one kernel."""
+"""Fixed colours of baselines; those of others follow from the name. No kernel has two baselines of one colour."""
 OTHERS = ("#a064d8", "#c95f8a", "#8a7d3c", "#4aa3b8")
 BETTER, WORSE, UNCERTAIN = "#17857a", "#cf4a2a", "#8a94a3"
 VERDICTS = {"regression": WORSE, "improvement": BETTER}
@@ -35,17 +35,17 @@ OUTCOMES = {
 GOOD_TO_BAD = ((0.0, "#1d7f74"), (0.35, "#8cc0a0"), (0.6, "#f1dfa0"), (1.0, "#d0603f"))
 SLOWER_TO_FASTER = ((0.0, "#c4502d"), (0.25, "#e9a06f"), (0.5, "#f4ecd2"), (0.75, "#7dbfae"), (1.0, "#17756b"))
 FAR_TO_NEAR = ((0.0, "#f4ecd2"), (1.0, "#17756b"))
-"""The scale for a share of a bound that nothing can pass, such as the memory's speed. No share is good or bad."""
+"""The colour scale for a share of a physical limit, such as the memory bandwidth. No share is good or bad."""
 TEXT = {
     "light": {"blue": "#2a66c2", "green": "#127a6f", "orange": "#9a5a06", "red": "#b83f21", "gray": "#5f6b7a"},
     "dark": {"blue": "#6ea8ff", "green": "#35b3a4", "orange": "#e8a04a", "red": "#f0795a", "gray": "#9aa5b4"},
 }
-"""The colours of words on a page's own background, by theme and Streamlit's colour name. No colour has enough contrast
-in both themes. .streamlit/config.toml sets the same colours for Markdown."""
+"""The colours of words on a page's own background, by theme and by Streamlit's name of the colour. Each theme has its
+own, because no colour has enough contrast in both. .streamlit/config.toml sets the same colours for Markdown."""
 DARK_INK, LIGHT_INK = "#000000", "#ffffff"
-"""Two colours for words on a coloured background. On any colour, one of the two has enough contrast."""
+"""The two colours for words on a coloured background. At least one of the two has enough contrast on any colour."""
 LINE = "#8a94a3"
-"""The colour of zero lines, whiskers and toolchain marks. It can be seen on the light and on the dark background."""
+"""The colour of zero lines, whiskers and toolchain changes. It is visible on the light and on the dark background."""
 
 
 def colour_of(implementation: str, role: str) -> str:
@@ -56,7 +56,7 @@ def colour_of(implementation: str, role: str) -> str:
 
 
 def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
-    """Returns the colour at a place on a scale, 0 to 1. A place beyond an end gets the colour of that end."""
+    """Returns the colour at a place on a scale from 0 to 1, at 0 for places below it, and at 1 for places above."""
     share = min(max(share, 0.0), 1.0)
     for (low, before), (high, after) in pairwise(scale):
         if share <= high:
@@ -72,7 +72,7 @@ def ink_on(ground: str) -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """Returns the contrast ratio of two colours as WCAG 2 defines it, from 1 to 21. Words need 4.5."""
+    """Returns the contrast ratio of two colours as WCAG 2 defines it, from 1 to 21. Words need at least 4.5."""
     dark, light = sorted((_luminance(one), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 

@@ -1,4 +1,4 @@
-"""Draws the raw times of a run, and the state of the GPU while they were measured. Pure."""
+"""Draws the raw times of a run, and the state of the GPU while they were measured."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,14 +16,14 @@ CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 FEW_TICKS = {"tickmode": "auto", "nticks": 5}
 US_TFLOP = 1e6
-"""Operations per microsecond at one TFLOP/s."""
+"""The operations per microsecond that equal one TFLOP/s."""
 TFLOP_GB = 1e3
-"""GB/s in one TB/s, the bandwidth that allows one TFLOP/s at one operation per byte."""
+"""The GB/s in one TB/s, the bandwidth at which an operational intensity of one FLOP per byte allows one TFLOP/s."""
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
-    """Draws the times of every implementation by paired round. If all change together, the GPU is the cause. Crosses
-    after the last round are times of a throttled GPU, which are left out of all results."""
+    """Draws the times of every implementation by paired round. If all implementations change in the same round, the GPU
+    is the cause. Crosses after the last round are times of a throttled GPU, which are left out of all results."""
     figure = go.Figure()
     for row in sampled:
         figure.add_scatter(
@@ -50,7 +50,7 @@ def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
 
 
 def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
-    """Draws the distributions of the kernel's times in this run and in the run before."""
+    """Draws the distributions of the kernel's times in this run and in the run before this run."""
     figure = go.Figure()
     for row, name, colour in (
         (before, "before", BEFORE_COLOUR),
@@ -78,7 +78,7 @@ def _compared(old_us: float, new_us: float) -> str:
 
 
 def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
-    """Draws the times of both cubins by launch. Each line joins the two times from one process."""
+    """Draws the times of both cubins of a replay. Each line joins the two times that were measured in one launch."""
     figure = go.Figure()
     for good_us, bad_us in zip(old_us, new_us, strict=True):
         figure.add_scatter(
@@ -95,7 +95,7 @@ def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
 
 
 def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
-    """Draws the GPU's clock and power around each group of rounds, by seconds since the first reading."""
+    """Draws the GPU's clock and power around each group of rounds, over the seconds since the first reading."""
     readings = [reading for reading in readings if reading.get("sm_clock_mhz") is not None]
     first_s = readings[0]["unix_s"] if readings else 0.0
     at = [reading["unix_s"] - first_s for reading in readings]
@@ -128,7 +128,7 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
 
 
 def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gbps: float | None) -> go.Figure:
-    """Draws TFLOP/s by operations per byte, below those limits of the GPU's datasheet that are known."""
+    """Draws TFLOP/s over operations per byte, with the datasheet's peak throughput and bandwidth if known."""
     figure = go.Figure()
     intensities = [point.operations / point.moved_bytes for point in points]
     speeds = [point.operations / point.time_us / US_TFLOP for point in points]

@@ -1,8 +1,8 @@
-"""Draws many series as a coloured table: rows are problems by kernel, columns are GPU models. Pure: returns HTML.
+"""Draws many series as an HTML table with coloured cells: rows are problems by kernel, columns are GPU models.
 
 Plotly could draw the same, but its 4.7 MB of script would slow down the first page. A table can also be read by a
-screen reader and used by keyboard. grid.js adds hover, keyboard, clicks and folding. The weekly report shows the table
-without it.
+screen reader and used by keyboard. grid.js adds hover texts, keyboard, clicks and folding. The weekly report shows the
+table without grid.js.
 """
 
 from collections import Counter
@@ -25,26 +25,26 @@ STYLE = (HERE / "grid.css").read_text(encoding="utf-8")
 BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "grid.js").read_text(encoding="utf-8")
 DEEPGEMM = "deepgemm"
 MOST_ROWS = 16
-"""The most rows of a table that starts unfolded. Else only the first operator and those that became slower do."""
+"""The most rows of a table that starts unfolded. In longer tables, only the first and slower kernels start unfolded."""
 SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 520, 30
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 64, 14, 2
 LEAST_RANGE = 0.06
-"""The least height of a spark, as a share of its middle value. Otherwise noise of 1 % would look like a step."""
+"""The least height of a sparkline, as a share of its middle value. Otherwise noise of 1 % would look like a step."""
 NAMES_REM, CELL_REM = 24, 14
-"""The largest width of the names and of each column, so that a single GPU model's cells do not become bars."""
+"""The largest widths of the column of names and of each other column, so that one GPU model does not fill the page."""
 
 Row = Mapping[Any, Any]
 Address = Callable[[Row], str]
-"""The function that returns the link of a row's cell, relative to the page."""
+"""The type of functions that return the link of a row's cell, relative to the page."""
 Sparks = Mapping[tuple[str, str, str, str], Sequence[float]]
-"""The last values of each series, oldest first, by kernel, problem, GPU model and origin. They become small lines."""
+"""The newest ratios of each series, oldest first, by kernel, problem, GPU model and origin. They become sparklines."""
 NO_SPARKS: Sparks = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The meaning of the colours: `column` of the frame, coloured from `middle` - `span` to `middle` + `span`. `key` is
-    different for each scale of a page."""
+    """The meaning of a table's colours: they show `column` of the frame from `middle` - `span` to `middle` + `span`.
+    Two scales of a page have different `key`s."""
 
     key: str
     column: str
@@ -63,14 +63,14 @@ class Scale:
 def ratio_table(
     series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS, scale: "Scale | None" = None
 ) -> str:
-    """Returns a table with the ratio of each series, and its change if larger than noise and not of equal code. A cell
-    names its baseline unless that is DeepGEMM. The frame is from `changes.one_row_per_series`. `sparks` are the last
-    ratios of its series, drawn as a line beside the newest. The default scale is the one for DeepGEMM."""
+    """Returns a table with the ratio of each series. A cell shows the ratio's change if noise or equal code cannot
+    explain it, and names every baseline except DeepGEMM. `series` is from `changes.one_row_per_series`. `sparks` are
+    the latest ratios, drawn as sparklines. The default scale is the one for DeepGEMM."""
     return _table(series, scale or RATIO, address, sparks)
 
 
 def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) -> dict[str, str]:
-    """Returns a table of ratios for each group of the Overview on its own scale, without series that have none."""
+    """Returns a table of ratios for each group of the Overview that has a ratio. Each table has its own scale."""
     pairs = pairs[pairs["ratio"].notna()]
     groups = [
         scores.find_group(kernel, baseline) for kernel, baseline in zip(pairs["kernel"], pairs["baseline"], strict=True)
@@ -83,7 +83,7 @@ def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) ->
 
 
 def index_sparks(recent: pd.DataFrame) -> Sparks:
-    """Returns the sparks for rows of RecentRatiosRow."""
+    """Returns the ratios for the sparklines from a frame with the columns of RecentRatiosRow."""
     keys = zip(recent["kernel"], recent["problem"], recent["gpu_model"], recent["origin"], strict=True)
     return dict(zip(keys, recent["ratios"], strict=True))
 
@@ -109,14 +109,14 @@ def _table(series: pd.DataFrame, scale: Scale, address: Address | None, sparks: 
 
 @dataclass(frozen=True)
 class KernelRows:
-    """The cells of one kernel by problem and GPU model, the worst problem first."""
+    """The rows of one kernel by problem and GPU model, the worst problem first."""
 
     kernel: str
     problems: Mapping[str, Mapping[str, Row]]
 
 
 def _worst_first(series: pd.DataFrame, scale: Scale) -> list[KernelRows]:
-    """Returns the kernels in order: those that the judge calls slower first, then by their lowest value."""
+    """Returns the kernels in order: those with a series that the judge found slower, then by lowest value."""
     kernels: dict[str, dict[str, dict[str, Row]]] = {}
     for row in series.to_dict("records"):
         kernels.setdefault(row["kernel"], {}).setdefault(row["problem"], {})[row["gpu_model"]] = row
@@ -146,7 +146,7 @@ def _write_kernel(
     *,
     is_open: bool,
 ) -> str:
-    """Returns the rows of a kernel. A row above several problems folds them; they are unfolded if one became slower."""
+    """Returns the rows of a kernel. A row above several problems folds them; it starts unfolded if one is slower."""
     several = len(operator.problems) > 1
     is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
     folded = "" if is_open else " hidden"
@@ -168,12 +168,12 @@ def _write_kernel(
 
 
 def _write_name(name: str) -> str:
-    """Returns the HTML of a name that may break after each underscore, so that a phone breaks no word."""
+    """Returns the HTML of a name with an allowed line break after each underscore, so that a phone breaks no word."""
     return escape(name).replace("_", "_<wbr>")
 
 
 def _range(rows: Sequence[Row | None], scale: Scale) -> str:
-    """Returns a kernel's worst and best value on one GPU model, and how many of its series there changed."""
+    """Returns the cell above a kernel's problems for one GPU model: worst and best value, count of changed series."""
     there = [row for row in rows if row is not None and not pd.isna(row[scale.column])]
     if not there:
         return "<td></td>"
@@ -187,13 +187,13 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
 
 
 def _name_baselines(rows: Sequence[Row], scale: Scale) -> list[str]:
-    """Returns the baselines of a folded kernel, in the words of its cells; empty if DeepGEMM is the only one."""
+    """Returns the baselines of a folded kernel, named as in its cells; empty if DeepGEMM is the only baseline."""
     baselines = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
     return [escape(" or ".join(sorted(map(label_baseline, baselines))))] if baselines - {DEEPGEMM} else []
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:
-    """Returns the heading of each GPU model's column. It says if nothing was measured here on that model."""
+    """Returns the heading of each GPU model's column. It names the origins if no series was measured here."""
     named = {}
     for model, rows in series.groupby("gpu_model", sort=False):
         origins = sorted(set(rows["origin"]))
@@ -214,7 +214,7 @@ def _cell(row: Row | None, scale: Scale, address: Address | None, sparks: Sparks
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns a small line through the last values of a series; an empty text for fewer than two values."""
+    """Returns the SVG of a line through the values of a series; an empty text if there are fewer than two values."""
     if len(values) < 2:
         return ""
     middle = (min(values) + max(values)) / 2
@@ -234,7 +234,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def _scale(scale: Scale) -> str:
-    """Returns the legend of the colours as SVG, so that it is part of a saved picture."""
+    """Returns the legend of the colours as SVG, so that a saved picture of the table includes the legend."""
     stops = "".join(f'<stop offset="{at}" stop-color="{colour}"/>' for at, colour in scale.stops)
     ends = (scale.middle - scale.span, scale.middle, scale.middle + scale.span)
     words = (f"≤ {scale.tick(ends[0])}", scale.tick(ends[1]), f"≥ {scale.tick(ends[2])}")
@@ -263,7 +263,7 @@ def _two_digits(ratio: float) -> str:
 
 
 def _arrow(row: Row) -> str:
-    """Returns a filled arrow for a change that pages may claim, an open arrow for another."""
+    """Returns a filled arrow for a change that pages may claim, or an open arrow for any other change."""
     up, down = "▲▼" if row["finding"] in differences.CLAIMS else "△▽"
     return up if row["change"] < 0 else down
 

@@ -1,4 +1,4 @@
-"""Writes the hover text of points, as plain lines or as Plotly's templates. Knows no figure and no page."""
+"""Writes the hover texts of points, as plain lines or as Plotly's templates."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,8 @@ from tilewatch.text import change_text, count_text, plain_html, short_sha, write
 RUN = 0
 """The index of the run's id in the customdata of each point."""
 MOST_REMEMBERED = 4096
-"""The most texts of commits and times to keep. Series share commits and implementations share runs, and writing a
-year's dates took a third of the time of all hover texts (2026-11)."""
+"""The most texts of commits and times to keep, because many points share a commit or run. Writing a year's dates took a
+third of the time of all hover texts (2026-11)."""
 
 
 def series_lines(row: Mapping[Any, Any]) -> list[str]:
@@ -48,14 +48,14 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
 
 
 def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
-    """Returns the change of a row in words. For ratios of two GPU models, it does not say "faster" or "slower"."""
+    """Returns the change of a row in words, without "faster" and "slower" if its ratios are of two GPU models."""
     if not row["of_ratio"]:
         return write_change(row["change"])
     return f"{change_text(row['change']) if other_gpu else write_change(row['change'])} beside the baseline"
 
 
 def _split(row: Mapping[Any, Any]) -> list[str]:
-    """Returns how the kernel's and the baseline's time changed, from two ratios; empty if these do not compare."""
+    """Returns how both times of two ratios to one baseline changed; empty without two ratios or one baseline."""
     if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
         return []
     now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]
@@ -65,8 +65,7 @@ def _split(row: Mapping[Any, Any]) -> list[str]:
 
 def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
     """Returns a hover template for the points of one implementation, and the customdata of each point. The template
-    contains the text that all points share. This makes a figure of a year of nights (a thousand points) a third as
-    large, and faster to draw."""
+    contains the text that all points share. Sharing makes a figure of a thousand points a third as large."""
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"
     ratio, timed = metric.key == "ratio", metric.key != "time_us"
@@ -99,7 +98,7 @@ _OF_POINTS = (
 
 
 def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str, npt.NDArray[np.object_]]:
-    """Returns a template with the text that all points share, and the customdata with the text that differs."""
+    """Returns a template with the text that all points share, and the customdata that fill it for each point."""
     template = ""
     columns: list[list[Any]] = [run_ids]
     for before, words in parts:
@@ -129,7 +128,7 @@ def _ratio(row: Mapping[Any, Any]) -> str:
 
 
 def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:
-    """Returns the text of each point, for which it calls `write` only once per different value."""
+    """Returns the text of each point. Calls `write` only once for points with equal values."""
     written: dict[tuple[Any, ...], str] = {}
     values = list(zip(*(about[name] for name in names), strict=True))
     for value in values:
@@ -139,7 +138,7 @@ def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str
 
 
 def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[str]:
-    """Returns the text of each document, for which it calls `write` once per object: rows share equal documents."""
+    """Returns the text of each document. Calls `write` only once per object, because rows share equal documents."""
     written = {id(document): write(document) for document in {id(each): each for each in documents}.values()}
     return [written[id(document)] for document in documents]
 

@@ -1,5 +1,5 @@
-"""Finds what a trend marks besides its points: confirmed changes, changes of toolchain, baseline and node. Pure. A mark
-is between two commits. The figure computes its place on the axis."""
+"""Finds the events that a trend marks with a vertical line: confirmed changes, rewritten history, and changes of
+toolchain, baseline or node. A mark is between two commits. The figure computes the mark's place on the axis."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from tilewatch.dashboard.text import label_baseline
 from tilewatch.text import change_text
 
 MOST_NODE_CHANGES = 6
-"""The most changes of node that are shown. With more, the runs alternate between nodes, and none is shown."""
+"""The most changes of node that are marked. If there are more, the runs alternate between nodes, and none is marked."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A line on a trend, between the commits at the positions `before` and `after`."""
+    """A vertical line on a trend, between the commits at the positions `before` and `after`."""
 
     before: int
     after: int
@@ -30,7 +30,7 @@ class Mark:
 
 
 def list_marks(points: pd.DataFrame, levels: pd.DataFrame, *, of_ratio: bool) -> list[Mark]:
-    """Lists all marks of a series' trend. A new baseline is marked only if the trend shows the ratio to it."""
+    """Lists all marks of a series' trend. Includes the changes of the main baseline only if `of_ratio`."""
     return [
         *level_changes(levels),
         *toolchain_changes(points),
@@ -41,7 +41,7 @@ def list_marks(points: pd.DataFrame, levels: pd.DataFrame, *, of_ratio: bool) ->
 
 
 def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
-    """Yields a mark where the kernel's toolchain changed on a machine. Another machine's driver is not a change."""
+    """Yields a mark where the kernel's toolchain changed between two runs on the same machine."""
     for line in _by_machine(_list_kernel(points, "toolchain_sha256", "toolchain")):
         for before, after in _changes(line, "toolchain_sha256"):
             words = describe_difference(before["toolchain"], after["toolchain"])
@@ -49,7 +49,7 @@ def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 
 def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
-    """Yields a mark where the main baseline changed on a machine."""
+    """Yields a mark where the main baseline changed between two runs on the same machine."""
     for line in _by_machine(row for row in _list_kernel(points, "baseline") if row["baseline"]):
         for before, after in _changes(line, "baseline"):
             names = label_baseline(before["baseline"]), label_baseline(after["baseline"])
@@ -57,7 +57,7 @@ def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 
 def node_changes(points: pd.DataFrame) -> list[Mark]:
-    """Lists marks where the series' machine changed. Recordings, which come from other machines, do not count."""
+    """Lists marks where the series moved to another machine. Ignores recordings, which are from other machines."""
     here = [row for row in _list_kernel(points) if row["origin"] != "recorded"]
     changes = [
         Mark(before["position"], after["position"], f"{before['machine']} → {after['machine']}", dash="dot")
@@ -67,7 +67,7 @@ def node_changes(points: pd.DataFrame) -> list[Mark]:
 
 
 def rewrites(points: pd.DataFrame) -> list[Mark]:
-    """Lists marks between commits that left the branch and the commits that replaced them."""
+    """Lists marks between commits that a rewrite of the branch's history removed and the commits that replaced them."""
     rows = [{**row, "has_left": not pd.isna(row["left_branch_at"])} for row in _list_kernel(points, "left_branch_at")]
     return [
         Mark(
@@ -81,7 +81,7 @@ def rewrites(points: pd.DataFrame) -> list[Mark]:
 
 
 def level_changes(levels: pd.DataFrame) -> list[Mark]:
-    """Lists marks where a confirmed change began a new level. Its size is that of the time: plus is slower."""
+    """Lists marks where a confirmed change of the time began. A positive size means slower."""
     return [
         Mark(
             level["good_position"],
@@ -96,7 +96,7 @@ def level_changes(levels: pd.DataFrame) -> list[Mark]:
 
 
 def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Returns the first two differences between two toolchains in words, and the number of the others."""
+    """Returns the first two differences between two toolchains in words, and the number of further differences."""
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     parts = [f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in changed[:2]]
     more = [f"{len(changed) - 2} more"] if len(changed) > 2 else []
@@ -104,7 +104,7 @@ def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> 
 
 
 def _changes(rows: Sequence[Row], name: str) -> Iterator[tuple[Row, Row]]:
-    """Yields each pair of neighbouring rows that have different values in a column."""
+    """Yields each pair of neighbouring rows that differ in the column `name`."""
     return (pair for pair in pairwise(rows) if pair[0][name] != pair[1][name])
 
 
@@ -116,7 +116,7 @@ def _by_machine(rows: Iterable[Row]) -> Iterable[list[Row]]:
 
 
 def _list_kernel(points: pd.DataFrame, *names: str) -> list[Row]:
-    """Lists the kernel's points with their machine, position and these columns. All forty take four times longer."""
+    """Lists the kernel's points with these and four other columns. Reading all forty takes four times longer."""
     columns = ("role", "position", "origin", "machine", *names)
     rows = (
         dict(zip(columns, row, strict=True)) for row in zip(*(points[name].tolist() for name in columns), strict=True)

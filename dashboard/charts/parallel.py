@@ -1,7 +1,7 @@
-"""Computes parallel coordinates: each config of a sweep is a line through its parameters, time and static facts. Pure.
+"""Computes parallel coordinates: each config of a sweep is a line through its parameters, time and static facts.
 
-parallel.js draws the lines in 0.55 s in a browser without a GPU. Plotly's own figure uses WebGL, took 2.1 s and has no
-hover on a line (2026-11; the bound is 1.0 s).
+parallel.js draws the lines in 0.55 s in a browser without a GPU. Plotly's figure uses WebGL, took 2.1 s and has no
+hover text on a line (2026-11; the limit is 1.0 s).
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "paralle
 
 
 def drawing(trials: pd.DataFrame) -> dict[str, Any]:
-    """Returns `axes` with labels and ticks, and `lines` with a position from 0 to 1 on each axis, the best line last.
-    Colours show the time if the sweep was measured, else the registers. The colour scale ends at the median: configs
-    many times slower would leave one colour for the fast half."""
+    """Returns `axes` with labels and ticks, and `lines` with their position from 0 to 1 on each axis, the best line
+    last. Colours show the time if the sweep was measured, else the registers. The colour scale ends at the median,
+    because a scale to the slowest config would leave one colour for the fast half."""
     by = "median_us" if trials["median_us"].notna().any() else "registers"
     drawn = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable").to_dict("records")
     names = parameters(trials)
@@ -51,11 +51,11 @@ def drawing(trials: pd.DataFrame) -> dict[str, Any]:
 
 
 Axis = tuple[str, list[tuple[float, str]], list[float]]
-"""An axis: its label, its ticks, and the position of each line on it."""
+"""An axis: its label, its ticks as position and text, and the position of each line on the axis."""
 
 
 def _steps(column: Sequence[Any], name: str) -> Axis:
-    """Returns an axis with equal steps between a parameter's values. On a linear axis 64, 128 and 256 would crowd."""
+    """Returns an axis with equal steps between a parameter's values. A linear axis would crowd 64, 128 and 256."""
     values = sorted({value for value in column if not pd.isna(value)})
     positions = {value: i / max(len(values) - 1, 1) for i, value in enumerate(values)}
     ticks = [(position, str(value)) for value, position in positions.items()]

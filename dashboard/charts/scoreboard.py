@@ -1,7 +1,7 @@
-"""Draws the distance from DeepGEMM on each GPU model as a card: a number, a sentence, a line. Pure: returns HTML.
+"""Draws the distance from DeepGEMM on each GPU model as an HTML card with a number, a sentence and a line.
 
-The cards need no script, so they appear at the page's first paint and nothing below moves. scoreboard.js saves them as
-pictures.
+The cards need no script, so they appear at the page's first paint and nothing below them moves later. scoreboard.js
+saves the cards as pictures.
 """
 
 import datetime as dt
@@ -22,9 +22,9 @@ BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "scorebo
 WIDTH, HEIGHT = 580, 152
 LEFT, RIGHT, TOP, BOTTOM = 40, 16, 12, 34
 LEAST_ROOM = 0.01
-"""The scale extends at least this far beyond its numbers. Otherwise a change of 0.001 would fill the height."""
+"""The least room on the value axis above and below the ratios. Otherwise a change of 0.001 would fill the height."""
 DATES_PX, MOST_LETTERS = 110, 48
-"""The least distance in pixels of two dates on the axis, and the most characters of a GPU's name."""
+"""The least distance in pixels of two dates on the axis, and the most characters of a GPU model's name."""
 
 
 def draw_scores(scores: Sequence[GpuScore]) -> str:
@@ -33,7 +33,7 @@ def draw_scores(scores: Sequence[GpuScore]) -> str:
 
 
 def describe(scores: Sequence[GpuScore]) -> str:
-    """Returns words: "H200: 0.98, 2.0 points slower than DeepGEMM, 0.4 points better since 2026-11-20"."""
+    """Returns words such as "H200: 0.98, 2.0 points slower than DeepGEMM, 0.4 points better since 2026-11-20"."""
     return "; ".join(
         f"{score.gpu_name}: {score.ratio:.2f}, {write_distance(score)}, {write_direction(score)}" for score in scores
     )
@@ -57,7 +57,7 @@ def _direction(score: GpuScore) -> str:
 
 
 def _line(line: Sequence[LinePoint]) -> str:
-    """Returns the history as SVG, with a line at 1.00; an empty text if there is only one point."""
+    """Returns the history of a score as SVG, with a level at 1.00; an empty text if there is only one point."""
     if len(line) < 2:
         return ""
     low, high = find_range([place.ratio for place in line])
@@ -90,13 +90,13 @@ def _line(line: Sequence[LinePoint]) -> str:
 
 
 def find_times(line: Sequence[LinePoint]) -> list[dt.datetime]:
-    """Returns the time at which each point of a line is drawn. A commit may be older than its parent after a rebase. It
-    is drawn at its parent's time, because a line that turns back cannot be read."""
+    """Returns the time at which each point of a line is drawn. After a rebase, a commit may be older than its parent.
+    Such a commit is drawn at its parent's time, because a line that turns back cannot be read."""
     return list(itertools.accumulate((place.at for place in line), max))
 
 
 def find_range(ratios: Sequence[float]) -> tuple[float, float]:
-    """Returns the two ends of the scale, which has room for a line and for 1.00."""
+    """Returns the lower and upper end of the value axis, with room around the ratios and 1.00."""
     low, high = min(*ratios, 1.0), max(*ratios, 1.0)
     room = max(LEAST_ROOM, 0.1 * (high - low))
     return low - room, high + room

@@ -1,5 +1,5 @@
-"""Compares the search spaces of two sweeps, and computes the cost of keeping an earlier winner. Pure. The times are the
-few by which a sweep chooses its winner; a run measures again. The frames are `prepare(reads.trials(...))`."""
+"""Compares the search spaces of two sweeps, and computes the cost of keeping an earlier winner. The times are the few
+by which a sweep chooses its winner, not those of a run. The frames are `prepare(reads.trials(...))`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from tilewatch.text import change_text, count_text, plain_html, shorten
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
-"""The largest relative change of a time that does not count as a change. A sweep times a config only a few times."""
+"""The largest relative difference of two times that counts as noise, as a sweep times a config only a few times."""
 LONGEST_NAME = 60
 """The most characters of a winner's name in the legend."""
 
 
 @dataclass(frozen=True)
 class Regret:
-    """The cost of an earlier config. `slower` is its time over the fastest, minus 1; if None, `why` has the reason."""
+    """The cost of using an earlier config. `slower` is its time over the fastest, minus 1; if None, `why` says why."""
 
     name: str
     config: str
@@ -34,7 +34,7 @@ class Regret:
 
 
 def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
-    """Returns how much slower this config is than the fastest one of a sweep."""
+    """Returns how much slower this config is than the fastest of a sweep, whose statistical ties are in `tie`."""
     text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):
@@ -51,7 +51,7 @@ def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Coll
 
 
 def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per config of the two sweeps. A `change` of +0.05 means 5 % slower."""
+    """Returns one row per config of the two sweeps. The column `change` is +0.05 for a time that became 5 % longer."""
     keep = ["config_id", "outcome", "median_us", "failure"]
     named = [f"param.{name}" for name in parameters(after)]
     both = after[[*keep, *named]].merge(
@@ -75,7 +75,7 @@ def describe_shift(both: pd.DataFrame) -> str:
 
 
 def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
-    """Draws the change of each config over its earlier time. The points form a flat line if all changed alike."""
+    """Draws the change of each config's time over its earlier time. If all changed alike, the points are level."""
     timed = both.dropna(subset="change")
     figure = go.Figure(
         go.Scatter(
@@ -115,7 +115,7 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
 
 
 def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Returns tables of the configs whose outcome changed, by kind of change, the bad kinds first."""
+    """Returns a table for each kind of change of a config's outcome, the bad kinds first."""
     trials = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
     waiting = trials["outcome_before"].isin(["waiting"]) | trials["outcome_after"].isin(["waiting"])
     trials = trials[~waiting]
@@ -140,7 +140,7 @@ def _outcomes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_space_changes(both: pd.DataFrame) -> str:
-    """Returns a sentence on the configs that only one of the search spaces has; empty if both have the same."""
+    """Returns a sentence on how many configs were added to and removed from the search space; empty if none were."""
     only_before, only_after = int((both["side"] == "right_only").sum()), int((both["side"] == "left_only").sum())
     if not only_before and not only_after:
         return ""
@@ -149,6 +149,6 @@ def describe_space_changes(both: pd.DataFrame) -> str:
 
 
 def rank(trials: pd.DataFrame, config_id: int) -> tuple[int, int] | None:
-    """Returns the rank of a config and the number of timed configs; None if the config was not timed."""
+    """Returns the rank of a config's time and the number of timed configs; None if the config was not timed."""
     timed = trials.dropna(subset="median_us").sort_values(["median_us", "config_id"])["config_id"].tolist()
     return (timed.index(config_id) + 1, len(timed)) if config_id in timed else None

@@ -1,4 +1,4 @@
-"""Draws how fast a kernel and its baselines are on each problem at a commit, from SizeRow's columns. Pure."""
+"""Draws the throughput of a kernel and its baselines on each problem at a commit, from SizeRow's columns."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -13,7 +13,7 @@ from tilewatch.text import plain_html
 
 def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows with the columns `line`, `type` (the part of a problem's name after the first dash), `unit`, and
-    the rates `value`, `low` and `high`. The unit is GB/s if memory limits every size, else TFLOP/s."""
+    the throughputs `value`, `low` and `high`. The unit is GB/s if memory limits every problem, else TFLOP/s."""
     units = [rate_unit(*each) for each in zip(rows["flops"], rows["bytes"], strict=True)]
     unit = "TFLOP/s" if "TFLOP/s" in units else "GB/s"
     work = rows["bytes"] / US_GB if unit == "GB/s" else rows["flops"] / US_TFLOP
@@ -28,7 +28,7 @@ def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def sizes(rated: pd.DataFrame) -> go.Figure:
-    """Draws one line per implementation and type over the problems, which are sorted by number of operations."""
+    """Draws one line per implementation and data type over the problems, which are sorted by number of operations."""
     figure = go.Figure()
     for (name, role, kind), line in rated.groupby(["line", "role", "type"], sort=False):
         colour = colours.colour_of(line["implementation"].iloc[-1], role)
@@ -61,7 +61,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
 
 
 def rate_table(rated: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of rates with one row per problem and one column per implementation, which names the unit."""
+    """Returns a table of throughputs, a row per problem and a column per implementation, which names the unit."""
     order = list(dict.fromkeys(rated["problem"].map(plain_html))), list(dict.fromkeys(rated["line"]))
     table = rated.pivot_table(index="problem", columns="line", values="value", aggfunc="first")
     return table.reindex(index=order[0], columns=order[1]).add_suffix(f", {rated['unit'].iloc[0]}").reset_index()

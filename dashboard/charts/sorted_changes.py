@@ -1,4 +1,4 @@
-"""Draws the differences between two snapshots of all series, sorted by size. Pure."""
+"""Draws the differences between two snapshots of all series, sorted by size."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -10,7 +10,7 @@ from tilewatch.text import plain_html, shorten
 AT_EACH_END = 20
 TITLE_BELOW_PX = 24
 LONGEST_LABEL = 60
-"""The most characters of a name beside a mark. A longer name would leave no room for the marks."""
+"""The most characters of a name beside a point. A longer name would leave no room for the points."""
 SYMBOLS = {
     differences.FASTER: "circle",
     differences.SLOWER: "circle",
@@ -27,9 +27,8 @@ SYMBOLS = {
 def draw_sorted_changes(
     pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME, minus: str = "minus is faster"
 ) -> go.Figure:
-    """Draws the largest changes in both directions with their intervals. Those that pages may not claim are grey.
-    `label` and `minus` name the axis. Its title is right-aligned: a phone has 100 pixels beside the names of the
-    series, and would cut a centred title."""
+    """Draws the largest changes in both directions with their intervals. Changes that pages may not claim are grey.
+    `label` and `minus` name the axis. The axis title is right-aligned because a phone would cut a centred title."""
     ordered = pairs.dropna(subset="change").sort_values("change")
     # The last row, the slowest, is drawn at the top.
     shown = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])

@@ -1,4 +1,4 @@
-"""Draws how much each step of tuning an FP8 product gained, from a first tiled kernel to the best config. Pure."""
+"""Draws how much each step of tuning an FP8 product gained, from a first tiled kernel to the best config."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8}
 
 @dataclass(frozen=True)
 class Step:
-    """One step: the fastest config of a kernel among those with these parameter values."""
+    """One step of the tuning: the fastest config of `kernel` whose parameters have the values in `config`."""
 
     name: str
     kernel: str
@@ -39,12 +39,12 @@ BASELINES = ("deepgemm", "cublaslt")
 B200_SIZE = "320x32576x7168"
 B200_US = (("first tiles with the swizzle", 130.0), ("persistent blocks", 87.5), ("the best of 500 configs", 80.0))
 B200_DEEPGEMM_US = 77.0
-"""The time of DeepGEMM on a B200, as given by the engineers who asked for this product; not measured here."""
+"""The time of DeepGEMM on a B200, as given by the engineers who asked for this product. It was not measured here."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """The time of a step or a baseline. `config` is empty for a baseline. `sweep` is where it was measured."""
+    """The time of a step or a baseline. `config` is empty for a baseline. `sweep` is where the time was measured."""
 
     name: str
     implementation: str
@@ -58,7 +58,7 @@ class Bar:
 
 
 def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
-    """Returns the bar of a sweep's fastest timed config with the step's parameter values; None if there is none."""
+    """Returns the bar of a sweep's fastest timed config with the step's parameter values; None if none has them."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     for name, value in step.config.items():
         if f"param.{name}" not in timed:
@@ -72,7 +72,7 @@ def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
 
 
 def tabulate(bars: Sequence[Bar]) -> pd.DataFrame:
-    """Returns a table with one row per bar. The gain of a step is the time that it saves over the step before."""
+    """Returns a table with one row per bar. The gain of a step is the time saved compared with the step before."""
     rows, before = [], None
     deepgemm = next((bar.time_us for bar in bars if bar.implementation == BASELINES[0]), None)
     for bar in bars:
@@ -92,7 +92,7 @@ def tabulate(bars: Sequence[Bar]) -> pd.DataFrame:
 
 
 def draw(bars: Sequence[Bar]) -> go.Figure:
-    """Draws one bar per step from top to bottom, then one per baseline."""
+    """Draws one bar per step from top to bottom, then one bar per baseline."""
     figure = go.Figure()
     figure.add_bar(
         y=[bar.name for bar in bars],

@@ -1,4 +1,4 @@
-"""Draws one sweep from its trials: their outcomes, which parameters are fast, static facts and speed. Pure. The frames
+"""Draws one sweep from its trials: their outcomes, which parameters are fast, static facts and throughput. The frames
 are `prepare(reads.trials(...))`: one row per config, one column `param.NAME` per parameter."""
 
 import math
@@ -16,7 +16,7 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.text import count_text, plain_html
 
 BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
-"""The heights in pixels of the bar of outcomes and of a row of names, and the names that fit a row on a phone."""
+"""The heights in pixels of the outcome bar and of a row of names, and the number of names in a row on a phone."""
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
@@ -51,7 +51,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """A time or static fact of each config, and how to combine those of several configs in one cell."""
+    """A time or static fact of each config, and the function that combines the values of the configs in a cell."""
 
     key: str
     label: str
@@ -75,7 +75,7 @@ Row = Mapping[Any, Any]
 
 
 def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """Returns the trials with their parameters in the order of the search space, which JSON loses, and with the columns
+    """Returns the trials with their parameters in the order of the search space, which JSON loses. Adds
     `tensor_core_share` and `tma_share`: the percentage of MMAs on Tensor Cores and of loads through TMA."""
     params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
     trials = trials[[*(column for column in trials.columns if column not in params), *params]]
@@ -89,7 +89,8 @@ def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame
 
 
 def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
-    """Draws a fact over two parameters. A cell combines the configs that differ in others, or says why it is empty."""
+    """Draws a fact over two parameters. A cell combines the configs that differ in other parameters. A cell without a
+    value names the most frequent outcome of its configs."""
     across, down = f"param.{x}", f"param.{y}"
     places: dict[tuple[Any, Any], list[Row]] = {}
     for trial in trials[[across, down, "outcome", fact.key]].to_dict("records"):
@@ -153,7 +154,7 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
 
 
 def _sum_up(configs: Sequence[Row], fact: Fact) -> tuple[float | None, str, str]:
-    """Returns a cell's value, its text (or the most frequent outcome, such as "timeout"), and its hover text."""
+    """Returns a cell's value, its text and its hover text. Without a value, the text is the most frequent outcome."""
     values = [float(config[fact.key]) for config in configs if not pd.isna(config[fact.key])]
     outcomes_here = Counter(config["outcome"] for config in configs).most_common()
     counts = "".join(f"<br>{outcome}: {count}" for outcome, count in outcomes_here)
@@ -167,7 +168,7 @@ def parameters(trials: pd.DataFrame) -> list[str]:
 
 
 def config_of_trial(trial: Row) -> str:
-    """Returns the config of a frame's row as people write it."""
+    """Returns the config of a frame's row in the notation of the pages."""
     names = [str(column) for column in trial if str(column).startswith("param.")]
     return config_text({name.removeprefix("param."): trial[name] for name in names})
 

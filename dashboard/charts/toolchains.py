@@ -1,4 +1,4 @@
-"""Draws a comparison of toolchains: the change of each operator's time, with intervals. Pure."""
+"""Draws a comparison of toolchains: the change of each operator's time, with intervals."""
 
 from collections.abc import Sequence
 
@@ -19,17 +19,17 @@ SAFETIES = {
     "unknown": (colours.UNCERTAIN, "diamond-open"),
     "safe": (colours.BETTER, "circle-open"),
 }
-"""The colour and the mark shape of each verdict."""
+"""The colour and the point shape of each answer to whether a toolchain is safe for an operator."""
 
 
 def name_operators(rows: Sequence[OperatorRow]) -> list[str]:
-    """Returns a name for each row, which includes the toolchain if there are several."""
+    """Returns a name for each row. The names include the head toolchain if the rows have several."""
     several = len({row.head for row in rows}) > 1
     return [f"{row.kernel} {row.problem}{f', {row.head}' if several else ''}" for row in rows]
 
 
 def changes(operators: Sequence[OperatorRow]) -> go.Figure:
-    """Draws the changes of the operators that a GPU timed, the slowest on top. Crosses show those after re-tuning."""
+    """Draws the changes of the times of operators that a GPU timed, the slowest on top. Crosses are after re-tuning."""
     timed = sorted((row for row in operators if row.frozen is not None), key=_change, reverse=True)[:AT_MOST]
     named = list(zip(map(plain_html, name_operators(timed)), timed, strict=True))
     newer = ", ".join(dict.fromkeys(row.head for row in timed))
@@ -83,7 +83,7 @@ def _add(
 
 
 def _length(end: float | None, start: float | None) -> float:
-    """Returns the length of one side of an interval in %; 0 if one of its ends is unknown."""
+    """Returns `end` - `start` in %, the length of one side of an error bar; 0 if one of the two is unknown."""
     return 0.0 if end is None or start is None else 100 * (end - start)
 
 

@@ -1,5 +1,5 @@
-"""Draws trends from frames with the columns of PointRow. Pure: no query, no widget, no clock. Text and grid colours
-come from Streamlit's theme. Colours with a meaning are in colours.py."""
+"""Draws trends from frames with the columns of PointRow. Text and grid colours come from Streamlit's theme. Other
+colours come from colours.py."""
 
 import re
 import zlib
@@ -41,7 +41,7 @@ def trend(
     branches: Mapping[str, pd.DataFrame] = _NONE,
 ) -> dict[str, Any]:
     """Draws one series: the kernel and its baselines with 95 % intervals, and the marks. Returns a dict, which can be
-    cached for several viewers. `branches` maps branches' names to the kernel's points there, off the main line."""
+    cached for several viewers. `branches` maps the names of branches to the kernel's points on each branch."""
     points = points.join(metric.values(points)).dropna(subset="value")
     points = points.assign(line=name_lines(points))
     beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
@@ -70,7 +70,7 @@ def trend(
 
 
 def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along = "commits") -> dict[str, Any]:
-    """Draws several series by name over the same commits: only their kernels' points, with intervals."""
+    """Draws several series over the same commits. Draws only the points of their kernels, with intervals."""
     traces: list[Trace] = []
     shown = []
     own = (colours.KERNEL, *colours.OTHERS)
@@ -87,7 +87,7 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
 
 
 def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
-    """Returns the figure with a ring around the point of a run; unchanged if no line has that run."""
+    """Returns the figure with a ring around the point of a run; returns it unchanged if no line has this run."""
     for trace in (each for each in figure["data"] if each.get("meta") == trend_lines.KERNEL):
         of_runs = [row[hover.RUN] for row in trace.get("customdata", ())]
         if run_id in of_runs:
@@ -97,8 +97,8 @@ def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
 
 
 def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
-    """Returns a figure zoomed as an address asks: `asked` is a figure's name and the ends of both axes. If it is
-    another figure's name, the whole figure is shown. serving/zoom.js finds the name in the layout's `meta`."""
+    """Returns the figure `name`, zoomed as an address asks. `asked` is a figure's name and the ends of both axes. If
+    this is another figure's name, the whole figure is returned. serving/zoom.js reads the name in the layout."""
     about, *ends = asked.split(",")
     layout = {**figure["layout"], "meta": name}
     if about == name and len(ends) == 4 and all(NUMBER.fullmatch(end) or DATE.fullmatch(end) for end in ends):
@@ -108,7 +108,7 @@ def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
-    """Returns a colour for each name: its own if free, else the next free one. If none is left, colours are shared."""
+    """Returns a colour for each name: its own if free, else the next free one. If none is free, names share one."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
         start = zlib.crc32(name.encode()) % len(palette)

@@ -1,4 +1,4 @@
-"""Makes the layout of a trend for Plotly: its axes, its legend, and the lines where something changed. Pure."""
+"""Makes the layout of a trend for Plotly: its axes, its legend, and the lines where something changed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,20 +13,20 @@ from tilewatch.dashboard.text import day, label_commit
 from tilewatch.text import plain_html, short_sha, shorten
 
 MOST_LABELLED_MARKS = 6
-"""The most marks that have words. Further marks are only lines, because their words would overlap."""
+"""The most marks that have words. Further marks are drawn without words, which would overlap."""
 AXIS_TITLE_PX = 12
 SIDE_PX, FOOT_PX, END_PX = 92, 148, 32
-"""Margins in pixels beside and below the plot for the axes, their titles and one row of legend. If they are too small,
-Plotly enlarges them and draws the figure again, often twice."""
+"""Margins in pixels beside, below and above the plot for the axes, their titles and one row of legend. If the margins
+are too small, Plotly enlarges them and draws the figure again, often twice."""
 MOST_LABELS = 10
-"""The most labels on an axis. More would overlap on a phone."""
+"""The most labels on a commit axis. More would overlap on a phone."""
 MOST_LETTERS_OF_A_MARK = 48
 """The most characters of the words above a mark."""
 SLANT_DEGREES = -40
 
 
 def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[Mark]) -> dict[str, Any]:
-    """Returns Plotly's layout. `points` are all points that are shown, in the order of their commits."""
+    """Returns Plotly's layout. `points` are all points of the figure, in the order of their commits."""
     commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
     names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
@@ -65,7 +65,7 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
 
 
 def label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the labels of a commit axis: day and subject of the newest commit and of some others, evenly spread."""
+    """Returns the labels of a commit axis: day and subject of the newest commit and of other commits, evenly spread."""
     step = max(1, -(-len(names) // MOST_LABELS))
     shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
     days, subjects = (commits[name].iloc[shown] for name in ("committed_at", "subject"))
@@ -83,13 +83,13 @@ def name_days(commits: pd.DataFrame) -> str:
 
 
 def _line(x: Any, mark: Mark) -> dict[str, Any]:
-    """Returns the line of a mark, over the whole height."""
+    """Returns the vertical line of a mark."""
     look = {"width": 1.5, "dash": mark.dash, "color": mark.colour}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": look}
 
 
 def _words(x: Any, mark: Mark, *, labelled: bool, row: int) -> dict[str, Any]:
-    """Returns the words above a mark's line. Neighbouring marks use three different rows."""
+    """Returns the words above a mark's line, in one of three rows, so that neighbouring words do not overlap."""
     return {
         "x": x,
         "y": 1.0,
@@ -112,8 +112,8 @@ def _line_at_one(points: pd.DataFrame) -> dict[str, Any]:
 
 
 def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
-    """Returns the x halfway between the two commits of a mark. If this series measured neither, it is halfway between
-    its nearest commits. Returns None if one of them is not shown."""
+    """Returns the x halfway between the shown commits that are nearest to a mark on both sides. Returns None if one
+    side has no shown commit."""
     positions = commits["position"] if len(commits) else pd.Series(dtype=int)
     earlier, later = positions.index[positions <= mark.before], positions.index[positions >= mark.after]
     if earlier.empty or later.empty:
@@ -126,7 +126,7 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
-    """Returns a value range with room around the points; None without points. Plotly's range for one point spans 2."""
+    """Returns a value range with room around the points; None without points. Plotly's default range is wider."""
     if points.empty:
         return None
     low, high = points["low"].fillna(points["value"]).min(), points["high"].fillna(points["value"]).max()

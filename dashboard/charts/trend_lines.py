@@ -1,7 +1,7 @@
-"""Makes the lines and marks of a trend, each as the dict of a Plotly trace. Pure.
+"""Makes the lines and points of a trend, each as the dict of a Plotly trace.
 
-Plotly checks and copies a figure made of dicts once. Trace objects cost another check and copy each (60 of 280 ms of a
-page with a year of nights, 2026-11).
+Plotly checks and copies a figure made of dicts once, but each trace object a second time. This costs 60 of 280 ms of a
+page with a year of nights (2026-11).
 """
 
 from typing import Any, Literal
@@ -16,10 +16,10 @@ from tilewatch.db.repository_names import describe_branch
 from tilewatch.text import short_sha
 
 PLAIN = 60
-"""The most points of a line with a bar per interval. Beyond, intervals are a band and baselines have no marks."""
+"""The most points with one error bar each. A longer line has a band instead, and its baselines have no points."""
 BAND_OPACITY = 0.25
 MOST_MARKS = 120
-"""The most marks that are drawn on a dense line; zooming in shows the others. Hover and clicks work for every point."""
+"""The most points drawn on a long line. Zooming in draws more of them; hover texts and clicks work for every point."""
 
 Along = Literal["commits", "dates"]
 Trace = dict[str, Any]
@@ -32,11 +32,11 @@ LOOKS = {
 QUARANTINED = "x-open"
 BRANCH = "hexagon2-open"
 KERNEL = "kernel"
-"""The `meta` of the lines that consist of the kernel's own points."""
+"""The `meta` of traces that consist of the kernel's own points."""
 
 
 def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str, *, main: bool) -> list[Trace]:
-    """Returns the traces of one implementation's points. If they are many, a band below the line is their intervals."""
+    """Returns the traces of one implementation's points. More than PLAIN points get a band of their intervals."""
     mark, dash = LOOKS[line["origin"].iloc[0]]
     opened = mark.endswith("-open")
     dense = len(line) > PLAIN
@@ -68,7 +68,7 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
 
 
 def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str) -> Trace:
-    """Returns the trace of a branch's points, with no line to the main line, whose history they are not in."""
+    """Returns the trace of a branch's points. No line joins it to the main line, whose commits are others."""
     template, customdata = hover.points_hover(line, metric)
     return {
         "type": "scatter",
@@ -101,7 +101,7 @@ def draw_ring(x: Any, y: float) -> Trace:
 
 
 def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
-    """Returns the traces of marks around the kernel's points with the verdict regression or improvement."""
+    """Returns traces that mark the kernel's points with the verdict regression or improvement."""
     kernel = points[points["role"] == "kernel"]
     judged = {verdict: kernel[kernel["verdict"] == verdict] for verdict in colours.VERDICTS}
     return [
@@ -126,7 +126,7 @@ def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
 
 
 def draw_intervals(line: pd.DataFrame) -> dict[str, Any]:
-    """Returns the intervals of a line as one bar per point, as Plotly's `error_y`."""
+    """Returns the intervals of a line as one error bar per point, in the form of Plotly's `error_y`."""
     return {
         "array": _values(line["high"] - line["value"]),
         "arrayminus": _values(line["value"] - line["low"]),
@@ -136,7 +136,7 @@ def draw_intervals(line: pd.DataFrame) -> dict[str, Any]:
 
 
 def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str) -> list[Trace]:
-    """Returns the intervals of many points as one shape around the line. One bar per interval takes twice as long."""
+    """Returns a band around the line that shows its intervals. One error bar per point would take twice as long."""
     exists = line["low"].notna().to_numpy()
     if not exists.any():
         return []
@@ -159,12 +159,12 @@ def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str
 
 
 def _values(numbers: pd.Series) -> npt.NDArray[np.object_]:
-    """Returns the numbers as Python objects. An array of doubles is sent to the browser as bytes, and Plotly takes any
-    two of those for different and draws the whole figure again."""
+    """Returns the numbers as Python objects. Plotly takes any two arrays of doubles for different, and would draw the
+    whole figure again."""
     return np.array(numbers.tolist(), dtype=object)
 
 
 def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:
-    """Returns the x of each point as an array. Plotly would check each value of a list."""
+    """Returns the x of each point as an array, because Plotly would check each value of a list."""
     values = [short_sha(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
     return np.array(values, dtype=object)
