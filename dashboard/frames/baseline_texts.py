@@ -1,4 +1,4 @@
-"""Names the versions of baselines, and what each ran for a problem. Pure: takes the JSON stored with a measurement."""
+"""Writes the names of baseline versions and of what a baseline ran, from the JSON stored with a measurement."""
 
 import re
 from collections import Counter
@@ -15,18 +15,18 @@ SETTINGS = (
     *("block_m", "block_n", "block_k", "num_stages", "cluster_m", "cluster_n", "swap_ab"),
     *("swizzle_a_mode", "swizzle_b_mode", "swizzle_cd_mode"),
 )
-"""The names of the settings in DeepGEMM's DG_PRINT_CONFIGS lines. Swizzles are in bytes."""
+"""The names of the settings in DeepGEMM's DG_PRINT_CONFIGS lines. The swizzle modes are in bytes."""
 
 
 def version_name(implementation: str, detail: Mapping[str, Any]) -> str:
-    """Returns a baseline's name with its version, as environments write it. Without a version, returns the name."""
+    """Returns a baseline's name with its version, as environments write it; the name alone if no version is stored."""
     version = str(detail.get("version") or "").split("+cu")[0]
     return implementation if not version or has_version(implementation) else name_version(implementation, version)
 
 
 def name_lines(points: pd.DataFrame) -> pd.Series:
-    """Returns the name of the line that each point of a trend is on. A baseline has one line per version. If a run
-    timed the same version both installed and in an environment, the environment's has a line of its own."""
+    """Returns, for each point of a trend, the name of the line that contains it. A baseline has one line per version.
+    If a run timed one version both as installed and in an environment, the environment's points get their own line."""
     rows = zip(points["implementation"], points["detail"], points["role"], strict=True)
     names = [name if role == "kernel" else version_name(name, detail) for name, detail, role in rows]
     lines = pd.Series(names, index=points.index, dtype=object)
@@ -38,8 +38,8 @@ def name_lines(points: pd.DataFrame) -> pd.Series:
 
 
 def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any]) -> str:
-    """Returns what a baseline ran: its config, DeepGEMM's settings, or the distinct names of its kernels (cuBLAS puts
-    its tile into them). Returns an empty text if nothing is stored."""
+    """Returns what a baseline ran: its config, DeepGEMM's settings, or the distinct names of its GPU kernels, which for
+    cuBLAS include the tile. Returns an empty text if none of these is stored."""
     if params is not None:
         return config_text(params)
     printed = dict(SETTING.findall(" ".join(detail.get("chose") or ())))
@@ -53,7 +53,7 @@ def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any])
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:
-    """Returns why baselines could not run, one sentence per reason: its first one, as PyTorch's reasons fill a page."""
+    """Returns, per reason, a sentence on which baselines could not run. Keeps only the first sentence of a reason."""
     names: dict[str, list[str]] = {}
     for name, why in (detail.get("missing") or {}).items():
         names.setdefault(str(why).split(". ")[0].rstrip("."), []).append(name)
@@ -61,8 +61,7 @@ def list_missing(detail: Mapping[str, Any]) -> list[str]:
 
 
 def _short_name(kernel: str) -> str:
-    """Returns the last part of a mangled C++ name (Itanium ABI, 5.1), such as transpose_fp32 for
-    _ZN9deep_gemm14transpose_fp32I..."""
+    """Returns the last part of a mangled C++ name (Itanium ABI, 5.1): sum for _ZN9deep_gemm3sumI..."""
     found, rest = kernel, kernel.removeprefix("_ZN" if kernel.startswith("_ZN") else "_Z")
     while rest != kernel and (length := re.match(r"\d+", rest)):
         start = length.end()

@@ -1,8 +1,8 @@
-"""Compares two snapshots of all series, and says how a night went. Takes and returns data frames; draws nothing.
+"""Compares two snapshots of all series, and says how a night went.
 
-A change is a change of time, so minus is faster. If both sides have a ratio to the same baseline version, the times are
-divided by the baseline's, so that a faster DeepGEMM makes no kernel slower. The judge gives the verdicts. This module
-only says how much two numbers differ and whether noise explains it; differences.py says what a page may claim.
+A change is relative to the earlier time, so a negative change is faster. If both sides have a ratio to the same
+baseline version, the times are divided by the baseline's, so that a faster DeepGEMM makes no kernel slower. The judge
+gives the verdicts. This module only says whether noise explains a change; differences.py says what a page may claim.
 """
 
 import datetime as dt
@@ -18,9 +18,9 @@ SERIES = ("kernel", "problem", "gpu_model")
 RECORD_SERIES = (*SERIES, "origin")
 
 NOISE_BETWEEN_RUNS = 0.0045
-"""The relative standard deviation of one run's number, for a series for which the judge has none, and between two GPUs
-of one model. Ratios of unchanged code on two H200s differ by 0.52 % for 57 kernels and by 0.68 % for FlashAttention
-beside cuDNN (recordings/, 2026-11-21, benchmarks/claims.py of e7265af): 0.37 and 0.48 % for each of two runs."""
+"""The relative standard deviation of a run's time, for series without a noise estimate of the judge, and at least for
+two GPUs of one model. Ratios of unchanged code on two H200s differ by 0.52 % for 57 kernels and by 0.68 % for
+FlashAttention beside cuDNN (recordings/, 2026-11-21, benchmarks/claims.py of e7265af): 0.37 and 0.48 % for each run."""
 
 CERTAIN = 2.58
 """The number of standard deviations that a normally distributed difference exceeds in 1 of 100 cases."""
@@ -28,10 +28,10 @@ CERTAIN = 2.58
 
 def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD_SERIES) -> pd.DataFrame:
     """Returns the rows of `after` with the columns change, change_low, change_high, of_ratio and apart. The first three
-    are NaN if `before` lacks the series.
+    are NaN if `before` lacks the series, or if both sides are the same run.
 
-    The interval adds two independent errors: the 95 % intervals of both medians, and the noise between runs of the
-    series. `apart` is True if it does not contain zero. A row that is the same run on both sides has no change.
+    The interval from change_low to change_high adds two independent errors: the 95 % intervals of both medians, and the
+    noise between runs of the series. `apart` is True if the interval does not contain zero.
     """
     numbers = ["run_id", "sha", "position", "gpu_name", "median_us", "low_us", "high_us"]
     numbers += ["ratio", "ratio_low", "ratio_high", "baseline", "baseline_version", "gpu_uuid", "noise", "committed_at"]
@@ -60,28 +60,28 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
 
 
 def _noise(pairs: pd.DataFrame) -> pd.Series:
-    """Returns the noise of each series: the judge's, else NOISE_BETWEEN_RUNS, which is the least for two GPUs."""
+    """Returns the judge's noise of each series, else NOISE_BETWEEN_RUNS, which is also the least between two GPUs."""
     own = pairs[["noise", "noise_before"]].astype(float).max(axis="columns")
     same_gpu = pairs["gpu_uuid"] == pairs["gpu_uuid_before"]
     return own.where(same_gpu, own.clip(lower=NOISE_BETWEEN_RUNS)).fillna(NOISE_BETWEEN_RUNS)
 
 
 def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per series: the point measured here, else the newest recorded one, else a simulated one."""
+    """Returns one row per series: the point measured here, else the newest recorded, else a simulated point."""
     rank = rows["origin"].map({"measured": 2, "recorded": 1, "simulated": 0})
     order = rows.assign(rank=rank).sort_values(["rank", "measured_at"], ascending=False)
     return order.drop_duplicates(list(SERIES)).drop(columns="rank").sort_values(list(SERIES))
 
 
 def keep_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows whose series appears in `of`."""
+    """Returns the rows of `rows` whose series also appears in `of`."""
     wanted = set(zip(*(of[name] for name in SERIES), strict=True)) if len(of) else set()
     return rows[[key in wanted for key in zip(*(rows[name] for name in SERIES), strict=True)]]
 
 
 def night_state(night: pd.Series, last: dt.date, now: dt.datetime, times: NightlyTimes) -> str:
-    """Returns the state of a GPU model's newest nightly: done, running, late, missing or failed. Late and missing mean
-    what they mean for the alarms. `last` is the newest night of all GPU models."""
+    """Returns the state of a GPU model's newest nightly: done, running, late, missing or failed. An alarm uses the same
+    definitions of late and missing. `last` is the newest night of all GPU models."""
     if night["night"] == last and missing_night(last, now, times):
         return "missing"
     if night["state"] in IN_PROGRESS:

@@ -1,4 +1,4 @@
-"""Tabulates a winner's checklist: the lines of the optimisation guide that it follows now and followed before."""
+"""Tabulates a winner's checklist: the rules of the optimisation guide that the winner follows now and before."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def read_lines(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
 
 
 def tabulate(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
-    """Returns a table of the lines, those not kept first. Given `before`, a column has earlier answers that differ."""
+    """Returns a table of the lines, those not kept first. If an answer of `before` differs, a column shows it."""
     answers = {line["item"]: line["answer"] for line in before}
     rows = []
     for line in sorted(lines, key=lambda line: ORDER.index(line["answer"]) if line["answer"] in ORDER else len(ORDER)):
@@ -30,6 +30,6 @@ def tabulate(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, s
 
 
 def count_kept(lines: Sequence[Mapping[str, str]]) -> str:
-    """Returns words such as "11 of 13 lines kept". It counts only lines with the answer yes or no."""
+    """Returns words such as "11 of 13 lines kept". Lines without the answer yes or no are not counted."""
     answers = [line["answer"] for line in lines if line["answer"] in ("yes", "no")]
     return f"{answers.count('yes')} of {len(answers)} lines kept"

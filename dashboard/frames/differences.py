@@ -1,5 +1,5 @@
-"""Decides what a page may claim about a difference between two snapshots, so that no page contradicts the judge. Pure.
-A page colours a difference as good or bad, and counts it as a change, only if its finding is one of `CLAIMS`."""
+"""Decides what a page may claim about a difference between two snapshots, so that no page contradicts the judge. A page
+colours a difference as good or bad, and counts it as a change, only if its finding is one of `CLAIMS`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,25 +15,25 @@ from tilewatch.text import change_text, short_sha
 CHANGE_OF_TIME = "change of time"
 FASTER, SLOWER = "faster", "slower"
 HIGHER, LOWER = "higher ratio", "lower ratio"
-"""Findings for two GPU models. A ratio can be lower although the kernel is faster, if the baseline gains more."""
+"""Findings for two GPU models. A faster kernel can have a lower ratio, if the baseline is faster by a larger factor."""
 SAME_CODE, NOT_APART = "identical code", "within noise"
 NOT_JUDGED, UNDECIDED, NOT_CONFIRMED = "not judged yet", "undecided", "not confirmed"
 NOTHING_TO_COMPARE = ""
 CLAIMS = (FASTER, SLOWER, HIGHER, LOWER)
 OPEN = (NOT_JUDGED, UNDECIDED)
-"""The findings that may still turn out to be changes."""
+"""The findings that a later verdict may replace by a claim."""
 DIFFERENT = (*CLAIMS, *OPEN, NOT_CONFIRMED)
 """The findings for a difference that is larger than noise and for which the machine code differs."""
 
 
 def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
-    """Returns the pairs of `changes.pair_snapshots` with the columns `finding`, `confirmed_at` and `undecided`. The
-    commit whose verdict supports a claim is `confirmed_at`. `undecided` is the reason of the newest undecided verdict.
-    Both may be None.
+    """Returns the pairs of `changes.pair_snapshots` with the columns `finding`, `confirmed_at` and `undecided`.
+    `confirmed_at` is the commit whose verdict supports a claim, else None. `undecided` is the reason of the newest
+    undecided verdict, else None.
 
     `judged` are the verdicts other than unchanged. A difference is faster or slower only if a verdict says so for a
-    commit after the earlier side, up to the later side. Otherwise equal code is the finding: the cause is then the GPU,
-    the toolchain or noise. The verdict of the later side alone cannot describe an earlier change.
+    commit after the earlier side, up to the later side. If no verdict does and both sides have equal code, the finding
+    is equal code, because the cause is then the GPU, the toolchain or noise.
     """
     confirmed_at, undecided = _read_verdicts(pairs, judged)
     confirmed = confirmed_at.notna()
@@ -52,7 +52,7 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the pairs of two GPU models with findings from the intervals alone, as no verdict compares GPUs."""
+    """Returns the pairs of two GPU models with findings from the intervals alone, because no verdict compares GPUs."""
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (~pairs["apart"], NOT_APART),
@@ -65,8 +65,8 @@ def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_same_code(pairs: pd.DataFrame) -> pd.Series:
-    """Returns True for rows whose winner has the same machine code on both sides, or whose winners are different
-    configs of the same source and compiler. In the latter case the choice of the winner changed, not the code."""
+    """Returns True for rows whose two winners have the same machine code, or the same source and compiler. In the
+    latter case the sweep chose another config, but the code did not change."""
     code, source, compiler = (
         pairs[name].notna() & (pairs[name] == pairs[f"{name}_before"])
         for name in ("code_sha256", "source_sha256", "compiler")
@@ -75,7 +75,7 @@ def has_same_code(pairs: pd.DataFrame) -> pd.Series:
 
 
 def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)) -> str:
-    """Returns the counts of series by finding, e.g. "1 faster, 3 with identical code". It always counts `always`."""
+    """Returns the numbers of series by finding, e.g. "1 faster, 3 with identical code". `always` may have zero."""
     counts = pairs["finding"].value_counts()
     others = [name for name in (*CLAIMS, *OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
     words = {SAME_CODE: f"with {SAME_CODE}", HIGHER: f"with a {HIGHER}", LOWER: f"with a {LOWER}"}
@@ -83,8 +83,8 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
 
 
 def write_counts(pairs: pd.DataFrame, since: str) -> str:
-    """Returns how many series changed, and the days of the commits that they are compared with. These may be older than
-    `since` if nothing was measured in between."""
+    """Returns how many series changed, and the days of the earlier commits. These days may be before `since`, because a
+    series is compared with its newest commit up to then."""
     compared = pairs[pairs["change"].notna()]
     if compared.empty:
         return f"No series has a newer run to compare since {since}, of {len(pairs):,} series"
@@ -96,7 +96,7 @@ def write_counts(pairs: pd.DataFrame, since: str) -> str:
 
 
 def write(row: Mapping[Any, Any]) -> str:
-    """Returns a finding in words. A claim names the commit of its verdict, an undecided one what will decide it."""
+    """Returns a finding in words. A claim names its verdict's commit; an undecided finding says what will decide it."""
     if row["finding"] == UNDECIDED:
         return f"{UNDECIDED}: {write_plan(row['undecided'], is_recorded=row['origin'] == 'recorded')}"
     if pd.isna(row["confirmed_at"]):
@@ -105,7 +105,7 @@ def write(row: Mapping[Any, Any]) -> str:
 
 
 def write_cell(row: Mapping[Any, Any]) -> str:
-    """Returns the text of a table cell: a change, with its finding unless that is a claim."""
+    """Returns the text of a table cell: the change alone if its finding is a claim, else the change with more words."""
     change = change_text(row["change"])
     if row["finding"] in CLAIMS:
         return change
@@ -113,8 +113,8 @@ def write_cell(row: Mapping[Any, Any]) -> str:
 
 
 def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Returns two columns about the verdicts between the two sides: the commit of the newest one that agrees with the
-    numbers, and the reason of the newest one that is undecided. Each is None if there is none."""
+    """Returns, for the commits between the two sides, the commit of the newest verdict that has the change's direction,
+    and the reason of the newest undecided verdict. Each is None without such a verdict."""
     named = [*SERIES, "origin"]
     verdicts: dict[tuple[str, ...], list[tuple[int, str, str, str]]] = {}
     columns = [*named, "position", "verdict", "sha", "reason"]

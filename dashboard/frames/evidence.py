@@ -1,4 +1,4 @@
-"""Writes a run's evidence as text, JSON, CSV and tables of differences. Pure: takes rows of db.page_reads."""
+"""Writes a run's evidence as text, JSON, CSV and tables of differences. Takes rows of db.page_reads."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """Returns the commands that repeat this run: the sweep and, after an earlier run, a replay of both winners."""
+    """Returns the commands that repeat this run: its sweep and, after an earlier run, a replay of both winners."""
     run, before = found.run, found.before
     lines = [
         f"git checkout {run.sha}",
@@ -53,7 +53,7 @@ def repeat_commands(found: Evidence) -> str:
 def replay_command(
     kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
 ) -> str:
-    """Returns the command that replays two commits. Each side is a hash and a config, or None for the usual config."""
+    """Returns the command that replays two commits. Each side is a commit and a config; None is the default config."""
     line = f"{shlex.join(['tilewatch', 'replay', kernel, problem])} --of {new[0]} --beside {old[0]}"
     if new[1] is not None:
         line += f" --config {shlex.quote(config_option(new[1]))}"
@@ -63,7 +63,7 @@ def replay_command(
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:
-    """Returns a table of the named values that differ between two sets."""
+    """Returns a table of the names whose values differ between `before` and `after`."""
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     rows = [{"": name, "before": _text(before.get(name)), "this run": _text(after.get(name))} for name in changed]
     return pd.DataFrame(rows, columns=["", "before", "this run"])
@@ -103,12 +103,12 @@ def _cubins(row: ReplayRow) -> str:
 
 
 def _sides(row: ReplayRow) -> list[list[float]]:
-    """Returns the times of each side. If both sides have the same machine code, returns one list with all times."""
+    """Returns the times of each side of a replay; one list with all times if both sides have one machine code."""
     return [row.good_us + row.bad_us] if _is_one_code(row) else [row.good_us, row.bad_us]
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
-    """Returns a column per cubin that is not None, and a row per fact that one of them has. Hashes are cut short."""
+    """Returns a table with a column per cubin that is not None, and a row per static fact that one of them has."""
     there = {name.replace("_", " "): cubin for name, cubin in cubins.items() if cubin is not None}
     rows = []
     for fact, label in FACT_LABELS.items():
@@ -135,8 +135,8 @@ def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataF
 
 
 def describe_boundary(detail: Mapping[str, Any]) -> str:
-    """Returns which process ran the commit's code while its kernel was timed, from the kernel's stored JSON. Empty for
-    simulated runs and runs before 2026-11-22, which did not store it."""
+    """Returns whether the commit's code ran in the process that timed its kernel, from the JSON stored with the kernel.
+    Returns an empty text for simulated runs and for runs before 2026-11-22, whose JSON does not say it."""
     if "library_runs_apart" not in detail:
         return ""
     kept_from = f"It was kept from {detail['sandbox']}." if "sandbox" in detail else ""
@@ -166,7 +166,7 @@ def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a sentence on other processes that used the GPU; empty for simulated runs and those before 2026-11-23."""
+    """Returns a sentence on other processes on the GPU; empty for simulated runs and for runs before 2026-11-23."""
     looks = [reading["others"] for reading in readings if "others" in reading]
     if names := sorted({name for look in looks for name in look or ()}):
         return f"Also used by {', '.join(names)}: what was timed meanwhile was dropped and timed again."
@@ -181,7 +181,7 @@ def as_json(found: Evidence) -> str:
 
 
 def samples_csv(found: Evidence) -> str:
-    """Returns a CSV line for each raw time of this run and of the run before it."""
+    """Returns a CSV line for each raw time of this run and of the run before this run."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["run", "sha", "implementation", "round", "time_us"])

@@ -1,4 +1,4 @@
-"""Explains by hardware counters what a run's winner did on the GPU, and by what mechanism its time changed. Pure."""
+"""Explains by hardware counters what a run's winner did on the GPU, and by what mechanism its time changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tilewatch.mechanisms.pairs import Moved, WinnerFacts, read_swizzled
 from tilewatch.text import change_text
 
 LEAST_CHANGE = 0.01
-"""The least relative change of the time that is explained."""
+"""The least relative change of the time that gets an explanation."""
 
 FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "loads", "tensor_core_mmas", "mmas")
 WHOLE = 1000
@@ -34,8 +34,8 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class PairCounters:
-    """The hardware counters of the earlier run's winner and of this run's, by name; empty if unknown. `replay` is the
-    replay that profiled both cubins side by side; None if each run read its own counters."""
+    """The hardware counters by name, of the earlier run's winner and of this run's; empty if unknown. `replay` is the
+    replay that profiled both cubins side by side; None if each run read the counters of its own winner."""
 
     before: Mapping[str, float]
     now: Mapping[str, float]
@@ -43,7 +43,7 @@ class PairCounters:
 
 
 def read_counters(found: Evidence) -> PairCounters:
-    """Returns the counters from the replay that compared both winners, if it read them; else those of the two runs."""
+    """Returns the counters from the newest replay that read them for both winners, else those that the runs read."""
     if found.winner is not None and found.winner_before is not None:
         codes = (found.winner_before.code_sha256, found.winner.code_sha256)
         for replay in reversed(found.replays):
@@ -69,7 +69,8 @@ def write_counters_source(found: Evidence) -> str:
 
 
 def tabulate_counters(found: Evidence) -> pd.DataFrame:
-    """Returns a table of the winner's counters beside those of the earlier winner and of a tied next best config."""
+    """Returns a table of the winner's counters beside those of the earlier winner and of the second fastest config. The
+    latter are known only if the two configs' times cannot be distinguished."""
     counters, other = read_counters(found), _of_next_best(found)
     now, before = counters.now, counters.before
     rows = []
@@ -89,7 +90,7 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 
 
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms of the change since the run before, the main one first; None if the change is small."""
+    """Returns the mechanisms of the time's change since the run before, the main one first; None if it is small."""
     sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
     change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
@@ -111,9 +112,9 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin that shows what the commit changed: that of the last winner or, if another config wins
-    now, that of the config that wins now. Returns None if that config's code is unchanged: a difference between two
-    configs does not explain a commit."""
+    """Returns the earlier cubin to compare with this run's winner. That is the earlier winner if both runs chose one
+    config, or if the winning config has no earlier code; else the winning config's earlier cubin. Returns None if the
+    latter has the same code, because a difference between two configs does not explain a commit."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:
@@ -125,7 +126,7 @@ def _find_base(found: Evidence) -> CubinRow | None:
 
 
 def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms by which the winner is faster than the next best config; None if it hardly is."""
+    """Returns the mechanisms by which the winner is faster than the next best config; None if it is hardly faster."""
     winner, other = found.winner, found.next_best
     if winner is None or other is None or winner.median_us is None or other.median_us is None:
         return None
@@ -143,7 +144,7 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
-    """Lists the problem's nominal work, and the work that counters measured in both runs; empty without counters."""
+    """Lists the problem's nominal work, and both runs' work as the counters read it; empty without counters."""
     counted = read_counters(found)
     if not counted.now or not found.run.flops:
         return []
@@ -159,7 +160,7 @@ def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
 
 
 def read_detail(sampled: Sequence[SamplesRow]) -> Mapping[str, Any]:
-    """Returns the JSON stored with the measurement of the run's kernel; empty if the run has no winner."""
+    """Returns the JSON stored with the measurement of a run's kernel; empty if the run did not measure its kernel."""
     return next((row.detail for row in sampled if row.role == "kernel"), {})
 
 

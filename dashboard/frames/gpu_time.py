@@ -8,7 +8,7 @@ NIGHTS_A_MONTH = 30
 
 
 def tabulate(found: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of GPU times by kernel, from the rows of GpuTimeRow, with money if the price is a number."""
+    """Returns a table of GPU times by kernel from rows of GpuTimeRow, with their cost if the price is a number."""
     hours = found["gpu_s"] / 3600
     table = found[["repository", "kernel", "series"]].assign(
         **{

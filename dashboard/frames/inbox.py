@@ -1,8 +1,8 @@
 """Lists what needs a person, over all repositories: open regressions, improvements to accept, alarms, and verdicts that
-stay undecided until somebody measures again. Pure.
+stay undecided until somebody measures again.
 
-Planted examples and recordings are listed apart and not counted. People were notified of a recording's changes where it
-was measured.
+Planted examples and recordings are listed separately and not counted, because people were notified of a recording's
+changes where it was measured.
 """
 
 import datetime as dt
@@ -30,12 +30,12 @@ WHOSE = {
     "baseline": "the baseline",
     "unknown": "not known",
 }
-"""Words for whose change caused a regression, by its category."""
+"""Words for whose change caused a regression, by the cause's category."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One item that needs a person. `facts` are the lines below its title. `page` with `parameters` shows more."""
+    """One item that needs a person. `facts` are the lines below its title. `page` with `parameters` shows details."""
 
     kind: str
     title: str
@@ -48,7 +48,7 @@ class Item:
     regression_id: int | None = None
     can_acknowledge: bool = False
     runs: tuple[tuple[str, str, str, str, str], ...] = ()
-    """The series to measure again, each as repository, kernel, problem, GPU model and commit."""
+    """The series that the item's button measures again, each as repository, kernel, problem, GPU model and commit."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Inbox:
 
 
 def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.DataFrame) -> Inbox:
-    """Returns the inbox for frames with the rows of RegressionRow, AlarmRow and UndecidedRow."""
+    """Returns the inbox from frames with the columns of RegressionRow, AlarmRow and UndecidedRow."""
     here: list[Item] = [*map(_alarm, alarms.to_dict("records")), *_list_undecided(undecided)]
     recorded, examples = list[Item](), list[Item]()
     for row in regressions.to_dict("records"):
@@ -73,12 +73,12 @@ def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.Da
 
 
 def needs_person(row: Mapping[Any, Any]) -> bool:
-    """Returns whether a regression is open or, for an improvement, whether nobody has accepted it yet."""
+    """Returns whether a regression is open, or whether nobody has accepted an improvement yet."""
     return row["state"] in OPEN if row["direction"] == REGRESSION else row["state"] == "new"
 
 
 def write_sentence(inbox: Inbox) -> str:
-    """Returns the counts of what needs a person, e.g. "In all repositories 2 things need a person: 2 alarms"."""
+    """Returns how many items need a person, e.g. "In all repositories 2 things need a person: 2 alarms"."""
     count = len(inbox.items)
     if not count:
         return "Nothing needs a person in any repository"
@@ -133,7 +133,7 @@ def _alarm(row: Mapping[Any, Any]) -> Item:
 
 
 def _list_undecided(rows: pd.DataFrame) -> Sequence[Item]:
-    """Lists one item for each repository and GPU model that has undecided series."""
+    """Lists one item for each repository and GPU model that has series with an undecided verdict."""
     groups: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
     for row in rows.to_dict("records"):
         groups.setdefault((row["repository"], row["gpu_model"]), []).append(row)

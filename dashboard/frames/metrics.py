@@ -1,8 +1,8 @@
-"""Computes the metrics of a trend: ratio to a baseline, time, TFLOP/s, GB/s, the owner's rate, share of the roofline,
-static facts.
+"""Computes the metrics of a trend: ratio to a baseline, time, TFLOP/s, GB/s, the work per second in the unit of the
+watch file, share of the roofline, static facts.
 
-Pure arithmetic on the columns of `db.page_reads.PointRow`. Intervals are those of the median. If a shorter time means a
-larger value, the ends of the interval change places.
+Takes the columns of `db.page_reads.PointRow`. Intervals are those of the median time. If a shorter time means a larger
+value, the ends of the interval change places.
 """
 
 import re
@@ -17,26 +17,26 @@ from tilewatch.mechanisms.counters import LABELS
 from tilewatch.text import plain_html
 
 US_TFLOP = 1e6
-"""FLOP per microsecond at one TFLOP/s."""
+"""The FLOP per microsecond that equal one TFLOP/s."""
 US_GB = 1e3
-"""Bytes per microsecond at one GB/s."""
+"""The bytes per microsecond that equal one GB/s."""
 US_PER_S = 1e6
 
 TRENDED = ("warps_active_pct", "tensor_pipe_pct", "l2_hit_pct", "dram_read_bytes", "bank_conflicts", "instructions")
-"""The hardware counters that are metrics of a trend. The evidence of a run shows the others."""
+"""The hardware counters that a trend can show. The other counters appear only in the evidence of a run."""
 
 SHARES = (
     (re.compile(r"fp8|float8|f8|e4m3|e5m2"), 1.0),
     (re.compile(r"bf16|fp16|float16|f16"), 0.5),
     (re.compile(r"tf32|fp32|float32|f32"), 0.25),
 )
-"""The Tensor Cores' rates for types, relative to their FP8 rate (datasheets of Hopper, Ada and Blackwell)."""
+"""The peak Tensor Core throughput of each type, relative to FP8 (datasheets of Hopper, Ada and Blackwell)."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric. `values` returns the columns value, low and high, with NaN for points that have none. `missing` says
-    why a series may have no value at all. If `static`, it describes the cubin, not a time."""
+    """A metric. `values` returns the columns value, low and high, with NaN for points without a value. `missing` says
+    why a series may have no value at all. If `static`, the metric describes the cubin, not a time."""
 
     key: str
     label: str
@@ -64,15 +64,15 @@ def _gbps(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _own_rate(points: pd.DataFrame) -> pd.DataFrame:
-    """Returns the owner's rate: the work per second, where the watch file states how much work a problem is."""
+    """Returns the work per second in the watch file's unit; NaN if the file states no amount of work for a problem."""
     amounts = points["work"].map(lambda work: float(work[1]) if isinstance(work, list) else float("nan"))
     return _per_time(points, amounts * US_PER_S)
 
 
 def _roofline(points: pd.DataFrame) -> pd.DataFrame:
-    """Returns the datasheet's least time in percent of the measured time. The least time is that for computing or for
-    moving the bytes, whichever is longer, at the Tensor Cores' rate for the problem's type. If the type is unknown,
-    there is a value only if moving the bytes takes longer even at half the FP8 rate."""
+    """Returns the datasheet's least time in percent of the measured time. The least time is the longer of two:
+    computing at the peak throughput of the problem's type, and moving the bytes at the peak bandwidth. If the type is
+    unknown, there is a value only if moving the bytes takes longer even when computing at half the FP8 throughput."""
     fp8 = points["fp8_tflops"].astype(float)
     shares = points["operator"].map(_guess_share).astype(float)
     stored = points["rate"].map(lambda rate: float(rate["tflops"]) if isinstance(rate, dict) else float("nan"))
@@ -83,13 +83,13 @@ def _roofline(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _guess_share(operator: str) -> float:
-    """Returns the rate of the types that a kernel's or problem's name contains, relative to FP8; NaN if it contains
-    none. Sweeps before 2026-11-22 stored no rate. Every GPU model with FP8 has these relative rates."""
+    """Returns the peak throughput, relative to FP8, of the first type in SHARES that a kernel's or problem's name
+    contains; NaN if it contains none. Only sweeps before 2026-11-22, which stored no throughput, need this."""
     return next((share for types, share in SHARES if types.search(operator)), float("nan"))
 
 
 def find_rate_tflops(rate: Mapping[str, Any] | None, fp8_tflops: float | None, operator: str) -> float | None:
-    """Returns the Tensor Cores' rate for a sweep's type: as stored, else guessed from names; None if unknown."""
+    """Returns a sweep's peak Tensor Core throughput, as stored or else guessed from its names; None if unknown."""
     if rate is not None:
         return float(rate["tflops"])
     share = _guess_share(operator)
@@ -105,7 +105,7 @@ def _columns(value: pd.Series, low: pd.Series, high: pd.Series) -> pd.DataFrame:
 
 
 def _fact(column: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Returns the function for the values of a fact of the measured config's cubin, which have no interval."""
+    """Returns the function that computes the values of a static fact, without intervals, from a trend's points."""
     return lambda points: _columns(points[column], points[column] * float("nan"), points[column] * float("nan"))
 
 
@@ -114,7 +114,7 @@ def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -
 
 
 def _counter(name: str) -> Metric:
-    """Returns the metric for a hardware counter of the winner. Runs that did not read it have no value."""
+    """Returns the metric for a hardware counter of the winner. Runs that did not read this counter have no value."""
 
     def values(points: pd.DataFrame) -> pd.DataFrame:
         read = points["detail"].map(lambda detail: (detail.get("counters") or {}).get(name, float("nan")))
@@ -126,7 +126,7 @@ def _counter(name: str) -> Metric:
 
 
 def axis_title(metric: Metric, points: pd.DataFrame) -> str:
-    """Returns the axis title. It names a ratio's baseline if all points share it, and an owner's rate's unit."""
+    """Returns the axis title. It names the ratio's baseline or the unit of work, if it is the same for all points."""
     if metric.key == "own":
         units = {work[0] for work in points["work"] if isinstance(work, list)}
         return f"{plain_html(units.pop())}/s (median time)" if len(units) == 1 else metric.axis
@@ -175,5 +175,5 @@ METRICS = (
 
 
 def find_drawable(points: pd.DataFrame) -> Metric | None:
-    """Returns the first of METRICS that has a value at one of these points; None if there is none."""
+    """Returns the first of METRICS for which one of these points has a value; None if there is no such metric."""
     return next((each for each in METRICS if each.values(points)["value"].notna().any()), None)

@@ -1,4 +1,4 @@
-"""Finds out from the reason of an undecided verdict what will decide it. Pure."""
+"""Derives from the reason of an undecided verdict what will decide it."""
 
 import re
 
@@ -10,11 +10,11 @@ PLANS = {
     "a replay is asked for": "the replay in the queue decides",
     "it is asked again": "the next night's replay decides",
 }
-"""Words in the reasons of worker/detection and worker/judging, each with what decides a verdict that has them."""
+"""Words in the reasons of worker/detection and worker/judging, each with what decides a verdict of that reason."""
 
 
 def write_plan(reason: str, *, is_recorded: bool) -> str:
-    """Returns what will decide a verdict, in words that can follow "undecided"."""
+    """Returns what will decide a verdict with this reason, in words that can follow "undecided"."""
     if is_recorded:
         return "a later recording or a run here decides"
     if plan := next((plan for words, plan in PLANS.items() if words in reason), None):

@@ -40,22 +40,22 @@ EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 LIVE_TTL_S = 2
 HISTORY_TTL_S = 20
 LIVE_EVERY_S = 5
-"""The seconds between two reads of a live part of a page."""
+"""The seconds between two reads of a live section of a page."""
 
 Read = TypeVar("Read", bound=Callable[..., Any])
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
 CACHED_RESULTS = 32
-"""The most results that are cached per read. The trials of a 500-config sweep take about 1 MB."""
+"""The most results that are cached per read. One result, the trials of a 500-config sweep, takes about 1 MB."""
 UNDECIDED_FOR = dt.timedelta(days=14)
-"""The age at which an undecided verdict no longer counts as something that needs a person."""
+"""The age from which an undecided verdict no longer counts as something that needs a person."""
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The evidence of a run. `same_config_before` is the cubin of this run's winning config at the earlier run's
-    commit. `next_best` is the cubin of the fastest other config in this run's sweep. The diffs compare the winner's
-    code with other code; None if not compared. `parts` are the problems of a weighted total, else empty."""
+    commit. `next_best` is the cubin of the second fastest config in this run's sweep. A diff compares the winner's code
+    with that of another cubin, and may be None. `parts` are the problems of a weighted total, empty for other runs."""
 
     run: evidence_queries.RunRow
     before: evidence_queries.RunRow | None
@@ -74,7 +74,7 @@ class Evidence:
 
 
 class NoDatabase(Exception):
-    """Raised if no setting names the database. The message is a sentence."""
+    """Raised if no setting gives the URL of the database. The message is a sentence."""
 
 
 def database_url() -> str:
@@ -104,13 +104,13 @@ def _written_by_up() -> str | None:
 
 
 def _cached(ttl_s: int) -> Callable[[Read], Read]:
-    """Returns a decorator that caches a read. Reads cached for long show a spinner; in a live part it would flicker."""
+    """Returns a decorator that caches a read. Only reads cached for HISTORY_TTL_S show a spinner while they run."""
     words = "Reading the database ..." if ttl_s == HISTORY_TTL_S else False
     return cast(Callable[[Read], Read], st.cache_data(ttl=ttl_s, max_entries=CACHED_RESULTS, show_spinner=words))
 
 
 def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Callable[Concatenate[str, Given], Found]:
-    """Returns a function that runs a query and caches its result. It takes the URL, then the query's arguments."""
+    """Returns a function that runs a query and caches the result. It takes the URL, then the query's arguments."""
 
     def read(url: str, /, *about: Given.args, **more: Given.kwargs) -> Found:
         with session(url) as opened:
@@ -122,7 +122,7 @@ def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Ca
 
 
 def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
-    """Returns a function like that of `_read`, but with a data frame of the query's rows as its result."""
+    """Returns a function like that of `_read`, except that it returns a data frame of the query's rows."""
     (row,) = get_args(get_type_hints(query)["return"])
 
     @functools.wraps(query)
@@ -178,8 +178,8 @@ judge_score_since = _read(judge_score.read_score, HISTORY_TTL_S)
 
 @_cached(HISTORY_TTL_S)
 def compared(url: str, repository: str, at: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """Returns one row per series at `until`, with its change since `at` and its finding. It is cached for several
-    viewers, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
+    """Returns one row per series at `until`, with its change since `at` and its finding. The result is cached for
+    several viewers, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
     pairs = changes.pair_snapshots(snapshot(url, repository, at), snapshot(url, repository, until))
     return changes.one_row_per_series(differences.add_findings(pairs, judged_changes(url, repository, EVER)))
 
@@ -191,7 +191,7 @@ def inbox(url: str) -> inbox_frames.Inbox:
 
 @_cached(HISTORY_TTL_S)
 def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
-    """Returns how far the kernels are from DeepGEMM on each GPU model. It is cached for several viewers."""
+    """Returns how far the kernels are from DeepGEMM on each GPU model. The result is cached for several viewers."""
     names = series(url)
     return scoreboard.list_scores(
         recent_ratios(url, repository, scoreboard.RECENT_COMMITS),
@@ -209,14 +209,14 @@ def trials(url: str, sweep_id: int) -> pd.DataFrame:
 
 @_cached(HISTORY_TTL_S)
 def remarks(url: str, sweep_id: int, config_id: int) -> pd.DataFrame:
-    """Returns the compiler's remarks on a config, their columns in reading order (see kernels.results.StaticFacts)."""
+    """Returns the compiler's remarks on a config (see kernels.results.StaticFacts), with columns in reading order."""
     with session(url) as opened:
         rows = sweep_queries.read_remarks(opened, sweep_id, config_id)
     return pd.DataFrame(rows).reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 
 
 def find_evidence(opened: Session, run_id: int) -> Evidence | None:
-    """Returns everything stored about a run and about the run before it; None if the run does not exist."""
+    """Returns everything stored about a run and about the run before this run; None if the run does not exist."""
     run = evidence_queries.find_run(opened, run_id)
     if run is None:
         return None

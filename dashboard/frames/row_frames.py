@@ -1,4 +1,4 @@
-"""Turns rows of the database into data frames. Uses no query, no cache and no widget."""
+"""Turns rows of the database into data frames."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -10,8 +10,8 @@ from tilewatch.db.page_reads.sweeps import TrialRow
 
 
 def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
-    """Returns a frame of rows. It has all columns even without rows, and None for missing texts: pandas' NaN is true in
-    an `if`. An empty column of times has that type, because pandas compares no other with a timestamp."""
+    """Returns a frame of rows. It has all columns even if there are no rows, and None for missing texts, because
+    pandas' NaN is true in an `if`. An empty column of times has a time type, which comparing with timestamps needs."""
     if not rows:
         types = {each.name: "datetime64[us, UTC]" if "datetime" in str(each.type) else object for each in fields(row)}
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in types.items()})
@@ -19,13 +19,13 @@ def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
 
 
 def _column(values: list[Any]) -> list[Any] | pd.Series:
-    """Returns a column's values. Texts stay Python objects: pandas' conversion writes NaN and takes twice as long."""
+    """Returns a column's values. Texts stay Python objects, because pandas' own text type writes NaN and is slower."""
     known = next((value for value in values if value is not None), None)
     return pd.Series(values, dtype=object) if isinstance(known, str) else values
 
 
 def trials_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
-    """Returns a frame of trials, with a column `param.NAME` per parameter and `outcome`, the status in words."""
+    """Returns a frame of trials, with a column `param.NAME` per parameter, and the status in words as `outcome`."""
     frame = to_frame(TrialRow, rows)
     frame["outcome"] = [_outcome(row.status, row.compile_status) for row in rows]
     params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")

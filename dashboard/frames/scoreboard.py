@@ -1,7 +1,7 @@
-"""Computes how far a repository's kernels are from DeepGEMM on each GPU model, as one number and its history. Pure.
+"""Computes how far a repository's kernels are from DeepGEMM on each GPU model, as one score and its history.
 
-The number is the geometric mean of the newest ratios of all operators that do the same work as DeepGEMM. An earlier
-value is today's number times the geometric mean of the same operators' earlier ratios over their newest. New or
+The score is the geometric mean of the newest ratios of all operators that do the same work as DeepGEMM. An earlier
+value is today's score times the geometric mean of the same operators' earlier ratios divided by their newest. New or
 unmeasured operators change no earlier value. So the line only moves if a kernel or DeepGEMM changed.
 """
 
@@ -15,9 +15,9 @@ import pandas as pd
 
 DEEPGEMM = "deepgemm"
 OTHER_ARITHMETIC = ("gemm_fp8", "gemm_fp8_hinted", "gemm_nt_fp8")
-"""Kernels of this library that scale no inputs per block of values. DeepGEMM, which is timed beside them, does."""
+"""Kernels of this library that do not scale their inputs per block of values, as DeepGEMM beside them does."""
 LEAST_SHARE = 0.5
-"""The least share of the operators that a point of the line needs. The mean of a few does not represent the others."""
+"""The least share of the operators that a point of the history needs, because a few cannot represent the others."""
 SAMPLES = ("gemm_tutorial", "gemm_tiled")
 """Kernels of this library that are only steps of a tutorial."""
 LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL = (
@@ -28,17 +28,17 @@ LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL = (
 )
 GROUPS = (LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL)
 RECENT_COMMITS = 30
-"""The number of commits in the history. Reading 30 takes 148 ms of Postgres in a year of 488 series (p95; a query may
-take 100 ms), and more take longer (2 cores, 2026-11-22)."""
+"""The number of commits in the history. Reading 30 commits takes 148 ms of Postgres in a year of 488 series (p95, 2
+cores, 2026-11-22), although a query should take at most 100 ms. More commits take longer."""
 RANK = {"measured": 2, "recorded": 1, "simulated": 0}
 WEEK = dt.timedelta(days=7)
 Ratios = Mapping[int, float]
-"""The ratios of one series by the index of their commit, 0 for the newest."""
+"""The ratios of one series, keyed by the index of their commit: 0 is the newest commit."""
 
 
 @dataclass(frozen=True)
 class LinePoint:
-    """The mean ratio at one commit, over `series` operators."""
+    """The geometric mean of the ratios at one commit, over `series` operators."""
 
     at: dt.datetime
     sha: str
@@ -49,7 +49,7 @@ class LinePoint:
 
 @dataclass(frozen=True)
 class GpuScore:
-    """The score of a GPU model: the mean `ratio`. `line` is its history, the oldest first; it ends with `ratio`."""
+    """The score of a GPU model: the mean `ratio`. `line` is its history, oldest first, and ends with this ratio."""
 
     gpu_model: str
     gpu_name: str
@@ -61,7 +61,7 @@ class GpuScore:
 
     @property
     def points(self) -> float:
-        """Returns the distance from DeepGEMM in points of 0.01 of the ratio. Negative means slower than DeepGEMM."""
+        """Returns the score's distance from 1 in points of 0.01 of the ratio. Negative means slower than DeepGEMM."""
         return 100 * (self.ratio - 1)
 
     @property
@@ -75,12 +75,12 @@ class GpuScore:
 
 def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
     """Returns whether a series counts in the mean: its main baseline is DeepGEMM itself, not DeepGEMM called in another
-    way, and the kernel does DeepGEMM's arithmetic. The table of baselines does not say which kernels do."""
+    way, and its kernel is not one of OTHER_ARITHMETIC."""
     return baseline == DEEPGEMM and kernel not in OTHER_ARITHMETIC
 
 
 def find_group(kernel: str, baseline: str) -> str:
-    """Returns the group of a series on the Overview, one of GROUPS."""
+    """Returns the group of a series on the Overview, which is one of GROUPS."""
     if kernel in SAMPLES:
         return TUTORIAL
     if compares_like_with_like(kernel, baseline):
@@ -89,8 +89,8 @@ def find_group(kernel: str, baseline: str) -> str:
 
 
 def list_scores(recent: pd.DataFrame, commits: pd.DataFrame, gpu_names: Mapping[str, str]) -> list[GpuScore]:
-    """Lists the scores of all GPU models that have an operator to compare. `recent` has the rows of RecentRatiosRow,
-    `commits` those of CommitRow, newest first."""
+    """Lists the scores of all GPU models that have an operator with DeepGEMM's work. `recent` has the columns of
+    RecentRatiosRow, and `commits` those of CommitRow, newest first."""
     of_models: dict[str, dict[tuple[str, str], tuple[str, Ratios]]] = {}
     for row in recent.to_dict("records"):
         ratios = _read_ratios(row)
@@ -114,12 +114,12 @@ def write_distance(score: GpuScore) -> str:
 
 
 def find_change(score: GpuScore) -> float:
-    """Returns by how many points the score is better than a week ago, or than at the oldest commit; else 0."""
+    """Returns by how many points the score exceeds `week_before`, or 0 if there is no such point."""
     return round(100 * (score.ratio - score.week_before.ratio), 1) if score.week_before else 0.0
 
 
 def write_direction(score: GpuScore) -> str:
-    """Returns words for the change of the score, with the day of the commit that it is compared with."""
+    """Returns words for the change of the score, with the day of the earlier commit."""
     before, points = score.week_before, find_change(score)
     if before is None:
         return "nothing earlier to compare with"
@@ -128,7 +128,7 @@ def write_direction(score: GpuScore) -> str:
 
 
 def _read_ratios(row: Mapping[Any, Any]) -> Ratios:
-    """Returns the newest ratio at each commit, if the operator does the same work as the baseline."""
+    """Returns the ratios of a series by commit, without those to baselines that do other work than the kernel."""
     measured = zip(row["ages"], row["ratios"], row["baselines"], strict=True)
     return {age: ratio for age, ratio, baseline in measured if compares_like_with_like(row["kernel"], baseline)}
 
@@ -154,7 +154,7 @@ def _score(model: str, name: str, series: Sequence[tuple[str, Ratios]], commits:
 
 
 def _place(age: int, series: Sequence[Ratios], now: float, commits: pd.DataFrame) -> LinePoint:
-    """Returns the mean as of a commit, from the ratio that each series had there or at the nearest commit before."""
+    """Returns the mean at a commit, from the ratio of each series at this commit or at the nearest commit before it."""
     then = [(each[min(known)], each[min(each)]) for each in series if (known := [at for at in each if at >= age])]
     commit = commits.iloc[age]
     moved = _mean([earlier / latest for earlier, latest in then])

@@ -1,4 +1,4 @@
-"""Chooses what the page Series shows: the list of series, and the sweep that an address names. Pure."""
+"""Chooses what the page Series shows: the list of series, and the sweep that an address names."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,11 +14,11 @@ Key = tuple[str, str, str, str]
 KEY = ("repository", "kernel", "problem", "gpu_model")
 """The columns that identify a series."""
 RUN, COMMIT, SUBMISSION = "run", "commit", "submission"
-"""The parameters of an address that name one run, or one sweep by its commit and submission."""
+"""The parameters of an address that name one run, or name one sweep by its commit and submission."""
 
 
 def join_series(series: pd.DataFrame, spaces: pd.DataFrame) -> pd.DataFrame:
-    """Returns the series that have a run, then those that were only compiled, each once."""
+    """Returns the series that have a run, then the series that were only compiled. Each series appears once."""
     columns = [*KEY, "gpu_name"]
     both = [rows[columns].assign(is_measured=rows is series) for rows in (series, spaces) if len(rows)]
     if not both:
@@ -40,13 +40,13 @@ def find_key(found: Evidence) -> Key:
 
 
 def is_drawn(key: Key, keys: Iterable[Key]) -> bool:
-    """Returns whether the chart of the series `keys` shows this one. A branch is on its main line's chart."""
+    """Returns whether the chart of the series `keys` also shows `key`. A branch is on the chart of its main line."""
     repositories = (key[0], split_branch(key[0])[0])
     return any(each[1:] == key[1:] and each[0] in repositories for each in keys)
 
 
 def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
-    """Maps the name of each sweep to its row number, the newest first. If two share a name, the newer one counts."""
+    """Maps the name of each sweep to its row number, newest first. If two share a name, the newer one is kept."""
     named: dict[str, int] = {}
     for place, sweep in enumerate(sweeps.to_dict("records")):
         named.setdefault(f"{short_sha(sweep['sha'])} {sweep['subject']}, {write_submission(sweep)}", place)
@@ -54,7 +54,7 @@ def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
 
 
 def find_name(named: Mapping[str, int], commit: str, submission: str) -> str | None:
-    """Returns the name of a commit's newest sweep, if possible of the given submission; None if it has no sweep."""
+    """Returns the name of a commit's newest sweep of this submission, else of any; None if the commit has no sweep."""
     of_commit = [name for name in named if name.startswith(commit)]
     of_submission = (name for name in of_commit if submission and name.endswith(f", {submission}"))
     return next(of_submission, next(iter(of_commit), None))
