@@ -1,1 +1,1 @@
-"""Draws the larger parts of pages. Each gets its page's choices, reads the data and draws it. Knows no URL."""
+"""Draws the larger sections of pages. Each panel gets the page's choices, reads the data and draws them."""

@@ -16,7 +16,7 @@ from tilewatch.db.page_reads.checks import CheckOperatorRow, CheckRow
 from tilewatch.text import plain, plain_code, short_sha
 
 OPEN = "open"
-"""The word that is shown for an operator that has no outcome yet."""
+"""The word that is shown for an operator whose comparison has no outcome yet."""
 
 
 def show(url: str, check_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Shows the health of the GPUs (past and present quarantines, the canaries' times) and the GPU time of the nights."""
+"""Shows the health of the GPUs (past and present quarantines, canary times) and the GPU time of the last nights."""
 
 import datetime as dt
 
@@ -14,7 +14,7 @@ from tilewatch.text import plain, plain_code, plain_html
 
 PALETTE = (colours.KERNEL, *colours.OTHERS)
 BEST_OF = 0.05
-"""The quantile of a GPU's canary times that counts as its best time. GPUs are not compared with each other."""
+"""The quantile of a GPU's own canary times that counts as the best time of this GPU."""
 
 
 def show_quarantined(quarantines: pd.DataFrame) -> None:
@@ -28,7 +28,7 @@ def show_quarantined(quarantines: pd.DataFrame) -> None:
 
 
 def show_gpu_time(url: str) -> None:
-    """Shows the GPU time of the last 7 days' nights; nothing if there were none."""
+    """Shows the GPU time of the nights of the last 7 days. Shows nothing if there were no nights."""
     today = dt.datetime.combine(dt.datetime.now(dt.UTC), dt.time(), dt.UTC)  # the answer is kept for the whole day
     found = reads.gpu_times(url, today - dt.timedelta(days=6), today + dt.timedelta(days=1))
     if not found.empty:
@@ -52,7 +52,7 @@ def show_health(url: str) -> None:
 
 
 def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
-    """Draws the canary times of each GPU, in percent above its own best time. Pure."""
+    """Draws each GPU's canary times, in percent above the best time of the same GPU."""
     figure = go.Figure()
     for i, ((uuid, name, host), runs) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
         for column, words, dash in (("compute_us", "arithmetic", "solid"), ("memory_us", "memory", "dot")):

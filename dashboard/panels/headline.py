@@ -1,6 +1,6 @@
-"""Shows in one sentence whether anything needs a person, over all repositories, and below it how the last nights went.
+"""Shows in one sentence whether anything needs a person, over all repositories, and how the last nights went.
 
-The sentence counts what the inbox shows. Filters do not change it.
+The sentence counts the items of the inbox. Filters on a page do not change it.
 """
 
 import datetime as dt
@@ -39,7 +39,7 @@ def sentence(found: Inbox, *, is_measured: bool) -> tuple[str, str]:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show(url: str) -> None:
-    """Shows the headline, which updates itself."""
+    """Shows the headline. It updates itself while the page is open."""
     with show_errors():
         found = reads.inbox(url)
         colour, words = sentence(found, is_measured=not reads.series(url).empty)

@@ -12,7 +12,7 @@ MONTH = dt.timedelta(days=30)
 
 
 def show(url: str) -> None:
-    """Shows the score of the last 30 days, and the number of people's marks that it rests on."""
+    """Shows the score of the alerts of the last 30 days, and how many alerts people rated right or wrong."""
     score = reads.judge_score_since(url, reads.this_hour() - MONTH)
     with st.expander("Score of the last 30 days", key="scoreboard", expanded=True):
         for column, (label, value, detail) in zip(st.columns(4), cards(score), strict=True):
@@ -22,7 +22,7 @@ def show(url: str) -> None:
 
 
 def cards(score: Score) -> list[tuple[str, str, str]]:
-    """Returns the label, the value and the small print of each card. Pure."""
+    """Returns the label, the value and the explanation of each card."""
     interval = score.precision_interval
     marked = score.right + score.wrong
     precision = "none yet" if score.precision is None else f"{100 * score.precision:.0f} %"

@@ -1,4 +1,4 @@
-"""Shows running jobs with their remaining time, failed jobs with the reason, and next jobs, with buttons to act."""
+"""Shows running, failed and next jobs, with their remaining time or failure, and buttons to cancel or retry jobs."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
 COMMIT_PX = 300
-"""The width of a subject in pixels. A longer one would push the last columns off the page."""
+"""The width in pixels of the column with a commit's subject. A wider one would push the last columns off the page."""
 ENDS_PX = 200
-"""The width in pixels of "about 2026-11-23 06:22 UTC". Most rows have no end, so the column would be too narrow."""
+"""The width in pixels of "about 2026-11-23 06:22 UTC". Most cells are empty, so the column would be too narrow."""
 
 
 def show_counts(url: str) -> None:
@@ -52,7 +52,7 @@ def warn_of_queues_without_worker(queues: pd.DataFrame) -> None:
 
 
 def warn_of_ended(alarms: pd.DataFrame) -> None:
-    """Shows which processes ended by themselves in the last days, and why."""
+    """Shows a warning for each process that recently ended by itself, with the reason."""
     for row in alarms.to_dict("records"):
         if row["kind"] == "process_ended":
             st.warning(f"{plain(row['subject'])}, {moment(row['opened_at'])}: {plain(row['detail'])}")
@@ -96,7 +96,7 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
-    """Returns how long the rest takes at the speed so far, in words; an empty text before the first step is done."""
+    """Returns the remaining time at the speed so far, in words; an empty text until the first step is done."""
     if not done or not total or not _is_set(started_at) or started_at is None:
         return ""
     return span_text((now - started_at).total_seconds() * (total - done) / done)
@@ -125,7 +125,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
 
 
 def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
-    """Shows the newest submissions. All jobs of a selected one can be cancelled or retried."""
+    """Shows the newest submissions. All jobs of a selected submission can be cancelled or retried."""
     newest = newest[newest["reason"] != "recorded"]
     if newest.empty:
         return

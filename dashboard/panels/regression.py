@@ -89,7 +89,7 @@ def _explain(url: str, found: pd.Series) -> None:
 
 
 def _series(series: pd.DataFrame) -> pd.Series | None:
-    """Shows the series that changed. Returns the selected one, else the worst; None if there is none."""
+    """Shows a table of the series that changed. Returns the selected row, else the worst; None if there are none."""
     st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
     table = pd.DataFrame(
         [
@@ -115,7 +115,7 @@ def _events(events: pd.DataFrame) -> None:
 
 
 def _event_text(row: Mapping[Any, Any]) -> str:
-    """Returns an event as one line of Markdown, which wraps in a narrow window. A table would hide the note there."""
+    """Returns an event as one line of Markdown. Unlike a table, such a line also shows the note in a narrow window."""
     state = row["to_state"] if row["from_state"] == row["to_state"] else f"→ {row['to_state']}"
     note = f": {plain(row['note'])}" if row["note"] else ""
     return f"{moment(row['at'])}, {plain(row['who'])}, {row['action']}, {state}{note}"
@@ -134,7 +134,7 @@ def _state(url: str, found: pd.Series, who: str) -> None:
 
 
 def _texts(url: str, found: pd.Series, who: str) -> None:
-    """Shows a form for the owner, the note and the link."""
+    """Shows a form to edit the owner, the note and the link of a regression."""
     with st.form("words", border=True):
         owner = st.text_input("Owner", found["owner"] or "")
         note = st.text_area("Note", found["note"] or "", height=80)

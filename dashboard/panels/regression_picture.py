@@ -1,4 +1,4 @@
-"""Shows one series of a regression: its trend with the step, the replays, the commits and a command for their diff."""
+"""Shows one series of a regression: the trend around the change, the replays, the commits and their diff command."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -13,7 +13,7 @@ from tilewatch.dashboard.widgets import plots
 from tilewatch.text import count_text, plain, short_sha
 
 COMMITS_BEFORE, COMMITS_AFTER = 25, 15
-"""The numbers of commits around the first bad one in the picture. With more, the step is too narrow to see."""
+"""The numbers of commits in the picture before and after the first bad commit. More would make the step too narrow."""
 
 
 def show_step(url: str, found: pd.Series, row: pd.Series) -> None:
@@ -33,7 +33,7 @@ def show_step(url: str, found: pd.Series, row: pd.Series) -> None:
 
 
 def show_replays(measured: reads.Evidence | None) -> None:
-    """Shows the replays that confirmed the change; nothing without evidence."""
+    """Shows the replays in `measured` that confirmed the change. Shows nothing if `measured` is None."""
     for i, replay in enumerate(measured.replays if measured else ()):
         st.text(evidence.replay_sentence(replay))
         if replay.failure is None:
@@ -42,7 +42,7 @@ def show_replays(measured: reads.Evidence | None) -> None:
 
 
 def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
-    """Returns the points of the commits around `sha`, or those of the newest commits if it has no point."""
+    """Returns the points of the commits around `sha`; those of the newest commits if `sha` was not measured."""
     commits = list(dict.fromkeys(points["sha"]))
     at = commits.index(sha) if sha in commits else len(commits)
     wanted = commits[max(at - COMMITS_BEFORE, 0) : at + COMMITS_AFTER]

@@ -20,7 +20,7 @@ OUTCOME = "outcome"
 
 
 def find_actor() -> str | None:
-    """Returns the visitor's name; None if they may not act, after showing why. Without sign-in, people type it."""
+    """Returns the visitor's name, typed if there is no sign-in; None, after showing why, if they may not act."""
     claimed = ""
     rules = rights.find_rules()
     if rules.anonymous == "act" and rights.find_rights().who is None:
@@ -35,14 +35,14 @@ def find_actor() -> str | None:
 
 
 def show_outcome() -> None:
-    """Shows the outcome of the last action, once."""
+    """Shows the outcome of the last action, and only once."""
     if OUTCOME in st.session_state:
         good, sentence = st.session_state.pop(OUTCOME)
         (st.success if good else st.warning)(sentence)
 
 
 def run(url: str, act: Callable[[Session], Any], done: str) -> None:
-    """Runs `act` in one transaction and draws the page again. If the action is refused, the outcome is the reason."""
+    """Runs `act` in one transaction and draws the page again. If `act` is refused, the page then shows the reason."""
     try:
         with session(url) as opened:
             outcome = act(opened)

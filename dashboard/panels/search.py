@@ -1,4 +1,4 @@
-"""Finds a series, kernel, problem, GPU, commit, regression or page by words of its name, and opens it."""
+"""Finds a series, kernel, problem, GPU, commit, regression or page by words of its name, and opens the page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,19 +34,19 @@ _FOCUS = st.components.v2.component(
 }
 """,
 )
-"""Moves the keyboard focus into the search box. Streamlit leaves it on the dialog."""
+"""A component that moves the keyboard focus into the search box. Streamlit leaves the focus on the dialog."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A page of the dashboard, with the address parameters that it is opened with."""
+    """A page of the dashboard, with the parameters of its address."""
 
     page: str | StreamlitPage
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 def offer(pages: Sequence[StreamlitPage]) -> None:
-    """Shows the search button, which Ctrl+K presses too."""
+    """Shows the search button. Ctrl+K presses this button."""
     if st.button("Search", key=KEY, shortcut="Ctrl+K", type="tertiary"):
         _ask(pages)
 
@@ -71,15 +71,15 @@ def _ask(pages: Sequence[StreamlitPage]) -> None:
 
 
 def find(places: Iterable[str], typed: str) -> list[str]:
-    """Returns the places whose names contain all typed words, in the given order; none if nothing is typed."""
+    """Returns the names that contain all typed words, in the given order; an empty list if nothing is typed."""
     words = typed.lower().split()
     return [name for name in places if words and all(word in name.lower() for word in words)]
 
 
 def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """Returns places for series, kernels, problems and GPU models by name. Each leads to the page Series.
+    """Returns links for series, kernels, problems and GPU models by name. Each link leads to the page Series.
 
-    `several` means more than one repository; then names and addresses contain the repository.
+    `several` means more than one repository. Names and addresses then contain the repository.
     """
     places: dict[str, Place] = {}
     for row in series.to_dict("records"):
@@ -99,7 +99,7 @@ def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Plac
 
 
 def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """Returns places for commits by hash and subject. Each leads to the changes that the commit caused."""
+    """Returns links for commits by hash and subject. Each link leads to the changes that the commit caused."""
     return {
         _name(f"commit {short_sha(row['sha'])} {row['subject']}", row, several=several): Place(
             COMPARE, {"b": short_sha(row["sha"])} | repository.name_repository(row, several=several)
@@ -109,7 +109,7 @@ def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Pla
 
 
 def list_regression_places(regressions: pd.DataFrame) -> dict[str, Place]:
-    """Returns places for confirmed changes, by number, kernel, size, state and cause."""
+    """Returns links for confirmed changes, named by number, kernel, size, state and cause."""
     return {
         f"{row['direction']} #{row['id']} {row['kernel']} {write_change(row['size'])}, {row['state']}: "
         f"{row['cause']}": Place(REGRESSIONS, {"regression": str(row["id"])})

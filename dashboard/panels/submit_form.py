@@ -48,7 +48,7 @@ def show_form(url: str, who: str) -> None:
 
 
 def _pick_repository(url: str) -> str | None:
-    """Returns the repository picked among those added; None for TILEWATCH_REPOSITORY, or if none was added."""
+    """Returns the repository chosen among those added. None means TILEWATCH_REPOSITORY, also if none was added."""
     added = reads.watched(url)
     if not added:
         return None
@@ -57,7 +57,7 @@ def _pick_repository(url: str) -> str | None:
 
 
 def show_actions(url: str) -> None:
-    """Shows who did or asked for what, and the outcome."""
+    """Shows who did or requested what, and the outcome."""
     newest = reads.actions(url)
     if newest.empty:
         return
@@ -66,7 +66,7 @@ def show_actions(url: str) -> None:
 
 
 def tabulate_actions(newest: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with one row per action. The GPU seconds are those of the checks that it submitted."""
+    """Returns a table with one row per action, with the GPU seconds of the checks that the action submitted."""
     return pd.DataFrame(
         [
             {

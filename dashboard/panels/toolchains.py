@@ -1,4 +1,4 @@
-"""Shows a comparison of toolchains: the answer, the verdict on each operator, the picture, and the launches."""
+"""Shows a comparison of toolchains: whether the newer is safe in all and per operator, a picture, the launches."""
 
 import json
 import shlex
@@ -23,7 +23,7 @@ LADDERS = (
     "A share is the mean of both, and the shares add up to the loss. A baseline that became faster is a loss too."
 )
 ORDER = ("not safe", "safe if re-tuned", "unknown", "safe")
-"""The verdicts, the most urgent first."""
+"""The verdicts on a newer toolchain, the most urgent first."""
 
 
 def show(url: str) -> None:
@@ -56,8 +56,8 @@ def show(url: str) -> None:
 
 
 def show_link(url: str, cause: str) -> None:
-    """Shows links to the reports on the two compilers that a regression's cause names, or how to make a report. Shows
-    nothing for any other cause."""
+    """Shows links to the reports on the two compilers that a regression's cause names. If there are none, shows the
+    commands for one. Shows nothing if the cause is not a compiler."""
     change = CompilerChange.read(cause)
     if change is None:
         return
@@ -75,9 +75,9 @@ def show_link(url: str, cause: str) -> None:
 
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
-    """Returns the picked report, else the newest with the most urgent answer, so that a safe compiler does not hide an
-    unsafe one. Two reports may compare the same toolchains, so names begin with the report's number, which is enough in
-    a link."""
+    """Returns the chosen report. The default is the newest of those with the most urgent verdict, so that a safe
+    compiler does not hide an unsafe one. Names begin with the report's number, because two reports may compare the same
+    toolchains."""
     named = {f"#{row.id} {row.title}, {day(row.made_at)}": row for row in rows}
     most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
     return named.get(filters.pick("Report", [MOST_URGENT, *named], "report"), most_urgent)
@@ -96,8 +96,8 @@ def _name_compilers(found: ReportStory) -> None:
 
 
 def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators on the picked GPU model that have the picked verdict with any head, the most urgent and
-    slowest first."""
+    """Returns the operators on the chosen GPU model that have the chosen verdict with any head. The most urgent
+    verdicts come first, and of one verdict the slowest operators."""
     places = list(dict.fromkeys(_place(row) for row in operators))
     place = filters.choose("On", places, "on") if len(places) > 1 else (places or [ALL])[0]
     here = [row for row in operators if _place(row) == place]
@@ -109,7 +109,7 @@ def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
 
 
 def order_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators with the most urgent verdict first; of one verdict, the slowest first."""
+    """Returns the operators in order: the most urgent verdict first; those with the same verdict by loss of speed."""
     return sorted(rows, key=lambda row: (ORDER.index(row.safety), -_change(row.frozen)))
 
 
@@ -121,8 +121,8 @@ def _table(shown: Sequence[OperatorRow], heads: Sequence[str]) -> None:
 
 
 def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd.DataFrame:
-    """Returns a table with one row per operator, without columns that are empty in all rows. If there are several
-    heads, each has a column with the verdict and the changes."""
+    """Returns a table with one row per operator. Omits columns that are empty in all rows. If there are several heads,
+    each head has a column with its verdicts and changes."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for row in shown:
         named = {"kernel": row.kernel, "problem": row.problem}
@@ -144,7 +144,7 @@ def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd
 
 
 def _ladders(rows: Sequence[LadderRow]) -> None:
-    """Shows how much of each loss each dependency caused."""
+    """Shows which part of each operator's loss each dependency caused."""
     if rows:
         st.subheader("What took it", anchor=False)
         tables.show(tabulate_ladders(rows), key="ladders")
@@ -152,7 +152,7 @@ def _ladders(rows: Sequence[LadderRow]) -> None:
 
 
 def tabulate_ladders(rows: Sequence[LadderRow]) -> pd.DataFrame:
-    """Returns one row per operator and head, with each dependency's part of the loss in percent of the base's time."""
+    """Returns a row per operator and head: each dependency's part of the loss, in percent of the base's time."""
     table = pd.DataFrame(
         [
             {
@@ -172,7 +172,7 @@ def tabulate_ladders(rows: Sequence[LadderRow]) -> pd.DataFrame:
 
 
 def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:
-    """Shows the launches of one operator, and the command that shows the differences in its machine code."""
+    """Shows the launches of one operator, and the command that shows how its machine code differs."""
     times = {(each.kernel, each.problem, each.gpu_model, each.head): each for each in found.frozen}
     timed = [row for row in shown if _key(row) in times]
     if not timed:
@@ -225,7 +225,7 @@ def _change(change: TimeChange | None) -> float:
 
 
 def _write(change: TimeChange | None) -> str:
-    """Returns a change in words; an empty text without launches. An unknown end of its interval is a question mark."""
+    """Returns a change in words; an empty text without one. A question mark stands for an unknown interval end."""
     if change is None:
         return ""
     low, high = ("?" if end is None else f"{100 * end:.1f}" for end in (change.low, change.high))

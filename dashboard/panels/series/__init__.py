@@ -1,1 +1,1 @@
-"""Draws the parts of the page Series: its chart, the run beside it, and the views below."""
+"""Draws the sections of the page Series: the chart, the run beside the chart, and the views below it."""

@@ -1,4 +1,4 @@
-"""Shows the differences between the code of two cubins: in words, by source line, and as instructions side by side."""
+"""Shows how the code of two cubins differs: in words, by source line, and with the instructions side by side."""
 
 import pandas as pd
 import streamlit as st
@@ -15,7 +15,7 @@ BEFORE, THIS_RUN, NEXT_BEST = "before", "this run", "next best"
 
 
 def show(found: Evidence) -> None:
-    """Shows how the winner's code differs from the earlier winner's, and from the next best config's in its sweep."""
+    """Shows how the winner's code differs from that of the earlier winner and of the second fastest config."""
     sides = ((BEFORE, found.winner_before, found.diff_to_before), (NEXT_BEST, found.next_best, found.diff_to_next_best))
     titles = {BEFORE: "Code: before and this run", NEXT_BEST: "Code: the next best config and the winner"}
     for name, other, diff in sides:
@@ -43,7 +43,7 @@ def _slower(other: CubinRow, winner: CubinRow) -> str:
 
 
 def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
-    """Returns why two cubins have no stored diff. `origin` is that of the winner's run."""
+    """Returns why there is no stored diff of two cubins. `origin` is that of the run that measured the winner."""
     if other.code_sha256 is not None and other.code_sha256 == winner.code_sha256:
         return "The machine code is identical."
     if origin == "recorded":
@@ -52,7 +52,7 @@ def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
 
 
 def show_changes(diff: CodeDiffRow, name: str) -> None:
-    """Shows the changed source lines, and the instructions of both sides. `name` is that of the other side."""
+    """Shows the changed source lines, and both cubins' instructions. `name` describes the cubin on the left."""
     left, right = (name, THIS_RUN) if name == BEFORE else (name, "winner")
     changes = tabulate_changes(diff)
     if len(changes):
@@ -64,7 +64,7 @@ def show_changes(diff: CodeDiffRow, name: str) -> None:
 
 
 def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
-    """Returns a table of the source lines that compile to something else, first those that were edited."""
+    """Returns a table of the source lines whose instructions changed. Lines whose text was edited come first."""
     return pd.DataFrame(
         [
             {
@@ -79,7 +79,7 @@ def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
 
 
 def tabulate_instructions(diff: CodeDiffRow, left: str, right: str) -> pd.DataFrame:
-    """Returns a table of instructions, one per row, with the two sides' counts in columns."""
+    """Returns a table with one row per instruction, and its number of uses in each cubin in the columns."""
 
     def count(times: int, text: str) -> str:
         return f"{times} x {text}" if times else ""

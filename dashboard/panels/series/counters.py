@@ -1,4 +1,4 @@
-"""Shows the hardware counters of a run's winner beside those of the run before, and a roofline from them."""
+"""Shows the hardware counters of a run's winner beside those of the previous run's winner, and a roofline from them."""
 
 import streamlit as st
 

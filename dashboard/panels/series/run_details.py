@@ -1,5 +1,5 @@
 """Shows everything stored about a run: its raw times, its replays, its winner's machine code, the GPU's clocks, and the
-commands that repeat it."""
+commands that repeat the run."""
 
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +19,7 @@ from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 
 def show(found: Evidence) -> None:
-    """Shows a run. A weighted total has no winner; the problems that it adds up are shown instead."""
+    """Shows the details of a run. For a weighted total, which has no winner, shows the problems that it adds up."""
     st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
     _measurements(found)
     left, right = st.columns(2, gap="medium")
@@ -62,7 +62,7 @@ def _measurements(found: Evidence) -> None:
 
 
 def tabulate_times(found: Evidence) -> pd.DataFrame:
-    """Returns a table of the times of every implementation in the run before and in this run, with intervals."""
+    """Returns a table with each implementation's times, with intervals, in this run and in the run before."""
     earlier = {row.implementation: row for row in found.sampled_before}
     rows = []
     shown = pd.DataFrame([{**asdict(row), "run_id": found.run.run_id} for row in found.sampled])
@@ -87,7 +87,7 @@ def tabulate_times(found: Evidence) -> pd.DataFrame:
 
 
 def _replays(found: Evidence) -> None:
-    """Shows the replays, in which the old and the new cubin were timed in turns on one GPU."""
+    """Shows the replays, in which the old and the new cubin were timed alternately on one GPU."""
     if not found.replays:
         return
     st.subheader("Replays: old and new cubin side by side", anchor=False)
@@ -136,7 +136,7 @@ def _winner(found: Evidence) -> None:
 
 
 def _circumstances(found: Evidence) -> None:
-    """Shows what else may have changed the time: clocks, toolchain, and the commits in between."""
+    """Shows what else may have changed the time: clocks, toolchain, and the commits since the run before."""
     st.subheader("Clocks and power", anchor=False)
     if any(reading.get("sm_clock_mhz") is not None for reading in found.run.telemetry):
         figure = evidence_charts.telemetry(found.run.telemetry)

@@ -1,4 +1,4 @@
-"""Shows the chart of one series with its baselines, or of a few series. A click on a point picks its run."""
+"""Shows the chart of one series with its baselines, or of a few series. A click on a point selects its run."""
 
 import math
 import zlib
@@ -24,12 +24,12 @@ MOST_OTHERS = 5
 MOST_BRANCHES = 5
 COMMITS, DATES = "Commit order", "Date"
 ZOOM = "zoom"
-"""The address parameter for the part of the chart that is shown; serving/zoom.js writes it."""
+"""The address parameter for the zoomed range of the chart, written by serving/zoom.js."""
 
 
 @dataclass(frozen=True)
 class ChartView:
-    """The choices for a chart: its first and last commit by their index, the metric's key, and what the axis shows."""
+    """The choices for a chart: the indices of its first and last commit, the metric's key, and the x axis."""
 
     span: tuple[int, int]
     metric_key: str
@@ -41,7 +41,7 @@ class ChartView:
 
 
 def pick_others(keys: list[Key], own: Key) -> dict[str, Key]:
-    """Shows the choice of other series for the same chart. Returns the picked ones by name."""
+    """Shows the choice of other series for the same chart. Returns the chosen series by name."""
     names = {name_series(key): key for key in keys if key != own}
     picked = filters.pick_some("Other series", list(names), "beside", max_selections=MOST_OTHERS, placeholder="none")
     elsewhere = [name for name, key in names.items() if key[:-1] == own[:-1]]
@@ -59,7 +59,7 @@ def name_series(key: Key) -> str:
 
 
 def show(url: str, key: Key, others: Mapping[str, Key], view: ChartView, run_id: int | None) -> None:
-    """Shows one series with its baselines, or the kernels of several series. A ring marks the point of the run."""
+    """Shows one series with its baselines, or the kernels of several series. A ring marks the point of `run_id`."""
     drawing = _draw_few(url, {name_series(key): key, **others}, view) if others else _draw(url, key, view)
     if drawing.figure is None:
         st.info(drawing.words)
@@ -75,7 +75,7 @@ def show(url: str, key: Key, others: Mapping[str, Key], view: ChartView, run_id:
 
 
 def show_table(url: str, key: Key, others: Mapping[str, Key], view: ChartView) -> None:
-    """Shows the measurements behind the chart in an expander."""
+    """Shows the measurements behind the chart in an expander below it."""
     columns = {name: st.column_config.NumberColumn(format="%.1f") for name in ("median us", "low us", "high us")}
     columns["ratio"] = st.column_config.NumberColumn(format="%.3fx")
     tables.show_in_expander(
@@ -87,14 +87,14 @@ def show_table(url: str, key: Key, others: Mapping[str, Key], view: ChartView) -
 
 
 def _pick(about: Mapping[str, str], point: Mapping[str, Any]) -> None:
-    """Picks the run of a point. It also writes the run's series to the address: a branch is a series of its own."""
+    """Selects the run of a point. Writes the run's series to the address too, because a branch has its own series."""
     if point.get("customdata"):
         address.pick({**about, RUN: str(point["customdata"][hover.RUN])}, instead_of=(COMMIT, SUBMISSION))
 
 
 @st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
 def _draw(url: str, key: Key, view: ChartView) -> trend.Drawing:
-    """Draws one series. The result is cached for several viewers."""
+    """Draws one series with its baselines. The result is cached for several viewers."""
     metric = view.metric
     points, branches = _read_view(url, key, view)
     if not metric.values(points)["value"].notna().any():
@@ -119,7 +119,7 @@ def _draw_few(url: str, chosen: Mapping[str, Key], view: ChartView) -> trend.Dra
 
 
 def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Returns the points of the commits in the span, and those of each branch there."""
+    """Returns the points of the commits in `view.span`, and each branch's points from the same part of the history."""
     points = reads.points(url, *key, static_facts=view.metric.static)
     first, last = view.span
     shas = list(dict.fromkeys(points["sha"]))[first : last + 1]
@@ -129,15 +129,15 @@ def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[
 
 
 def _read_branches(url: str, key: Key, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields the newest branches that measured this series, by name, with the kernel's points."""
+    """Yields the name and the kernel's points of the newest branches that measured this series."""
     for repository_name in reads.branches(url, *key, limit=MOST_BRANCHES):
         points = reads.points(url, repository_name, *key[1:], static_facts=static_facts)
         yield str(split_branch(repository_name)[1]), points[points["role"] == "kernel"].reset_index(drop=True)
 
 
 def _beside(line: pd.DataFrame, points: pd.DataFrame, in_view: pd.DataFrame) -> pd.DataFrame:
-    """Returns the points of a branch between the view's first and last commit. If the view ends with the main line's
-    newest commit, later points are included."""
+    """Returns the points of a branch between the view's first and last commit. Includes all later points if the view
+    ends with the main line's newest commit."""
     first, last = in_view["position"].min(), in_view["position"].max()
     until = math.inf if last == points["position"].max() else last
     return line[line["position"].between(first, until)].reset_index(drop=True)
@@ -154,7 +154,7 @@ def _list_points(url: str, key: Key, others: Mapping[str, Key], view: ChartView)
 
 
 def list_meanings(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
-    """Returns the meaning of each kind of mark that the chart contains."""
+    """Returns words for the meaning of each kind of line and point that the chart contains."""
     dense = points.groupby("implementation").size().max() > trend_lines.PLAIN
     words = [
         "Lines are medians in a band of their 95 % intervals"
@@ -179,7 +179,7 @@ def list_meanings(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
 
 
 def tabulate_points(points: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with one row per measurement, in the words of the page."""
+    """Returns a table with one row per measurement, with values written as on the page."""
     rows = points.to_dict("records")
     return pd.DataFrame(
         {

@@ -1,7 +1,7 @@
 """Shows one sweep: its outcomes, which configs are fast, the cost of earlier choices, the static facts.
 
-The whole body is one fragment, which updates itself until the sweep has ended. Its widgets have keys, so that an update
-keeps the choices.
+The whole content is one Streamlit fragment, which updates itself until the sweep has ended. Its widgets have keys, so
+that an update keeps the choices.
 """
 
 import datetime as dt
@@ -64,14 +64,14 @@ def _failures(trials: pd.DataFrame) -> None:
 
 
 def group_failures(failed: pd.DataFrame) -> pd.DataFrame:
-    """Returns the numbers of failed configs by outcome and reason, the largest first."""
+    """Returns the numbers of failed configs by outcome and reason, the largest number first."""
     lines = failed.assign(reason=failed["failure"].map(first_line))
     table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
     return table.sort_values("configs", ascending=False)
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows how much slower a config chosen earlier is now: the library's, the tile table's, or an earlier winner."""
+    """Shows how much slower the library's, the tile table's and earlier winners' configs are than the fastest."""
     if trials["median_us"].isna().all():
         return
     rows = [search_space.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
@@ -156,7 +156,7 @@ def list_fastest(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_fastest(timed: pd.DataFrame, tie: set[int], sweep: pd.Series) -> tuple[pd.DataFrame, str]:
-    """Returns a table with the times, rates and parameters of timed configs, and the unit of the rates."""
+    """Returns a table with times, throughput and parameters of timed configs, and the unit of the throughput."""
     fastest_us = timed["median_us"].min()
     slower = [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
     table = _params(timed, sweep)
@@ -172,7 +172,7 @@ def tabulate_fastest(timed: pd.DataFrame, tie: set[int], sweep: pd.Series) -> tu
 
 
 def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:
-    """Returns the parameters that all of these configs share, in words; an empty text for a single config."""
+    """Returns the parameters that all of these configs share, in words; an empty text if there is one config only."""
     if len(fastest) < 2:
         return ""
     same = [f"{name}={fastest[f'param.{name}'].iloc[0]}" for name in axes if fastest[f"param.{name}"].nunique() == 1]
@@ -180,7 +180,7 @@ def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:
 
 
 def _ranges(trials: pd.DataFrame) -> None:
-    """Shows the ranges of the static facts, for a sweep that was not measured."""
+    """Shows the ranges of the static facts over the configs of a sweep that was not measured."""
     st.subheader("Static facts", anchor=False)
     compiled = trials.dropna(subset="registers")
     if compiled.empty:
@@ -191,9 +191,9 @@ def _ranges(trials: pd.DataFrame) -> None:
 
 
 def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[str, str]:
-    """Returns the range of each static fact over a sweep's compiled configs, in words, by fact.
+    """Returns, by static fact, the range of its values over a sweep's compiled configs, in words.
 
-    `trials` is the number of all configs, `compile_s` the seconds that all took to compile.
+    `trials` is the number of all configs, and `compile_s` the time in seconds to compile all of them.
     """
 
     def count_whole(share: pd.Series, without: str) -> str:
@@ -211,7 +211,7 @@ def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[s
 
 
 def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
-    """Shows every config in the order of the search space. New results keep that order and the selected row."""
+    """Shows every config in the order of the search space. New results keep this order and the selected row."""
     st.subheader("All configs", anchor=False)
     trials = trials.sort_values("config_id")
     table = _params(trials, sweep)

@@ -1,4 +1,4 @@
-"""Compares two sweeps of a kernel on a problem: the times of the configs, the winners, and which configs fail."""
+"""Compares two sweeps of a kernel on a problem: the times of the configs, the winners, and which configs failed."""
 
 import pandas as pd
 import streamlit as st
@@ -11,7 +11,7 @@ from tilewatch.text import change_text, count_text, plain, short_sha
 
 
 def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
-    """Shows how two sweeps differ. `sweeps` are all of the kernel and problem, newest first; `after` is the later."""
+    """Shows how sweep `after` differs from an earlier one. `sweeps` are all of this series, newest first."""
     earlier = sweeps[(sweeps["position"] < after["position"]) & (sweeps["reason"] == after["reason"])]
     if earlier.empty:
         earlier = sweeps[sweeps["position"] < after["position"]]
@@ -43,7 +43,7 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
 
 
 def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:
-    """Lists the commit and the winning config's id of those of these sweeps that have a winner."""
+    """Lists the commit and the winning config's id of each of these sweeps. Omits sweeps that have no winner."""
     newest = sweeps[0]
     everything = reads.winners(url, newest["repository"], newest["kernel"], newest["problem"], newest["gpu_model"])
     winners = []
@@ -77,7 +77,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
 
 
 def _rank(trials: pd.DataFrame, config_id: int, absent: str) -> str:
-    """Returns a config's rank and its distance from the fastest, such as "3 of 48, +1.2 %"."""
+    """Returns a config's rank and distance from the fastest, such as "3 of 48, +1.2 %", or why it has no rank."""
     rank = search_space.rank(trials, config_id)
     own = trials[trials["config_id"] == config_id]
     if rank is None:

@@ -1,5 +1,5 @@
-"""Shows the rates of a kernel and its baselines on all of its problems at one commit, and how much each step of tuning
-an FP8 product gained."""
+"""Shows the throughput of a kernel and its baselines on all of its problems at one commit, and how much each step of
+tuning an FP8 product gained."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from tilewatch.dashboard.widgets import address, plots, tables
 from tilewatch.text import plain, short_sha
 
 THIS_SWEEP = "This sweep"
-"""The view of the page Series that a click on a bar opens."""
+"""The view of the page Series that opens after a click on a bar."""
 
 
 def show(url: str, sweep: pd.Series) -> None:
@@ -83,7 +83,7 @@ def show_steps(url: str, sweep: pd.Series) -> None:
 
 
 def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
-    """Yields bars for the steps that one GPU model measured, then for the baselines of the last step."""
+    """Yields a bar for each step that one GPU model measured, and then for each baseline of the last step."""
     found, baselines = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
     for space in spaces.to_dict("records"):
         sweeps = reads.sweeps(url, *(space[name] for name in ("repository", "kernel", "problem", "gpu_model")))
@@ -107,7 +107,7 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
 
 
 def _pick(bars: Sequence[Bar], point: Mapping[str, object]) -> None:
-    """Picks the sweep behind a bar on this page."""
+    """Selects, on this page, the sweep that measured a bar."""
     sweep = bars[int(str(point["customdata"]))].sweep
     about = {"kernel": sweep["kernel"], "problem": sweep["problem"], "gpu": sweep["gpu_model"]}
     address.pick({**about, COMMIT: short_sha(sweep["sha"]), "view": THIS_SWEEP}, instead_of=(RUN, SUBMISSION))

@@ -1,4 +1,4 @@
-"""Shows the winner of a sweep beside its baseline, the config that ships, and the next best config."""
+"""Shows a sweep's winner beside its baseline, the config of the library's host code, and the second fastest config."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -15,10 +15,10 @@ from tilewatch.dashboard.widgets import tables
 from tilewatch.text import change_text, count_text, plain, plain_code
 
 ANSWER_PX = 120
-"""The width in pixels of the longest answer, "does not apply", which was cut in a narrow window."""
+"""The width in pixels of the longest answer, "does not apply". Streamlit's own width cut it in a narrow window."""
 
 A_FEW = 8
-"""The most configs per space that a recorded history tries at one commit (this repository's recordings: 6)."""
+"""The most configs per search space that a recording of past commits tries (this repository's recordings: 6)."""
 
 
 def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
@@ -30,7 +30,7 @@ def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[An
 
 
 def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows the winner. Shows nothing for a sweep without a measured winner."""
+    """Shows the winner of a sweep. Shows nothing if no winner was measured."""
     kernel = measured[measured["role"] == "kernel"] if len(measured) else measured
     if kernel.empty or kernel.iloc[0]["params"] is None:
         return
@@ -42,9 +42,9 @@ def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: se
 
 
 def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
-    """Shows the optimisation guide's checklist; nothing for a run without one, such as those before 2026-11-22.
+    """Shows the optimisation guide's checklist; nothing for runs without one, such as those before 2026-11-22.
 
-    `detail` and `before` are the JSON stored with the kernel's measurements in this run and in the one before.
+    `detail` and `before` are the JSON stored with the kernel's measurements in this run and in the run before.
     """
     lines = checklist.read_lines(detail)
     if not lines:
@@ -74,7 +74,7 @@ def headline(winner: Mapping[Any, Any] | pd.Series) -> str:
 def list_reasons(
     trials: pd.DataFrame, winner: Mapping[Any, Any] | pd.Series, ships: Mapping[str, Any] | None, tie: set[int]
 ) -> list[str]:
-    """Returns sentences on the configs that came near the winner. Times are the few of the sweep."""
+    """Returns sentences on the configs that were nearly as fast as the winner. Their times are the few of the sweep."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     others = timed[timed["config_id"] != winner["config_id"]]
     sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]

@@ -1,4 +1,4 @@
-"""Shows the problems that a weighted total adds up, each with its share and its own verdict."""
+"""Shows the problems that a weighted total adds up, each with its share of the total and its own verdict."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tilewatch.text import change_text, count_text
 
 
 def show(parts: Sequence[PartRow]) -> None:
-    """Shows a table of the problems of a total. Selecting one opens its run."""
+    """Shows a table of the problems of a weighted total. Selecting a row opens the run of that problem."""
     st.subheader("The parts of this total", anchor=False)
     picked = tables.pick_row(parts_table(parts), pd.DataFrame({"run_id": [part.run_id for part in parts]}), "parts")
     st.caption(
@@ -23,7 +23,7 @@ def show(parts: Sequence[PartRow]) -> None:
 
 
 def parts_table(parts: Sequence[PartRow]) -> pd.DataFrame:
-    """Returns a table of the problems of a total. Times are for all runs of a problem in one step of the model."""
+    """Returns a table of the problems of a total. A time is that of all uses of the problem in a step of the model."""
     times_us = [part.weight * part.median_us for part in parts]
     return pd.DataFrame(
         {
