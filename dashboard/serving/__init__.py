@@ -1,1 +1,1 @@
-"""Serves the first HTML for a browser and the scripts that it needs, and sets the options of the ports."""
+"""Serves the HTML that a browser loads first and the scripts that it needs, and sets the options of the ports."""

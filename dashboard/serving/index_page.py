@@ -1,11 +1,11 @@
-"""Makes the first HTML for a browser from Streamlit's, with Tilewatch's name and a loading text. Also sets the headers
-of every answer.
+"""Makes the HTML that a browser loads first: Streamlit's, with Tilewatch's name and a loading text. Also sets the
+headers of every response.
 
-Streamlit's script first looks for its server below the page's address. On all pages but the Overview, that costs a 404
-in the browser's console and a round trip. The HTML names the server's address instead.
+Streamlit's script first looks for the server below the page's address. On all pages but the Overview, this costs a 404
+in the browser's console and a round trip. The HTML therefore contains the server's address.
 
 Streamlit's browser code requests the script of an element type when the first such element appears, and then that
-script's imports. The HTML names those of the first elements, so that they load while the page connects.
+script's imports. The HTML names those of a page's first elements, so that they load while it connects.
 """
 
 from collections.abc import Callable
@@ -27,31 +27,31 @@ STYLE = "".join(
     (HERE / name).read_text(encoding="utf-8")
     for name in ("serving/page.css", "charts/grid.css", "charts/scoreboard.css", "charts/picture.css")
 )
-"""The style of all pages. It is in the HTML, so that no element moves when it comes. It is in the body: Streamlit's
-script puts its rules into the head, and of two equally specific rules the later one wins."""
+"""The style of all pages. It is in the HTML, so that no element moves when the style loads. It is in the body, because
+Streamlit's script adds rules to the head, and of two equally specific rules the later one applies."""
 INDEX = Path(st.__file__).parent / "static" / "index.html"
 PAGES = ("", *sorted(file.stem for file in (HERE / "views").glob("[a-z]*.py") if file.stem != "overview"))
 """The paths of the pages below the dashboard's address."""
 
 
 OLD_PAGES = {"trends": "", "sweeps": "", "evidence": "This run"}
-"""The addresses used before 2026-11-28, which are in mails and chats, with their view on the page Series."""
+"""The pages of addresses from before 2026-11-28, which old mails contain, with their view on the page Series."""
 
 HEADERS = {
     "Content-Security-Policy": "img-src 'self' data: blob:; frame-ancestors 'self'; object-src 'none'; base-uri 'self'",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers that forbid pictures from other sites, and forbid other sites to show a page in a frame. Plots are saved
-through data: and blob:."""
+"""Headers that forbid pictures from other sites, and forbid other sites to show a page in a frame. The schemes data:
+and blob: are allowed, because they save plots."""
 
 METRICS = "/_stcore/metrics"
-"""The path of Streamlit's own metrics. No setting closes it, and it answers visitors who did not sign in."""
+"""The path of Streamlit's own metrics. No setting disables this path, and visitors who did not sign in may read it."""
 
 ABOVE = ("StreamlitMarkdown", "Html", "Button", "ButtonGroup", "Checkbox", "Selectbox", "PageLink")
 """The names of Streamlit's scripts for the elements above the first table of a page."""
 OVERVIEW_TABLE = "BidiComponent"
-"""The name of Streamlit's script for the Overview's first table. For the list of Regressions, loading the script early
-gained nothing (2 cores, 2026-11-24)."""
+"""The name of Streamlit's script for the Overview's first table. The list of Regressions also begins with a table, but
+loading its script early gained nothing (2 cores, 2026-11-24)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
 PLOTLY = script_files.find("PlotlyChart")
@@ -64,8 +64,8 @@ LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="
 
 
 def list_routes() -> list[Route]:
-    """Returns the routes of the pages and of the old addresses. With a URL prefix, it returns only the latter: then
-    Streamlit serves the pages."""
+    """Returns the routes of the pages and of the old addresses. If there is a URL prefix, returns only the routes of
+    the old addresses, and Streamlit serves the pages."""
     prefix = str(st.get_option("server.baseUrlPath") or "").strip("/")
     old = [Route(f"/{prefix}/{name}".replace("//", "/"), _redirect(view)) for name, view in OLD_PAGES.items()]
     if prefix:
@@ -80,7 +80,7 @@ def list_routes() -> list[Route]:
 
 
 def _redirect(view: str) -> Callable[[Request], RedirectResponse]:
-    """Returns a function that answers an old address by a redirect to the same selection on the page Series."""
+    """Returns a handler that redirects an old address to the page Series with the same selection and this view."""
 
     def answer(request: Request) -> RedirectResponse:
         given = request.query_params.multi_items()
@@ -90,7 +90,7 @@ def _redirect(view: str) -> Callable[[Request], RedirectResponse]:
 
 
 class Guard:
-    """Adds HEADERS to every answer, and answers METRICS with 404."""
+    """Adds HEADERS to every response, and responds with 404 to requests for METRICS."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -108,7 +108,7 @@ class Guard:
 
 
 def write_html(html: str, page: str) -> str:
-    """Returns Streamlit's HTML with some parts replaced, if this release has them. `page` is one of PAGES."""
+    """Returns Streamlit's HTML with those parts replaced that this version contains. `page` is one of PAGES."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
         for file in script_files.list_needed(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))

@@ -1,4 +1,4 @@
-"""Finds the script files of Streamlit's page: some 150 files with a hash of their content in the name."""
+"""Finds the files of Streamlit's browser scripts: about 150 files with a hash of their content in the name."""
 
 import re
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ IMPORTED = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
 
 
 def find(name: str) -> str | None:
-    """Returns the file of a script; None if this Streamlit is built differently, which only makes pages slower."""
+    """Returns the file of a script. Returns None if this Streamlit has no such file, which makes pages only slower."""
     return next((path.name for path in FOLDER.glob(f"{name}.*.js")), None)
 
 
 def list_needed(names: Iterable[str]) -> list[str]:
-    """Lists the files of these scripts and of everything that they import, each once."""
+    """Lists the files of these scripts and of everything that they import, without duplicates."""
     needed: dict[str, None] = {}
     waiting = [file for file in map(find, names) if file]
     while waiting:

@@ -1,4 +1,4 @@
-"""Makes the ports of this process send each part of an answer at once."""
+"""Makes this process send each part of a response at once."""
 
 import os
 import socket
@@ -6,12 +6,12 @@ import stat
 
 
 def send_at_once() -> None:
-    """Sets TCP_NODELAY for every port that this process listens on. Connections inherit it.
+    """Sets TCP_NODELAY for every port that this process listens on. Connections to the port inherit the option.
 
-    asyncio does not see that Streamlit's socket is TCP, so it leaves Nagle's algorithm on: the second part of an answer
-    waits 40 ms until the browser confirms the first. A page starts with some 90 answers of two parts. 80 small ones,
-    one after the other, took 3.5 s, now 0.09 s (2 cores, 2026-11-24). Streamlit has bound its port when it imports the
-    app, but gives no access to the socket.
+    asyncio does not see that Streamlit's socket is TCP, so it leaves Nagle's algorithm on: the second part of a
+    response waits 40 ms until the browser acknowledges the first. A page starts with about 90 responses of two parts
+    each. 80 small responses, one after the other, took 3.5 s, and now take 0.09 s (2 cores, 2026-11-24). Streamlit
+    gives no access to the socket, but has bound it when it imports the app.
     """
     for number in map(int, os.listdir("/dev/fd")):
         try:
