@@ -1,4 +1,4 @@
-"""Writes the confirmed changes of a site as feeds (Atom and JSON Feed), and the scores as badges. Pure."""
+"""Writes the confirmed changes of a site as feeds (Atom and JSON Feed), and the scores as badges."""
 
 import datetime as dt
 import hashlib
@@ -14,11 +14,11 @@ from tilewatch.text import one_line, short_sha, write_change
 
 MOST_ITEMS = 100
 LETTER_PX, MARGIN_PX = 7, 12
-"""The width in pixels of a letter of a badge at 11 px, and the space beside its words."""
+"""The width in pixels of a letter of a badge at 11 px, and the margin beside its words."""
 
 
 def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the file name and the text of the two feeds. `address` is the site's, for full links; it may be empty."""
+    """Yields the file name and the text of the two feeds. `address` is the site's, for full links, or empty."""
     items = sorted(_list_items(parties[0], address), key=lambda item: item["date_modified"], reverse=True)[:MOST_ITEMS]
     updated = items[0]["date_modified"] if items else _write_time(parties[0].made_at)
     about = {"id": _name_id("site", parties[0].name), "updated": updated, "address": address}
@@ -32,7 +32,7 @@ def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Enviro
 
 
 def write_badges(party: Party, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields a badge for each GPU model of the first repository that has a score. `badge.svg` shows the first model."""
+    """Yields the name and text of a badge file per GPU model of the first repository with scores, and `badge.svg`."""
     found = next(filter(None, map(list_scores, party.sections)), [])
     template = templates.get_template("badge.svg")
     named = [(f"-{score.gpu_model}", score) for score in found]
@@ -45,8 +45,8 @@ def write_badges(party: Party, templates: jinja2.Environment) -> Iterator[tuple[
 
 
 def _list_items(party: Party, address: str) -> Iterator[dict[str, str]]:
-    """Yields the confirmed changes as items of a JSON Feed. An id is the same in every site, so that a reader shows a
-    change once."""
+    """Yields the confirmed changes as items of a JSON Feed. The id of a change is the same in every site, so that a
+    feed reader shows a change only once."""
     for section in party.sections:
         for row in section.regressions:
             size = write_change(row.size)
@@ -65,6 +65,6 @@ def _write_time(at: dt.datetime) -> str:
 
 
 def _name_id(*about: str) -> str:
-    """Returns a UUID made from these words, as a URN. It is the same at every address."""
+    """Returns a UUID made from these words, as a URN. The same words give the same UUID on every site."""
     digits = hashlib.sha256("\n".join(about).encode()).hexdigest()
     return f"urn:uuid:{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"

@@ -36,12 +36,12 @@ LEGEND = (
     "then the lowest ratio."
 )
 Known = Mapping[str, str]
-"""The file of each of a party's pages in the site's folder, by the file name that the party's own pages use."""
+"""The files of a party's pages in the folder of the site, keyed by the file names that the pages use for each other."""
 
 
 @dataclass(frozen=True)
 class FrontSection:
-    """A repository's part of the front page, as HTML and texts."""
+    """The section of one repository on the front page, as HTML and texts."""
 
     repository: str
     scoreboard: Markup
@@ -53,8 +53,8 @@ class FrontSection:
 
 
 def render(parties: Sequence[Party], templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the file name and the HTML of each page of a site. The first party publishes the site. The file names of
-    another party's pages begin with a name made of that party's name."""
+    """Yields the file name and the HTML of each page of a site. The first party publishes the site. Every other party's
+    file names begin with a name made of that party's name."""
     known = [_name_files(party, place) for place, party in enumerate(parties)]
     fronts = [
         (party, files, [_draw_section(section, files) for section in party.sections], _write_provenance(party))
@@ -87,7 +87,7 @@ def list_scores(section: Section) -> list[GpuScore]:
 
 
 def pair_points(section: Section) -> pd.DataFrame:
-    """Returns one row per series, with its change since the earlier points and its finding."""
+    """Returns one row per series, with its change since `section.before` and the finding on this change."""
     before, after = (to_frame(snapshots.SnapshotRow, rows) for rows in (section.before, section.after))
     judged = to_frame(snapshots.JudgedChangeRow, section.judged)
     return changes.one_row_per_series(differences.add_findings(changes.pair_snapshots(before, after), judged))
@@ -116,14 +116,14 @@ def _draw_section(section: Section, known: Known) -> FrontSection:
 
 
 def write_sentence(section: Section) -> str:
-    """Returns a sentence on how many regressions are open. As on all pages, recorded or planted ones do not count."""
+    """Returns a sentence on how many regressions are open. Recorded or planted regressions are not counted."""
     waiting = [row for row in section.regressions if row.counted and row.direction == REGRESSION and row.state in OPEN]
     verb = "is" if len(waiting) == 1 else "are"
     return f"{count_text(len(waiting), 'regression')} {verb} open. {write_apart(section.regressions)}".rstrip()
 
 
 def write_apart(rows: Sequence[RegressionRow]) -> str:
-    """Returns a sentence on those of one repository's changes that no count includes; empty if there are none."""
+    """Returns a sentence on the changes that are not counted, as recorded or planted; empty if there are none."""
     apart = [row for row in rows if not row.counted]
     examples = sum(is_example(row.repository) for row in apart)
     return write_uncounted(examples, len(apart) - examples)

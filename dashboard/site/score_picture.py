@@ -1,4 +1,4 @@
-"""Draws the scoreboard as a PNG, for mails and slides. Pure: takes scores, returns bytes."""
+"""Draws the scoreboard as a PNG, for mails and slides."""
 
 import io
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tilewatch.dashboard.text import day
 from tilewatch.text import count_text
 
 WIDTH, HEIGHT = 1240, 600
-"""The width and height in pixels of one GPU model's card."""
+"""The width and height in pixels of the card of one GPU model."""
 LEFT, RIGHT, TOP, FOOT = 110, 60, 320, 90
 PAPER, INK = "#ffffff", "#1c2430"
 

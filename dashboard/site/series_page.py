@@ -21,7 +21,7 @@ from tilewatch.db.page_reads.series import SeriesRow
 from tilewatch.text import count_text, short_sha
 
 MOST_POINTS = 12
-"""The most rows of the table below a trend. With 20, all recordings made 21.4 MB; 20 MB are wanted (2026-11-28)."""
+"""The most rows of the table below a trend. With 20 rows, all recordings took 21.4 MB of the wanted 20 (2026-11-28)."""
 
 
 def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:
@@ -60,7 +60,7 @@ def list_provenance(found: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def _list_run_blocks(found: Evidence) -> list[Block]:
-    """Lists blocks about the newest run: its verdict, its times beside the baselines, why they differ from before."""
+    """Lists blocks about the newest run: its verdict, its times beside the baselines, why its time changed."""
     run = found.run
     detail = explanation.read_detail(found.sampled)
     verdict = f"{run.verdict}: {run.reason}" if run.verdict else ""
@@ -78,7 +78,7 @@ def _list_run_blocks(found: Evidence) -> list[Block]:
 
 
 def _list_sweep_blocks(opened: Session, key: tuple[str, str, str, str]) -> list[Block]:
-    """Lists blocks about the newest sweep of the whole space, or, without one, the newest that a GPU measured."""
+    """Lists blocks about the newest sweep of the whole space; if there is none, about the newest sweep on a GPU."""
     rows = to_frame(sweeps.SweepRow, sweeps.list_sweeps(opened, *key))
     rows = rows[rows["measure"].astype(bool)]
     whole = rows[list(map(sweep_winner.is_whole, rows["reason"], rows["space_size"], rows["axes"]))]

@@ -13,7 +13,7 @@ EXPECTED_ERROR = 2
 
 
 def write_from(url: str, write: Callable[[Session], str]) -> int:
-    """Prints the sentence about written files that `write` returns. Returns the exit code."""
+    """Prints what `write` returns, a sentence about the files that it wrote. Returns the exit code."""
     try:
         with session(url) as opened:
             print(write(opened))

@@ -1,8 +1,8 @@
-"""Defines a site as data: the parties that measured, their repositories and their pages. Knows no HTML and no query.
+"""Defines a site as data: the parties that measured, their repositories and their pages.
 
-The rows of a repository are those of db.page_reads, so that the dashboard's functions can draw them. The site's file
-holds everything of the site, so one party's file can become pages of another party's site. A file may come from other
-people: reading it checks every value, and rendering escapes every text.
+The rows of a repository are those of db.page_reads, so that the dashboard's functions can draw them. One file contains
+all data of a site, so that another party's site can include its pages. Such a file may come from strangers, so reading
+it checks every value, and rendering escapes every text.
 """
 
 import datetime as dt
@@ -24,13 +24,13 @@ from tilewatch.given_files import open_given
 FORMAT = 1
 FILE = "site.json.gz"
 MOST_BYTES = 256 * 2**20
-"""The most bytes of a site's file when unpacked. All recordings of this repository take 18 MB (2026-11-28)."""
+"""The largest size in bytes of an unpacked site file. All recordings of this repository take 18 MB (2026-11-28)."""
 SLUG_CHARACTERS = 80
 FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,150}\.html$")]
 
 
 class BadSite(ExpectedError):
-    """Raised if a file is not that of a site. The message is a sentence."""
+    """Raised if a file is not the data file of a site. The message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Block:
-    """One part of a page. A table has `columns` and `rows`. A chart has its description as `text`, its `figure` as
+    """One block of a page. A table has `columns` and `rows`. A chart has its description as `text`, its `figure` as
     Plotly's JSON, and its height."""
 
     kind: Literal["heading", "text", "note", "code", "table", "chart"]
@@ -56,7 +56,7 @@ class Block:
 
 @dataclass(frozen=True)
 class SitePage:
-    """A page about one thing. `provenance` holds the commit, the GPU, the host and the date of its numbers."""
+    """A page about one subject. `provenance` is the commit, GPU, host and date of its measurements."""
 
     file: FileName
     title: str
@@ -66,7 +66,7 @@ class SitePage:
 
 @dataclass(frozen=True)
 class Section:
-    """A repository on the front page. `after` are its newest points, `before` those of a week before the newest one."""
+    """A repository on the front page. `after` are its newest points, `before` those of a week before them."""
 
     repository: str
     after: tuple[SnapshotRow, ...]
@@ -93,7 +93,7 @@ _PARTIES = TypeAdapter(tuple[Party, ...])
 
 
 def name_page(kind: str, *about: object) -> str:
-    """Returns the file name of a page. It is the same in every site, and made of safe characters."""
+    """Returns the file name of a page. It depends only on these arguments and has only safe characters."""
     key = "\n".join(map(str, about))
     slug = re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, about[1:])).lower())[:SLUG_CHARACTERS].strip("-")
     return "-".join(filter(None, (kind, slug, hashlib.sha256(key.encode()).hexdigest()[:10]))) + ".html"
@@ -114,7 +114,7 @@ def write_parties(folder: Path, parties: tuple[Party, ...]) -> None:
 
 
 def read_parties(place: Path) -> tuple[Party, ...]:
-    """Returns the parties of a site, from its folder or its file. Raises BadSite."""
+    """Returns the parties of a site, read from the site's folder or data file. Raises BadSite if it is not a site."""
     file = place / FILE if place.is_dir() else place
     try:
         with open_given(file) as given, gzip.open(given) as unpacked:

@@ -1,4 +1,4 @@
-"""Reads what one party publishes from its database, in one session. Draws no page."""
+"""Reads what one party publishes from its database, in one session."""
 
 import datetime as dt
 import hashlib
@@ -32,7 +32,7 @@ def read_party(
     tables: Sequence[Mapping[str, Any]],
     repository: str | None,
 ) -> Party:
-    """Returns the data of one repository, or of all main lines. `tables` are those of `tilewatch tuned export`."""
+    """Returns the data of one repository, or of all main lines. `tables` are from `tilewatch tuned export`."""
     names = [repository] if repository else [each for each in series.list_repositories(opened) if not is_branch(each)]
     sections = [section for each in names if (section := read_section(opened, each, made_at)).after]
     shown = {section.repository for section in sections}
@@ -69,7 +69,7 @@ def read_party(
 
 
 def read_section(opened: Session, repository: str, until: dt.datetime, since: dt.datetime | None = None) -> Section:
-    """Returns a repository's data as of `until`, with its points as of `since`, by default a week before the newest."""
+    """Returns a repository's data as of `until`, with the points as of `since`, by default a week before the newest."""
     after = snapshots.list_points_as_of(opened, repository, until)
     earlier = since or max((row.measured_at for row in after), default=until) - WEEK
     return Section(
@@ -84,7 +84,7 @@ def read_section(opened: Session, repository: str, until: dt.datetime, since: dt
 
 
 def _without_uuid(row: SnapshotRow) -> SnapshotRow:
-    """Returns a point with a hash in place of the GPU's UUID. It still shows whether two runs are of one GPU."""
+    """Returns a point with a hash in place of the GPU's UUID. Two points of one GPU have the same hash."""
     return replace(row, gpu_uuid=hashlib.sha256(row.gpu_uuid.encode()).hexdigest()[:12])
 
 

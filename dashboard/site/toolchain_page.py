@@ -1,4 +1,4 @@
-"""Makes the page of a toolchain report: the answer, the picture, the verdict on each operator."""
+"""Makes the page of a toolchain report: whether the newer toolchain is safe, the picture, the verdict per operator."""
 
 from tilewatch.dashboard.charts import toolchains
 from tilewatch.dashboard.panels.toolchains import (

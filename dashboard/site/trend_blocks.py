@@ -16,7 +16,7 @@ Key = tuple[str, str, str, str]
 """The repository, kernel, problem and GPU model of a series."""
 
 SHOWN_COMMITS = 60
-"""The most commits in a trend. With more, a week would be too narrow to see."""
+"""The most commits in a trend. More would make a week too narrow to see."""
 
 
 def read_points(opened: Session, key: Key) -> pd.DataFrame:
@@ -25,7 +25,7 @@ def read_points(opened: Session, key: Key) -> pd.DataFrame:
 
 
 def read_trend(opened: Session, key: Key, points: pd.DataFrame, run_id: int | None) -> list[Block]:
-    """Returns the chart of a series' points, with a ring around a run, and its legend; empty without a value."""
+    """Returns the chart of a series' points with a ring around a run, and the legend; empty if no point has a value."""
     metric = find_drawable(points)
     if metric is None:
         return []

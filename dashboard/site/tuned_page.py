@@ -13,7 +13,7 @@ from tilewatch.text import change_text, count_text
 
 
 def make_tuned_page(table: Mapping[str, Any]) -> SitePage:
-    """Returns the page of one kernel's table for one GPU model."""
+    """Returns the page of the tuned configs of one kernel on one GPU model."""
     rows = [
         {
             "problem": row["problem"],

@@ -1,4 +1,4 @@
-"""Reads the data of the weekly report in one transaction, with the trends to show."""
+"""Reads the data of the weekly report in one transaction, and chooses the trends that the report shows."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ MOST_TRENDS = 6
 
 @dataclass(frozen=True)
 class Week:
-    """The data of one week. `opened` are the changes confirmed in it, `waiting` all regressions open at its end,
-    `judged` its verdicts of regression or improvement."""
+    """The data of one week. `opened` are the changes confirmed in the week, `waiting` all regressions still open at its
+    end, `judged` the week's verdicts of regression or improvement."""
 
     since: dt.datetime
     until: dt.datetime
@@ -41,7 +41,7 @@ class Week:
 
 
 def read_week(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
-    """Returns the data of the week before `until`, by default of the main watched repository."""
+    """Returns the data of the week before `until`. The default repository is the main watched one."""
     since = until - WEEK
     if repository is None:
         repository = next(iter(series_queries.list_repositories(session)), "")
@@ -77,7 +77,7 @@ def _nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.Data
 def _worst(
     session: Session, opened: Sequence[RegressionRow], judged: Sequence[JudgedChangeRow]
 ) -> Sequence[tuple[str, str, str]]:
-    """Returns the series to show: the worst of each confirmed change, else those with the largest change by verdict."""
+    """Returns the series to show: the worst of each confirmed change, else those with the worst verdicts."""
     worst = sorted(opened, key=lambda row: -abs(row.size))
     listed = [row for each in worst for row in regression_queries.list_series(session, each.id)[:1]]
     largest = sorted(judged, key=lambda row: -abs(row.change or 0.0))

@@ -38,7 +38,7 @@ Part = Block | Markup
 
 
 def page(week: Week) -> str:
-    """Returns the HTML of the whole page. Pure."""
+    """Returns the HTML of the whole report."""
     pairs = pair_points(week.section)
     listed: list[Part] = [
         blocks.text(headline(week)),
@@ -114,8 +114,8 @@ def _nights(week: Week) -> Iterable[Part]:
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """An order for the report on the week up to a day, or up to now, of one repository or of the main one: where to
-    write the page, the scoreboard as a picture, or both."""
+    """An order for the report of one repository, by default the main one, on the week before a day, by default today:
+    the files to write the page and a picture of the scoreboard to, of which one may be missing."""
 
     html: Path | None
     png: Path | None

@@ -25,8 +25,8 @@ from tilewatch.tuned import read_tables
 
 @dataclass(frozen=True)
 class SiteOrder:
-    """An order for a site: what to publish, and where. `address` is where the site will be. `tables` is a file as
-    `tilewatch tuned export` writes it. `merge` are the sites of other parties to include."""
+    """An order for a site: what to publish, and where. `address` is the site's future URL. `tables` is a file written
+    by `tilewatch tuned export`. `merge` are the sites of other parties to include."""
 
     folder: Path
     name: str
@@ -38,7 +38,7 @@ class SiteOrder:
 
 
 def write_site(opened: Session, order: SiteOrder) -> str:
-    """Writes all files of a site and returns a sentence about them. Pages of an earlier site stay, for old links."""
+    """Writes all files of a site and returns a sentence about them. Keeps an earlier site's pages for old links."""
     others = [party for place in order.merge for party in site_content.read_parties(place)]
     tables = read_tables(order.tables) if order.tables else ()
     own = site_reads.read_party(opened, order.name, dt.datetime.now(dt.UTC), order.release, tables, order.repository)
