@@ -1,4 +1,4 @@
-"""Shows what the compiler made of every commit, for any architecture: counts, and the cubins that changed."""
+"""Shows what the compiler made of every commit, for any architecture: static facts, and the cubins that changed."""
 
 import pandas as pd
 import streamlit as st
@@ -14,7 +14,7 @@ ABOUT = (
 )
 
 FEW = 4
-"""The most architectures that are shown side by side, one click away. If there are more, they are in a list."""
+"""The most architectures that are shown side by side. If there are more, a select box contains them."""
 
 
 def page(url: str) -> None:
@@ -52,7 +52,7 @@ def page(url: str) -> None:
 
 
 def _spills(url: str, space: pd.Series) -> None:
-    """Shows which kernels have configs that spill on this architecture, for compiler engineers."""
+    """Shows, for compiler engineers, which kernels have configs that spill registers on this architecture."""
     st.subheader(f"Which kernels spill on {plain(space['arch'])}", anchor=False)
     rows = reads.spills(url, space["repository"], space["gpu_model"])
     spilling = rows[rows["spilling"] > 0]

@@ -1,4 +1,4 @@
-"""Lists the checks of two commits before a merge, or shows one; `?check=ID` is the permalink of one."""
+"""Lists the checks of two commits before a merge, or shows one check. `?check=ID` is the permalink of a check."""
 
 import pandas as pd
 import streamlit as st

@@ -18,10 +18,10 @@ WORDS = {
         (differences.HIGHER, differences.LOWER),
     ),
 }
-"""For each kind of comparison: the compared quantity, the meaning of minus, and the findings counted even if 0."""
+"""The quantity, the meaning of minus, and the findings counted even if 0, for each kind of comparison."""
 MOST_BACK = 10
-"""The most commits to search for an A before B: the newest earlier one that measured a series of B's. The recordings of
-two machines alternate, so the commit right before B may share no series with it."""
+"""The most commits to search for the default A: the newest commit before B that measured one of B's series. The commit
+right before B may have measured none of them, because the recordings of two machines alternate."""
 
 ABOUT = (
     "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "
@@ -89,7 +89,7 @@ def _compare_series(url: str) -> None:
 
 
 def _where(compared: pd.DataFrame) -> None:
-    """Shows each kernel and problem over the GPU models. A change on all and a change on one have different causes."""
+    """Shows each kernel and problem over the GPU models. A change on only one has other causes than on all."""
     st.subheader("Everywhere, or on one architecture?", anchor=False)
     moved = changes_by_shape.list_moved(compared)
     if moved.empty:

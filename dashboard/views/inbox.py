@@ -1,4 +1,4 @@
-"""Shows what needs a person, over all repositories, as cards with the next action. Examples stand apart."""
+"""Shows what needs a person, over all repositories, as cards with the next action. Lists planted examples apart."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ COLOURS = {
     inbox.IMPROVEMENT: badges.WELL,
 }
 MOST_CARDS = 50
-"""The most cards that are shown. Nobody reads more, and each has a dozen page elements."""
+"""The most cards that are shown. Each card has a dozen page elements, which make the page slow."""
 
 ABOUT = (
     "Everything that needs a person, of all repositories: regressions that a replay confirmed, improvements to accept, "

@@ -33,7 +33,7 @@ def page(url: str) -> None:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show_state(url: str) -> None:
-    """Shows the counts of the jobs, and what is wrong. Updates itself."""
+    """Shows the numbers of jobs by state, and what is wrong. Updates itself."""
     with show_errors():
         if reads.job_counts(url).empty and reads.workers(url).empty:
             return
@@ -45,7 +45,7 @@ def show_state(url: str) -> None:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show_queue(url: str, who: str | None) -> None:
-    """Shows the jobs, the submissions and the workers. Updates itself, and keeps selections and open traces."""
+    """Shows the jobs, submissions and workers. Updates itself, and keeps selections and open stack traces."""
     with show_errors():
         if reads.job_counts(url).empty and reads.workers(url).empty:
             return

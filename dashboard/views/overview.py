@@ -17,7 +17,7 @@ from tilewatch.text import change_text, short_sha
 
 SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
-"""The days that each choice goes back from today's noon, which is after the night. A commit can be chosen too."""
+"""How many days each choice goes back from today's noon, before which the night ends. A commit can be chosen too."""
 A_COMMIT = "a commit"
 AN_HOUR = dt.timedelta(hours=1)
 
@@ -63,7 +63,7 @@ def _scoreboard(url: str, name: str) -> None:
 
 
 def _series(url: str, name: str, now: dt.datetime) -> None:
-    """Shows the ratios in groups by kind of baseline, then the largest changes."""
+    """Shows the ratios in groups by kind of baseline, and below them the largest changes."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = filters.toggle("Only regressions", "regressions")
@@ -95,7 +95,7 @@ def _list_regressed(url: str, name: str, since: dt.datetime) -> pd.DataFrame:
 
 @st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
 def _draw_groups(url: str, name: str, since: dt.datetime, now: dt.datetime, *, only: bool) -> dict[str, str]:
-    """Returns the ratios by group as HTML, cached because 488 series take 78 ms of CPU (2 cores, 2026-11-23)."""
+    """Returns the HTML of each group's ratios. It is cached, as 488 series take 78 ms of CPU (2 cores, 2026-11-23)."""
     pairs = reads.compared(url, name, since, now + AN_HOUR)
     if only:
         pairs = changes.keep_series(pairs, _list_regressed(url, name, since))
@@ -107,7 +107,7 @@ def _sparks(url: str, name: str) -> grid.Sparks:
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str]:
-    """Returns the time with which the page compares, and its name."""
+    """Returns the time with which the page compares the newest runs, and words for this time."""
     if picked in PERIODS:
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
         return at, picked
@@ -118,7 +118,7 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datet
 
 
 def _movers(pairs: pd.DataFrame, words: str) -> None:
-    """Shows a table of every series in an expander, the largest change first."""
+    """Shows a table of every series in an expander, the series with the largest change first."""
     title = "Biggest movers" if pairs["change"].notna().any() else "Latest measurements"
     with tables.open_expander(f"{title}, as a table", "movers") as is_open:
         if not is_open:

@@ -1,4 +1,4 @@
-"""Lists the confirmed changes and the score of the alerts, or shows one change; `?regression=ID` is its permalink."""
+"""Lists the confirmed changes and the score of the alerts, or shows the change of the permalink `?regression=ID`."""
 
 import pandas as pd
 import streamlit as st

@@ -1,6 +1,6 @@
-"""Shows one series over the commits, with a run beside the chart, and that run's sweep and raw times below.
+"""Shows one series over the commits, with a run beside the chart, and this run's sweep and raw times below.
 
-The address names the series, and a run (`run=5`) or a sweep (`commit=1a2b3c4d00`); otherwise the newest run is shown.
+The address names the series, and a run (`run=5`) or a sweep (`commit=1a2b3c4d00`); else the newest run is shown.
 """
 
 from collections.abc import Sequence
@@ -80,8 +80,8 @@ def page(url: str) -> None:
 
 
 def _find_asked(url: str) -> Evidence | None:
-    """Returns the run that the address names, and adds its series to the address; None if it names none. Raises
-    UnknownChoice if there is no such run."""
+    """Returns the run that the address names, and adds the run's series to the address. Returns None if the address
+    names no run. Raises UnknownChoice if there is no such run."""
     number = st.query_params.get(RUN)
     if number is None:
         return None
@@ -95,8 +95,8 @@ def _find_asked(url: str) -> Evidence | None:
 
 
 def _require_drawn(asked: Evidence | None, keys: Sequence[Key]) -> None:
-    """Raises UnknownChoice if the run in the address belongs to another series than the filters name. If the visitor
-    picked the series by hand, it removes the run from the address instead."""
+    """Raises UnknownChoice if the run in the address belongs to another series than the filters name. But if the
+    visitor chose the series by hand, removes the run from the address instead."""
     if asked is None or series_choice.is_drawn(series_choice.find_key(asked), keys):
         return
     if not address.was_picked_by_hand():
@@ -108,7 +108,7 @@ def _require_drawn(asked: Evidence | None, keys: Sequence[Key]) -> None:
 
 
 def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
-    """Shows the filters that name a series. Returns the series' row; None if the repository has no series."""
+    """Shows the filters that name a series. Returns the row of the series; None if the repository has no series."""
     names = reads.repositories(url)
     name = repository.pick_from(names) if len(names) > 1 else names[0]
     rows = everything[everything["repository"] == name]
@@ -123,13 +123,13 @@ def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
 
 
 def _order(rows: pd.DataFrame, column: str) -> list[str]:
-    """Returns the values of a column in order: measured ones first. Within each part, the usual choices come first."""
+    """Returns the values of a column: measured values, then others. The values that pages open with lead both parts."""
     measured = filters.main_first(set(rows.loc[rows["is_measured"].astype(bool), column]))
     return [*measured, *filters.main_first(set(rows[column]) - set(measured))]
 
 
 def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
-    """Returns the newest run of the sweep that the address names, else that of the series; None if there is no run."""
+    """Returns the newest run of the sweep in the address, else of the series; None if that has no run."""
     if COMMIT in st.query_params:
         sweeps = reads.sweeps(url, *key)
         named = series_choice.name_sweeps(sweeps)
@@ -144,7 +144,7 @@ def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
 
 
 def _below(url: str, key: Key, found: Evidence | None) -> None:
-    """Shows one of several views of the sweep and its run."""
+    """Shows the chosen view of a sweep and its run."""
     if found is not None and found.run.kernel == TOTAL:
         run_details.show(found)
         return

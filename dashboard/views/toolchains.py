@@ -1,4 +1,4 @@
-"""Compares toolchains: is a newer tile compiler safe to take?"""
+"""Shows reports on toolchains, which answer whether a newer tile compiler is safe to take."""
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import toolchains
