@@ -1,9 +1,9 @@
-"""Keeps the choices on a page in its address: the key of a widget is its query parameter. Knows no query, no chart.
+"""Keeps the choices on a page in its address: the key of a widget is its query parameter.
 
-The address is the state: each run sets a widget from the address, and a choice changes the address. Streamlit's own
-binding is not used (1.67, 2026-11-28). With it, a link to another page with the same key fails if code opens it, and
-loses the parameter if a browser does. It also drops a default from the address, so a saved link changes its meaning
-when the default does.
+The address is the state: each run of the page sets a widget from the address, and a choice changes the address.
+Streamlit's own binding is not used (1.67, 2026-11-28). It fails or loses the parameter if a link leads to another page
+with the same key. It also removes a default from the address, so that a saved link changes its meaning when the default
+changes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,25 +16,25 @@ BY_HAND = "picked-by-hand"
 
 
 def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
-    """Opens a page of views/ in this session, with these choices. All links that a click on data follows use it."""
+    """Opens a page of views/ in this session, with these parameters. Every click on data opens its page this way."""
     st.switch_page(page, query_params={str(name): str(value) for name, value in parameters.items()})
 
 
 def show_whole() -> None:
-    """Shows this run's address in the browser, because Streamlit (1.67) does not for a link to the current page. Adds
-    nothing to the browser's history if the address is already shown."""
+    """Shows this run's address in the browser, as Streamlit (1.67) does not show it for a link to the current page.
+    Does not add an address to the browser's history that is already shown."""
     st.query_params.from_dict({key: st.query_params.get_all(key) for key in st.query_params})
 
 
 def restore(key: str, read: Callable[[list[str]], object], *, instead_of: Sequence[str] = ()) -> Callable[[], None]:
-    """Sets a widget to the value that `read` makes of the address. Returns the widget's `on_change`: it writes a new
-    choice to the address, and removes the parameters `instead_of`, which name the same thing."""
+    """Sets a widget to the value that `read` returns for the address. Returns the widget's `on_change`, which writes a
+    new choice to the address and removes the parameters `instead_of`, because these name the same thing."""
     st.session_state[key] = read(st.query_params.get_all(key))
     return lambda: write(key, instead_of)
 
 
 def write(key: str, instead_of: Sequence[str]) -> None:
-    """Writes a widget's new choice into the address. The browser's Back button returns to the earlier choice."""
+    """Writes a widget's new choice into the address. The browser's Back button then returns to the earlier choice."""
     remove(instead_of)
     chosen = st.session_state[key]
     st.session_state[BY_HAND] = True
@@ -47,7 +47,7 @@ def write(key: str, instead_of: Sequence[str]) -> None:
 
 
 def pick(choices: Mapping[str, str], *, instead_of: Sequence[str] = ()) -> None:
-    """Writes several choices into this page's address, because the visitor clicked something that names them."""
+    """Writes several choices into this page's address, because the visitor clicked an element that names them."""
     st.session_state[BY_HAND] = True
     remove(instead_of)
     st.query_params.update(choices)
@@ -60,12 +60,12 @@ def remove(keys: Sequence[str]) -> None:
 
 
 def was_picked_by_hand() -> bool:
-    """Returns whether the visitor has picked something. Other parameters may then belong to an earlier choice."""
+    """Returns whether the visitor has chosen anything by hand. Other parameters may then belong to earlier choices."""
     return bool(st.session_state.get(BY_HAND))
 
 
 def one_of(options: Sequence[str], default: str | None = None) -> Callable[[list[str]], str]:
-    """Returns a function that reads one of these options from the address, by default the first one."""
+    """Returns a function that reads one of these options from the address, by default the first option."""
     otherwise = options[0] if default is None else default
     return lambda given: next((value for value in given if value in options), otherwise)
 

@@ -1,4 +1,4 @@
-"""Chooses the colours of states and verdicts in tables and badges. Knows no query."""
+"""Chooses the colours of states and verdicts in tables and badges."""
 
 import streamlit as st
 
@@ -47,7 +47,7 @@ def word_colour(word: str) -> str:
 
 
 def change_colour(finding: str) -> str:
-    """Returns the CSS style of a cell with a change of speed. Only changes that pages may claim are coloured."""
+    """Returns the CSS style of a cell with a change of time. Only changes that pages may claim are coloured."""
     colour = {differences.FASTER: WELL, differences.SLOWER: BADLY}.get(finding)
     return _style(colour)
 

@@ -1,4 +1,4 @@
-"""Shows one sentence, never a stack trace, if the database cannot be read or the address names something unknown."""
+"""Shows a sentence instead of a stack trace if the database cannot be read or the address names something unknown."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tilewatch.db.session import DatabaseUnreachable, address
 
 @contextmanager
 def show_errors() -> Iterator[None]:
-    """Shows errors of the `with` block on the page instead of raising them. Parts that update alone need it too."""
+    """Shows errors of the `with` block on the page instead of raising them. Sections that update alone need it too."""
     try:
         yield
     except UnknownChoice as error:

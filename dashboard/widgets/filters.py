@@ -1,4 +1,4 @@
-"""Draws choices that are kept in the URL: each widget's key is its query parameter. Knows no query and no chart."""
+"""Draws choices that are kept in the URL: each widget's key is its query parameter."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from tilewatch.text import plain, short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
 MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "b200", "h200")
-"""The kernels, problems and GPU models that pages open with, if they exist: the FP8 GEMM that is compared with
+"""The kernels, problems and GPU models that pages open with, if these exist: the FP8 GEMM that is compared with
 DeepGEMM, on Blackwell, else on the H200 of the recorded nights, whose sweeps are complete."""
 OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
 Picked = TypeVar("Picked")
@@ -35,8 +35,8 @@ def pick(
     help: str | None = None,
     names: Mapping[str, str] | None = None,
 ) -> str:
-    """Shows a select box and returns the choice, by default the first option. `names` are shown for the options. If the
-    address names no option, it shows an empty box and raises UnknownChoice."""
+    """Shows a select box and returns the choice, by default the first option. `names` are the words shown for options.
+    If the address names none of the options, shows an empty box and raises UnknownChoice."""
     given = _lengthen(st.query_params.get_all(key), options)
     unknown = _find_unknown(key, given, options)
     with st.container(key=f"choice-{key}", width=width):  # of the height that the choice will have
@@ -56,8 +56,8 @@ def name_unknown(label: str, value: str) -> UnknownChoice:
 
 
 def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str | None:
-    """Returns the first value in the address that is not an option; None if there is none. If the visitor has picked
-    something in this session, such a value belongs to an earlier choice: it is removed from the address."""
+    """Returns the first value in the address that is not an option; None if all are options. If the visitor chose
+    anything by hand in this session, removes such a value from the address, because it belongs to an earlier choice."""
     unknown = next((value for value in given if value not in options), None)
     if unknown is None or not address.was_picked_by_hand():
         return unknown
@@ -69,7 +69,7 @@ def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
-    """Returns the rows with the picked value of a column. The list begins with the usual choices."""
+    """Shows a select box for a column and returns the rows with the chosen value. Values of MAIN come first."""
     return rows[rows[column] == pick(label, main_first(set(rows[column])), key)]
 
 
@@ -78,20 +78,20 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 
 def pick_commit(rows: pd.DataFrame, label: str, key: str, *first: str) -> str:
-    """Returns the short hash of the picked commit, or one of `first`, listed above it. The list shows subjects too."""
+    """Shows a select box of commits under `first`. Returns the chosen commit's short hash, or one of `first`."""
     names = dict(zip(first, first, strict=True))
     names |= {short_sha(row.sha): f"{short_sha(row.sha)} {row.subject}" for row in rows.itertuples()}
     return pick(label, list(names), key, names=names)
 
 
 def pick_or_newest(rows: pd.DataFrame, label: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
-    """Returns the rows of the picked commit. The default is the first row's, the newest; the list calls it `newest`."""
+    """Shows a select box of commits and returns the chosen one's rows. The newest is the default, shown as `newest`."""
     shas, picked = rows["sha"].map(short_sha), pick_commit(rows, label, key, newest)
     return rows[shas == (shas.iloc[0] if picked == newest else picked)]
 
 
 def choose(label: str, options: Sequence[str], key: str) -> str:
-    """Shows a few options side by side and returns the picked one. The first is the default."""
+    """Shows a few options side by side and returns the chosen one. The first option is the default."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, address.one_of(options))
     with st.container(key=f"few-{key}", width="content"):
@@ -106,14 +106,14 @@ def toggle(label: str, key: str) -> bool:
 
 
 def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list[str]:
-    """Shows a list to pick any number of options from, and returns these. By default none is picked."""
+    """Shows a list of which any number of options can be chosen, and returns the chosen ones; by default none."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, lambda given: [value for value in given if value in options])
     return _require_known(label, unknown, list(st.multiselect(label, options, key=key, on_change=on_change, **more)))
 
 
 def pick_span(commits: pd.DataFrame, key: str) -> tuple[int, int]:
-    """Shows a slider and returns the indices of the first and last picked commit. By default all are picked."""
+    """Shows a slider and returns the indices of the first and last chosen commit. By default all commits are chosen."""
     names = [short_sha(sha) for sha in commits["sha"]]
     labels = dict(zip(names, map(label_commit, commits["committed_at"], commits["subject"]), strict=True))
     stops = [OLDEST, *names, NEWEST]
@@ -129,7 +129,7 @@ def pick_span(commits: pd.DataFrame, key: str) -> tuple[int, int]:
 
 
 def pick_metric() -> Metric:
-    """Returns the metric that is picked. The URL contains the metric's label."""
+    """Shows a select box of metrics and returns the chosen one. The URL contains the metric's label."""
     label = pick("Show", [metric.label for metric in METRICS], "show")
     return next(metric for metric in METRICS if metric.label == label)
 
@@ -146,9 +146,9 @@ def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
 
 
 def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
-    """Returns values with shortened ones completed: a number that names an option, such as "#2", and a commit's 8
-    digits in addresses of earlier versions (`short_sha` has 10). A repository's name is complete, though its branches'
-    names begin with it."""
+    """Returns the values of an address with shortened values completed: a number such as "#2", and commits with the 8
+    digits of earlier versions (`short_sha` has 10). A value that equals an option is kept, such as the name of a
+    repository, although the names of the repository's branches begin with it."""
     return [
         value if value in options else next((option for option in options if _is_short_for(value, option)), value)
         for value in given

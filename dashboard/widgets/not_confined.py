@@ -1,4 +1,4 @@
-"""Warns on every page if commits' code runs unconfined, because it may then make up results and do harm."""
+"""Warns on every page if commits' code runs without a sandbox. It could then fake results and damage the machine."""
 
 import streamlit as st
 

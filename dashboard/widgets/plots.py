@@ -1,4 +1,4 @@
-"""Shows figures on a page, with descriptions for screen readers and buttons to save pictures. Draws no figure."""
+"""Shows figures on a page, with descriptions for screen readers and buttons to save pictures."""
 
 import re
 import zlib
@@ -21,9 +21,9 @@ PICTURE_KEY = "picture"
 DRAWN_KEY = "drawn"
 PNG, SVG = "PNG", "SVG"
 CLICKED = {"clickmode": "event+select", "dragmode": "pan"}
-"""Settings that Streamlit (1.67) adds to a clickable figure. If they are not set here, Plotly draws it again."""
+"""The settings that Streamlit (1.67) adds to a clickable figure. If they are missing, Plotly draws the figure twice."""
 SHARP = 2
-"""The pixels of a saved picture per pixel on the page, enough for print."""
+"""The number of pixels in a saved picture per pixel on the page, which is enough for print."""
 
 _CHARTS = Path(charts.__file__).parent
 _PICTURE_STYLE = (_CHARTS / "picture.css").read_text(encoding="utf-8")
@@ -42,8 +42,8 @@ _SVG = re.compile("<svg.*?</svg>", re.DOTALL)
 
 
 class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
-    """A figure that is sent as it was made. Plotly checks and copies its own figures twice: 21 ms of CPU for a year of
-    a series, against 4 ms here (2 cores, 2026-11-23). Tests check the figures."""
+    """A figure that is sent as it was made. Plotly checks and copies its own figures twice, which takes 21 ms of CPU
+    for a year of a series instead of 4 ms (2 cores, 2026-11-23). Tests check the figures."""
 
     def __init__(self, figure: Figure) -> None:
         self._figure = figure
@@ -55,7 +55,7 @@ class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
 
 @cache
 def _template() -> dict[str, Any]:
-    """Returns the template of Plotly's figures, with Streamlit's theme."""
+    """Returns the template of Plotly's figures with the colours and fonts of Streamlit's theme."""
     return dict(go.Figure().to_dict()["layout"]["template"])
 
 
@@ -66,7 +66,7 @@ def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
 
 
 def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None]) -> None:
-    """Shows a figure. A click on a point calls `act` with the point before the page is drawn again."""
+    """Shows a figure. After a click on a point, `act` gets the point before the page is drawn again."""
     _note_drawn()
     widget_key = f"plot-{key}"
 
@@ -86,7 +86,7 @@ def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable
 
 
 def show_grid(html: str, key: str) -> None:
-    """Shows a table of charts/grid.py. A click on a cell opens its series in this session."""
+    """Shows a table of charts/grid.py. A click on a cell opens the cell's series in this session."""
     _note_drawn()
     data = {**_send("series-grid", key, html), **_saved_as(key)}
     shown = _GRID(key=key, data=data, on_opened_change=lambda: None)  # without a listener the value does not come
@@ -110,7 +110,7 @@ def _send(kind: str, key: str, html: str) -> dict[str, Any]:
 
 
 def _keep_place(drawing: re.Match[str]) -> str:
-    """Returns an empty element of the same class, which reserves the drawing's size so that nothing moves later."""
+    """Returns an empty element of the drawing's class and size, so that nothing moves when the drawing is inserted."""
     named = re.match(r'<svg class="(\w+)"', drawing[0])
     return f'<span class="drawn {named[1] if named else ""}"></span>'
 
@@ -122,16 +122,16 @@ def show_parallel(drawing: dict[str, Any], key: str) -> None:
 
 
 def _draw_once(figure: go.Figure | Figure, **layout: str) -> BaseFigure:
-    """Returns a figure that Plotly draws only once. Streamlit sends each new figure again as a copy with its theme.
-    Without a revision, Plotly takes the copy's arrays for new data, and computes and draws everything again. A constant
-    revision is enough: Streamlit makes a new element if a figure changes."""
+    """Returns a figure that Plotly draws only once. Streamlit sends each new figure again as a copy with its theme. If
+    the layout has no revision, Plotly takes the copy's arrays for new data, and computes and draws everything again.
+    The revision can be constant, because Streamlit makes a new element if a figure changes."""
     if isinstance(figure, dict):
         return _Ready({**figure, "layout": {**figure["layout"], **layout}})
     return figure.update_layout(datarevision=1, **layout)
 
 
 def forget_drawn() -> None:
-    """Forgets, at the start of a page, whether a plot was drawn. Keeps the chosen picture format."""
+    """Forgets, at the start of a page, whether an earlier page drew a plot. Keeps the chosen picture format."""
     st.session_state[DRAWN_KEY] = False
     st.session_state[PICTURE_KEY] = st.session_state.get(PICTURE_KEY, PNG)
 
@@ -141,7 +141,7 @@ def _note_drawn() -> None:
 
 
 def choose_picture_format() -> None:
-    """Shows the choice of the format for saved pictures, below every page that drew a plot."""
+    """Shows the choice of the format for saved pictures. Every page that drew a plot calls it last."""
     if st.session_state[DRAWN_KEY]:
         st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
 

@@ -1,5 +1,5 @@
-"""Shows a choice of repository if there are several, and then names it in links to other pages. The first one is the
-main watched repository. Others are watched too or came with recordings."""
+"""Shows a choice of repository if there are several, and then adds the repository to links to other pages. The first
+repository is the main watched one. The others are also watched or came with recordings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ WIDTH_PX = 420
 
 
 def pick_repository(url: str) -> str:
-    """Returns the picked repository; an empty text if nothing was submitted. Shows a mark if its GPU is simulated."""
+    """Returns the chosen repository; an empty text if there is none. Shows a note if its GPU is simulated."""
     names = reads.repositories(url)
     picked = pick_from(names) if len(names) > 1 else "".join(names)
     simulated.mark(url, picked)
@@ -29,7 +29,7 @@ def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
 
 
 def series_links(url: str) -> Callable[[Mapping[str, object]], str]:
-    """Returns a function from a row to the link of its series. It reads once, for callers with hundreds of rows."""
+    """Returns a function from a row to the link of its series, which reads the database once for hundreds of rows."""
     several = has_several(url)
     return lambda row: f"series?{urlencode(_series(row, several=several))}"
 

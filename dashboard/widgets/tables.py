@@ -12,15 +12,15 @@ from tilewatch.dashboard.widgets import address
 
 ROW_PX, BORDER_PX = 35, 2
 MOST_ROWS = 10
-"""The most rows in sight; a longer table scrolls."""
+"""The most rows in sight. A longer table scrolls."""
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 
 def show(table: "pd.DataFrame | Styler", *, key: str, **options: Any) -> Any:
-    """Shows a table without its index. A cell without a value is empty. A button saves it as CSV, in which no cell is a
-    formula. Its height is known before its script has come, so that nothing below it moves."""
+    """Shows a table without its index, with empty cells for missing values. A button saves the table as CSV without
+    formulas. The height is set before the table's script has loaded, so that nothing below moves."""
     if isinstance(table, pd.DataFrame):
         table = _without_formulas(table)
     else:
@@ -33,15 +33,15 @@ def show(table: "pd.DataFrame | Styler", *, key: str, **options: Any) -> Any:
 
 
 def show_few(rows: Sequence[Mapping[str, str]]) -> None:
-    """Shows a few rows as a Markdown table, whose script is on every page. The cells may contain Markdown. The script
-    of Streamlit's own tables has 1 MB, and pages waited for it (2026-11-28)."""
+    """Shows a few rows as a Markdown table, whose cells may contain Markdown. Its script is on every page, whereas that
+    of Streamlit's own tables has 1 MB, for which pages waited (2026-11-28)."""
     heads = list(dict.fromkeys(head for row in rows for head in row))
     lines = (heads, ["---"] * len(heads), *([row.get(head, "") for head in heads] for row in rows))
     st.markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:
-    """Shows `table`, a frame or a styled one. Returns the row of `rows` that is selected in it; None without one."""
+    """Shows `table`, a frame or a Styler. Returns the row of `rows` selected in it; None if none is selected."""
     # A choice of another page may use `key`, and Streamlit would take its value for the selection.
     shown = show(table, on_select="rerun", selection_mode="single-row", key=f"{key}-picked", **options)
     # The selection may contain rows that no longer exist.
@@ -51,7 +51,7 @@ def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Ser
 def show_in_expander(
     title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None
 ) -> None:
-    """Shows an expander with a table, made when it is opened. The address stores under `key` whether it is open."""
+    """Shows an expander with a table made when it opens. The address stores under `key` whether it is open."""
     with open_expander(title, key) as is_open:
         if is_open:
             show(make(), key=f"{key}-rows", column_config=dict(columns or {}))
@@ -59,14 +59,14 @@ def show_in_expander(
 
 @contextmanager
 def open_expander(title: str, key: str) -> Iterator[bool]:
-    """Shows an expander and yields whether it is open. The address stores that under `key`."""
+    """Shows an expander and yields whether it is open. The address stores under `key` whether it is open."""
     opened = st.expander(title, key=key, on_change=address.restore(key, address.is_yes))
     with opened:
         yield bool(opened.open)
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with harmless formulas. Copies only columns that have one: all took half of the time."""
+    """Returns a table whose texts spreadsheets do not take for formulas. Copies only columns with such texts."""
     texts = (name for name, column in table.items() if column.dtype.kind == "O")  # objects and pandas' own texts
     found = [name for name in texts if any(without_formula(cell) is not cell for cell in table[name])]
     return table.assign(**{name: table[name].map(without_formula) for name in found})
