@@ -1,1 +1,1 @@
-"""Serves the web pages, on Streamlit. server.py starts app.py, their frame. site/ writes pages that need no server."""
+"""Serves the web pages, on Streamlit. server.py starts app.py, the frame of the pages. site/ writes static pages."""

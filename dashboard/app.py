@@ -1,4 +1,4 @@
-"""Draws the frame of every page: sign-in, navigation, errors. Knows the pages of views/ only by name."""
+"""Draws the frame of every page: sign-in, navigation, errors."""
 
 import streamlit as st
 

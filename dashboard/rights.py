@@ -46,7 +46,7 @@ class BadRules(Exception):
 
 
 def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
-    """Returns the rules from the settings. Raises BadRules for a misspelt value, which must not grant a right."""
+    """Returns the rules from the settings. Raises BadRules if a value is misspelt: it must not grant a right."""
     anonymous = anonymous.strip() or ("nothing" if sign_in else "browse")
     if anonymous not in ANONYMOUS:
         raise BadRules(f"TILEWATCH_ANONYMOUS is {anonymous!r}, expected one of {', '.join(ANONYMOUS)}.")
@@ -83,15 +83,15 @@ def find_rules() -> Rules:
 
 
 def _signed_in() -> str | None:
-    """Returns the visitor's verified address; None for one who did not sign in or whose address is not verified."""
+    """Returns the visitor's verified address; None if the visitor did not sign in or the address is not verified."""
     if not st.user.get("is_logged_in"):
         return None
     return find_address(st.user.to_dict(), _setting("TILEWATCH_TRUST_ADDRESSES") == "1")
 
 
 def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
-    """Returns the address if the provider says that it is verified; else None. If the provider does not say,
-    `trusts_silence` decides. Some providers send a text instead of a boolean."""
+    """Returns the address if the provider says that it is verified, or if the provider does not say and
+    `trusts_silence` is True; else None. Some providers send a text instead of a boolean."""
     verified = claims.get("email_verified", trusts_silence)
     return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None
 

@@ -1,5 +1,5 @@
-"""Serves app.py: `streamlit run dashboard/server.py`. `streamlit run dashboard/app.py` shows the same pages, but makes
-the first visitor wait for the imports. Here the imports end before the port opens."""
+"""Serves app.py: `streamlit run dashboard/server.py`. `streamlit run dashboard/app.py` shows the same pages, but its
+first visitor waits for the imports. server.py finishes the imports before it opens the port."""
 
 import importlib
 import sys

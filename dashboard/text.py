@@ -1,4 +1,4 @@
-"""Writes values for people: units, precision, dates. Knows no page and no database."""
+"""Writes values for people: units, precision, dates."""
 
 import datetime as dt
 import re
@@ -9,12 +9,12 @@ from tilewatch.baselines import BY_NAME
 from tilewatch.text import WORD_JOINER, shorten
 
 MEMORY_BOUND = 50
-"""The number of operations per byte below which memory is the limit on every GPU. The datasheets' lowest ratios in
-bfloat16 are 153 (A100) and 117 (GeForce RTX 5090)."""
+"""The operations per byte below which memory limits the speed on every GPU. The lowest ratios of the datasheets'
+bfloat16 throughput to bandwidth are 153 (A100) and 117 (GeForce RTX 5090)."""
 LOW_RATE = 10
-"""Rates below it are written with two decimals."""
+"""The throughput below which numbers of TFLOP/s or GB/s are written with two decimals."""
 MOST_LETTERS = 16
-"""The most characters of a commit's subject in its label."""
+"""The most characters of a commit's subject in the label of an axis."""
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?[\d,.]+( %)?( \([\d,.%? to+-]+\)(, [\w ]+)?)?")
 
 
 def without_formula(value: object) -> object:
-    """Returns a table cell that no spreadsheet calculates: before a formula it puts an invisible character."""
+    """Returns a table cell that spreadsheets do not calculate: puts an invisible character before a formula."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return WORD_JOINER + value
@@ -34,7 +34,7 @@ def time_text(microseconds: float) -> str:
 
 
 def rate_unit(flops: float, bytes_moved: float) -> str:
-    """Returns the unit for a rate: GB/s if memory is the limit, else TFLOP/s."""
+    """Returns the unit for throughput: GB/s if the operations per byte are below MEMORY_BOUND, else TFLOP/s."""
     return "GB/s" if flops < MEMORY_BOUND * bytes_moved else "TFLOP/s"
 
 
@@ -45,7 +45,7 @@ def rate_text(flops: int, bytes_moved: int, microseconds: float) -> str:
 
 
 def count_decimals(rates: Iterable[float]) -> int:
-    """Returns how many decimals a column of rates needs: none, or two if one is so low that 0 could be shown."""
+    """Returns the number of decimals for a column of throughputs: 2 if one is below LOW_RATE, else 0."""
     return 2 if any(rate < LOW_RATE for rate in rates) else 0
 
 
@@ -54,7 +54,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def label_baseline(baseline: str | None) -> str:
-    """Returns a baseline's name for people, with its version if the name has one. An unknown name is not changed."""
+    """Returns a baseline's name for people, with any version in the name. Returns unknown names unchanged."""
     if baseline is None:
         return "its baseline"
     name, _, version = baseline.partition(" ")
@@ -78,7 +78,7 @@ def day(at: dt.datetime | dt.date) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Returns how long ago something was, in one unit, e.g. "3 h ago"."""
+    """Returns how long ago something happened, in one unit, e.g. "3 h ago"."""
     for unit, length_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length_s:
             return f"{seconds / length_s:.0f} {unit} ago"
@@ -91,7 +91,7 @@ def span_text(seconds: float) -> str:
 
 
 def timer_text(timer: str) -> str:
-    """Returns words for what timed a run, to follow its GPU's name; an empty text for a simulated run."""
+    """Returns words that follow a GPU's name and say what timed the run; an empty text for a simulated run."""
     return "" if timer == "simulated" else f", timed with {timer}"
 
 
@@ -101,7 +101,7 @@ def source_text(origin: str, machine: str, at: dt.datetime) -> str:
 
 
 def commit_address(repository: str, sha: str) -> str | None:
-    """Returns the address of a commit's page at GitHub or GitLab; None if the repository has no address there."""
+    """Returns the address of a commit's page at GitHub or GitLab; None if the repository is not at either of them."""
     parts = urlsplit(repository)
     host = parts.hostname or ""
     if parts.scheme != "https" or not re.fullmatch("[0-9a-f]{40}", sha):
@@ -118,10 +118,10 @@ def first_line(text: str | None) -> str:
 
 
 def label_commit(at: dt.datetime, subject: str) -> str:
-    """Writes a commit in few letters, for an axis: its day and the beginning of its subject."""
+    """Returns the short label of a commit on an axis: the commit's day and the beginning of its subject."""
     return f"{at:%m-%d} {shorten(subject, MOST_LETTERS)}"
 
 
 def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:
-    """Returns words to follow a commit's hash: its subject, its author if known, its day."""
+    """Returns words that follow a commit's hash: its subject, its author if known, and its day."""
     return f"{subject}, {author}, {day(at)}" if author else f"{subject}, {day(at)}"
