@@ -1,8 +1,8 @@
-"""Carries out or stores what a person or program asks for, and who asked: a row of `actions` in the same transaction.
+"""Carries out or stores what a person or program requests, with its name: a row of `actions` in the same transaction.
 
 The command line and the dashboard use the same functions. Cancelling and retrying change the jobs at once; for retried
 jobs, the reconciler sends the messages to workers within a minute. A submission needs the watched repository's clone,
-which the asking process may lack: a worker reads the row and submits (worker/submitting/submit_requests.py).
+which the requesting process may lack. So a worker reads the row and submits (worker/submitting/submit_requests.py).
 """
 
 import datetime as dt
@@ -54,7 +54,7 @@ class JobSelection:
 
 @dataclass(frozen=True)
 class RequestedAction:
-    """A stored request that a worker shall carry out. `wanted` holds its arguments."""
+    """A stored request that a worker shall carry out. `wanted` contains the arguments of the request."""
 
     id: int
     who: str
@@ -64,7 +64,7 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Cancels jobs for a person and returns a sentence about it. Workers stop within seconds. Raises NoSuchWork."""
+    """Cancels jobs for a person and returns a sentence. Workers stop soon. Raises NoSuchWork if none was open."""
     ended = jobs.cancel(session, _list_chosen(session, chosen, OPEN_JOB))
     if not ended:
         raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))
@@ -73,7 +73,7 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
     """Queues again, for a person, jobs that ended before their work was done, and stores the action. Returns a sentence
-    about what was done. `jobs.retry` changes the jobs. Raises NoSuchWork if there are none."""
+    about the queued jobs. Raises NoSuchWork if no selected job ended this way."""
     again = jobs.retry(session, _list_chosen(session, chosen, ENDED_SHORT))
     if not again:
         raise NoSuchWork(
@@ -86,8 +86,8 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
 def ask_nightly(
     session: Session, who: str, *, repository: str | None = None, commit: str = "HEAD", gpus: Sequence[str] = ()
 ) -> int:
-    """Requests all kernels of a repository at a commit, on these GPU models. Returns the action's id. Without a
-    repository or GPU models, the worker takes the usual ones."""
+    """Requests all kernels of a repository at a commit, on these GPU models. Returns the action's id. By default, the
+    worker takes the main watched repository, and all GPU models that are watched or were measured here."""
     return _ask(session, who, "nightly", {**_of(repository), "commit": commit, "gpus": list(gpus)})
 
 
@@ -114,12 +114,12 @@ def ask_backfill(
 
 
 def ask_check(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
-    """Requests a check for the holder of a token. Returns the action's id; None if `key` was requested before."""
+    """Requests a check for the holder of a token. Returns the action's id; None if `key` was used before."""
     return _ask_once(session, who, "check", wanted, key)
 
 
 def ask_toolchains(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
-    """Requests a comparison of two toolchains. Returns the action's id; None if `key` was requested before."""
+    """Requests a comparison of two toolchains. Returns the action's id; None if `key` was used before."""
     return _ask_once(session, who, "toolchains", wanted, key)
 
 
@@ -136,7 +136,7 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
 
 def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
     """Requests a bisection: replays of a regression's worst series that narrow its range. Returns the regression.
-    Raises NotPossible if the range is one commit, if replays cannot tell commits apart, or while a bisection runs."""
+    Raises NotPossible for a range of one commit, a cause that is no commit, a recording, or a running bisection."""
     row = _regression(session, regression_id)
     if row.commits_in_range <= 1:
         raise NotPossible(
@@ -155,7 +155,7 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
 
 def find_next_request(session: Session, after: int = 0) -> RequestedAction | None:
     """Returns the oldest open request with an id over `after`, and locks it for this transaction; None if there is
-    none. It skips requests that another transaction has locked."""
+    none. Skips requests that another transaction has locked."""
     query = (
         select(Action.id, Action.who, Action.action, Action.wanted, Action.asked_at)
         .where(Action.state == "asked", Action.id > after)
@@ -170,7 +170,7 @@ def find_next_request(session: Session, after: int = 0) -> RequestedAction | Non
 def end_request(
     session: Session, action_id: int, *, refused: bool, outcome: str, learned: Mapping[str, Any] | None = None
 ) -> None:
-    """Stores the outcome of a request, a sentence, and ends it. `learned` is added to the request's `wanted` fields."""
+    """Ends a request and stores its outcome, a sentence. Adds `learned` to the request's `wanted` fields."""
     columns = {"state": "refused" if refused else "done", "outcome": outcome, "ended_at": func.now()}
     wanted = Action.wanted.concat(cast(dict(learned or {}), JSONB))
     session.execute(

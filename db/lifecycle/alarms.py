@@ -1,4 +1,4 @@
-"""Opens and closes alarms, and opens only one alarm per key. Sends no messages."""
+"""Opens and closes alarms. Opens at most one alarm per key. Sends no messages."""
 
 import datetime as dt
 import hashlib
@@ -16,22 +16,22 @@ ENDED_PROCESS = "process_ended"
 BEATEN_LIST = "list_beaten"
 
 WATCHERS = 7_114_553_032
-"""The number of the Postgres advisory lock for alarms. None of our other locks has this number."""
+"""The number of the Postgres advisory lock for alarms. No other lock of Tilewatch has this number."""
 
 
 def take_turns(session: Session) -> None:
-    """Waits until no other process opens or closes alarms, and locks other processes out until the transaction ends."""
+    """Waits until no other process opens or closes alarms, and excludes other processes until the transaction ends."""
     session.execute(select(func.pg_advisory_xact_lock(WATCHERS)))
 
 
 def open_once(session: Session, *, key: str, kind: str, subject: str, detail: str) -> tuple[int, bool]:
-    """Opens an alarm unless there has been one with this key. Returns its id, and whether it is new. A closed alarm
-    stays closed: a key contains the time when its trouble began, so that new trouble has a new key."""
+    """Opens an alarm if there has never been one with this key. Returns its id, and whether it is new. A closed alarm
+    stays closed. Keys contain the time when the trouble began, so that new trouble has a new key."""
     return find_or_add(session, Alarm, ("key",), {"key": key, "kind": kind, "subject": subject, "detail": detail})
 
 
 def open_failure(session: Session, kind: str, subject: str, reason: str) -> None:
-    """Opens an alarm of this kind about a subject, unless one is open."""
+    """Opens an alarm of this kind about a subject if no such alarm is open."""
     take_turns(session)
     if not session.scalar(select(exists(_find_open(kind, subject)))):
         key = f"{kind}/{digest(subject)}/{dt.datetime.now(dt.UTC).isoformat()}"
@@ -48,7 +48,7 @@ def _find_open(kind: str, subject: str) -> Select[str]:
 
 
 def digest(subject: str) -> str:
-    """Returns a short hash of a name for use in keys: a name may contain a slash, which separates a key's parts."""
+    """Returns a short hash of a name, for keys whose parts are separated by slashes, because a name may have one."""
     return hashlib.sha256(subject.encode()).hexdigest()[:8]
 
 

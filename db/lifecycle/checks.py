@@ -1,5 +1,5 @@
 """Changes the state of a check: submitted, prepared, each operator compared, ended. A check ends when its last operator
-has an outcome. Repeating a write changes nothing. The caller opens the session and commits."""
+gets an outcome. Repeating a write changes nothing. The caller opens the session and commits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.query_parts import find_row, select_row
 
 FINE, OVER, UNSURE = 0, 1, 2
-"""Exit codes, as of `tilewatch compare`: no operator is slower than allowed, one surely is, or one may be."""
+"""The exit codes of `tilewatch compare`: no operator is slower than allowed, one surely is, or one may be."""
 
 LOST = "its job ended without an outcome"
 
@@ -34,7 +34,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class OpenOperator:
-    """An operator of a check that has no outcome yet, with the fields that its job needs to time both sides."""
+    """An operator of a check that has no outcome yet, with the fields that its job needs to time both commits."""
 
     check_id: int
     base_sha: str
@@ -53,8 +53,8 @@ class OpenOperator:
 
 
 def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, bool]:
-    """Opens a check, or finds an equal one. Returns its id, and whether it is new. It does not find an equal check that
-    has ended without comparing everything: a new check is opened to try again."""
+    """Opens a check if there is no check with the same inputs, or if all of those ended without comparing everything.
+    Returns the id of the new or found check, and whether it is new."""
     key = ":".join(
         (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
     )
@@ -68,14 +68,14 @@ def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, boo
 
 
 def is_prepared(session: Session, check_id: int) -> bool:
-    """Returns whether a check was prepared or has ended, which leaves nothing to prepare."""
+    """Returns whether a check was prepared or has ended. In both cases nothing is left to prepare."""
     query = select(or_(Check.changed.is_not(None), Check.ended_at.is_not(None))).where(Check.id == check_id)
     return session.scalars(query).one()
 
 
 def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, str, str]]:
-    """Stores every operator of a check. An operator that needs no launches comes with its outcome. Returns the id, the
-    kernel and the problem of each operator that needs launches."""
+    """Stores every operator of a check. The row of an operator that needs no launches includes its outcome. Returns the
+    id, the kernel and the problem of each operator that needs launches."""
     waiting = []
     for row in rows:
         ended = {} if row["kind"] is None else {"ended_at": clock_now()}
@@ -89,7 +89,7 @@ def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, 
 
 
 def find_open_operator(session: Session, operator_id: int) -> OpenOperator | None:
-    """Returns an operator if it has no outcome yet; else None."""
+    """Returns an operator with its check's commits; None if the operator already has an outcome."""
     query = (
         select_row(OpenOperator, [CheckOperator, Check])
         .join(Check, Check.id == CheckOperator.check_id)
@@ -99,7 +99,7 @@ def find_open_operator(session: Session, operator_id: int) -> OpenOperator | Non
 
 
 def write_outcome(session: Session, check_id: int, operator_id: int, columns: Mapping[str, Any]) -> None:
-    """Stores the outcome of an operator if it has none yet, and ends the check if no other operator lacks one."""
+    """Stores the outcome of an operator if it has none yet. Ends the check if all its operators now have an outcome."""
     which = and_(CheckOperator.id == operator_id, CheckOperator.kind.is_(None))
     _change(session, which, {**columns, "ended_at": clock_now()})
     end_answered(session, check_id)
@@ -159,7 +159,7 @@ def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: Mapping[str, Any]) -> list[int]:
-    """Changes the columns of operators. Returns the ids of their checks, sorted and each once."""
+    """Changes the columns of the operators of `which`. Returns the ids of their checks, sorted, without duplicates."""
     changed = session.scalars(
         update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id),
         execution_options={"synchronize_session": False},

@@ -1,4 +1,4 @@
-"""Stores the order of a branch's commits: the position of each, and when it left the branch."""
+"""Stores the order of a branch's commits: the position of each commit, and when it left the branch."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tilewatch.db.models import Commit
 
 @dataclass(frozen=True)
 class KnownCommit:
-    """A stored commit of a branch. `has_left` tells whether it has left the branch, for example by a forced push."""
+    """A stored commit of a branch. `has_left` is True if it is no longer on the branch, e.g. after a forced push."""
 
     sha: str
     position: int
@@ -20,7 +20,7 @@ class KnownCommit:
 
 
 def take_turns(session: Session, repository: str) -> None:
-    """Waits until no other process orders a repository's commits, and locks others out until the transaction ends."""
+    """Waits until no other process orders this repository's commits, and excludes others until the transaction ends."""
     named = func.hashtextextended(f"order of {repository}", 0)
     session.execute(select(func.pg_advisory_xact_lock(named)))
 
@@ -36,7 +36,7 @@ def list_known(session: Session, repository: str) -> list[KnownCommit]:
 
 
 def write_order(session: Session, repository: str, positions: Mapping[str, int], left: Collection[str]) -> int:
-    """Stores new positions for a branch's commits. Returns how many of `left` had not left by the previous call."""
+    """Stores new positions for a branch's commits. Returns how many of `left` were still stored as on the branch."""
     known = list_known(session, repository)
     session.execute(_MOVE, {"repository": repository, **_columns(known, positions, left)})
     return sum(each.sha in left and not each.has_left for each in known)
@@ -55,7 +55,7 @@ where commits.repository = :repository and commits.sha = placed.sha
 def _columns(
     known: Collection[KnownCommit], positions: Mapping[str, int], left: Collection[str]
 ) -> dict[str, list[object]]:
-    """Returns the values to write, in columns, for the commits that moved. Most fetches move none."""
+    """Returns the columns to write, for those commits whose position or branch changed. Most fetches change none."""
     moved = [
         each
         for each in known

@@ -1,7 +1,7 @@
 """Changes the state of a job: added, sent, claimed, renewed, ended. docs/reference/jobs.md draws the states.
 
-A worker holds a job by a lease. Each of its writes names it as the owner, so a worker that lost its lease changes
-nothing. Leases use only the database's clock, because the clocks of nodes differ. That clock is read when the statement
+A worker owns a job by a lease. Each write of the worker names it as the owner, so a worker that lost its lease changes
+nothing. Leases use only the database's clock, because the clocks of nodes differ. This clock is read when the statement
 runs, not when the transaction began. Other modules send the messages to workers; `mark_sent` stores that they did.
 """
 
@@ -19,16 +19,16 @@ from tilewatch.db.natural_keys import find_or_add
 
 RENEWAL_S = 30.0
 MAX_ATTEMPTS = 3
-"""The number of workers that may die while doing a job. Then the job must be the cause, and is set aside as poison."""
+"""The number of workers that may die during a job. After that, the job must be the cause, and its state is "poison"."""
 
 CHECKS_TURN_S = 300.0
-"""The seconds after which a worker that did only checks takes the jobs of nightlies first. Even with the longest job of
-a check (worker/comparing/check.py) added, nightlies wait less than 10 minutes."""
+"""The seconds after which a worker that did only checks prefers the jobs of nightlies. Even with the longest job of a
+check (worker/comparing/check.py) added, nightlies wait less than 10 minutes."""
 
 
 class Priority(IntEnum):
     """The order of jobs in a queue, the lowest number first. A job passes its priority on to the jobs that it queues.
-    The jobs of checks have MANUAL, but go before other jobs with MANUAL, in the order of their checks."""
+    The jobs of checks have MANUAL, but precede other jobs with MANUAL, in the order of their checks."""
 
     CONFIRM = 0
     BISECT = 1
@@ -58,7 +58,7 @@ class ClaimedJob:
 
 @dataclass(frozen=True)
 class UnsentJob:
-    """A queued job whose message must be sent to the workers once the transaction is committed."""
+    """A queued job about which a message must be sent to the workers once the transaction is committed."""
 
     id: int
     queue: str
@@ -80,8 +80,8 @@ class NewJob(TypedDict):
 
 
 def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
-    """Adds a job unless its key exists. Returns its id, and whether it is new. By default it is queued with a nightly's
-    priority. A job in state "waiting" is not claimed before `release`."""
+    """Adds a job if none has the same key. Returns the job's id, and whether it is new. The default is a queued job
+    with a nightly's priority. A job in state "waiting" cannot be claimed before `release`."""
     priority = int(row.get("priority", Priority.NIGHTLY))
     return find_or_add(session, Job, ("key",), {"state": "queued", **row, "priority": priority})
 
@@ -89,10 +89,10 @@ def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
 def claim(
     session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
 ) -> ClaimedJob | None:
-    """Claims the most urgent job in the queue of job `job_id`, often that job itself; None if there is none.
+    """Claims the most urgent job in the queue of job `job_id`, often job `job_id` itself; None if there is none.
 
-    A message about a job only says that its queue has work, because queues in Redis have no priorities. Each job has
-    a message, so every job is claimed in the end. Jobs that another process is claiming are skipped. If `queues` is
+    A message about a job only says that its queue has work, because queues in Redis have no priorities. Each job has a
+    message, so every job is claimed in the end. Jobs that another process is claiming are skipped. If `queues` is
     given, jobs of other queues are not claimed.
     """
     own_queue = select(Job.queue).where(Job.id == job_id)
@@ -132,7 +132,7 @@ def claim(
 
 def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int, log: str | None = None) -> bool:
     """Extends the lease on a job and stores its progress and log. Returns False if the job was cancelled or now belongs
-    to another worker; the caller must then stop working on it."""
+    to another worker. The caller must then stop working on it."""
     newer = {} if log is None else {"log": log}
     return _as_owner(session, job_id, owner, {"lease_until": after(lease_s), "done_steps": done_steps, **newer})
 
@@ -152,29 +152,29 @@ def fail(
 
 
 def hand_back(session: Session, job_id: int, owner: str) -> bool:
-    """Queues a job again because its worker must stop, and counts no attempt. Returns False if the lease was lost."""
+    """Queues a job again because its worker must stop. Counts no attempt. Returns False if the lease was lost."""
     return _queue_again(session, job_id, owner)
 
 
 def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
-    """Moves a job to another queue, and counts no attempt. Returns False if the lease was lost."""
+    """Moves a job to another queue. Counts no attempt. Returns False if the lease was lost."""
     return _queue_again(session, job_id, owner, queue=queue)
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
-    """Queues a job again after a failure that may pass, to be tried after a wait that doubles each time. Counts no
+    """Queues a job again after a failure that may pass. The wait before the next try doubles each time. Counts no
     attempt. `trouble` is a sentence for people. Returns False if the lease was lost."""
     columns = {"put_offs": Job.put_offs + 1, "not_before": after(backoff_s(Job.put_offs)), "trouble": trouble}
     return _queue_again(session, job_id, owner, **columns)
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
-    """Changes the state of these jobs to "queued" if it is "waiting". Returns the jobs that were changed."""
+    """Changes the state of these jobs from "waiting" to "queued". Ignores other states. Returns the changed jobs."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
 def requeue_expired(session: Session) -> list[UnsentJob]:
-    """Queues jobs whose lease ran out, or sets them aside as poison after MAX_ATTEMPTS. Returns the queued ones."""
+    """Queues jobs whose lease ran out, or ends them as "poison" after MAX_ATTEMPTS. Returns the queued jobs."""
     sentence = "set aside as poison: %s workers stopped answering in the middle of it, the last of them %s"
     failure = func.format(sentence, Job.attempt, Job.owner)
     _change(
@@ -187,7 +187,7 @@ def requeue_expired(session: Session) -> list[UnsentJob]:
 
 def list_unsent(session: Session, older_than_s: float) -> list[UnsentJob]:
     """Lists queued jobs whose message was never sent, or was sent so long ago that it may be lost, the most urgent
-    first. Jobs that were put off are not listed before their time. Sending a message twice does no harm."""
+    first. Jobs that wait after a failure are not listed before their time. Sending a message twice does no harm."""
     lost = or_(Job.sent_at.is_(None), Job.sent_at <= after(-older_than_s))
     due = or_(Job.not_before.is_(None), Job.not_before <= clock_now())
     query = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
@@ -199,14 +199,13 @@ def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
 
 
 def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Cancels jobs that have not ended, and returns their ids. A job's worker learns of it when it renews its lease."""
+    """Cancels those of the jobs that have not ended, and returns their ids. A worker notices it at its next `renew`."""
     alive = and_(Job.id == func.any(list(job_ids)), Job.state.in_(OPEN_JOB))
     return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": clock_now()})]
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Queues failed, poisoned or cancelled jobs again, with 0 attempts, and returns their ids. `actions.retry`, which a
-    person calls, uses this function to change the jobs."""
+    """Queues failed, poisoned or cancelled jobs again with 0 attempts. Returns their ids. `actions.retry` calls it."""
     anew = {
         **_let_go("queued"),
         **dict.fromkeys(("failure", "trace", "log", "trouble", "sent_at", "started_at", "finished_at")),
@@ -218,8 +217,8 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def _urgency(owner: str) -> ColumnElement[int]:
-    """Returns the SQL sort key for claims. Jobs of checks come between replays and sweeps; if the worker has done only
-    checks for CHECKS_TURN_S, they come after the nightly's jobs."""
+    """Returns the SQL sort key by which jobs are claimed. Jobs of checks come between replays and sweeps. If the worker
+    has done only checks for CHECKS_TURN_S, they come after the nightly's jobs."""
     over = select(Worker.checks_since <= after(-CHECKS_TURN_S)).where(Worker.name == _worker_of(owner))
     return case(
         (Job.check_id.is_(None), 2 * Job.priority),
@@ -229,20 +228,20 @@ def _urgency(owner: str) -> ColumnElement[int]:
 
 
 def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
-    """Stores the time since which a worker has done only checks, or clears it after a job of another kind."""
+    """Stores when a worker began to do only checks. A job that is not part of a check removes this time."""
     changes = Worker.checks_since.is_(None) if is_check else Worker.checks_since.is_not(None)
     since = clock_now() if is_check else None
     session.execute(update(Worker).where(Worker.name == _worker_of(owner), changes).values(checks_since=since))
 
 
 def _worker_of(owner: str) -> str:
-    """Returns the worker's name from a job's owner, NAME#PID. Each process of a worker owns jobs of its own."""
+    """Returns the worker's name in a job's owner, NAME#PID. Each process of a worker owns its jobs separately."""
     return owner.rpartition("#")[0]
 
 
 def _expired() -> ColumnElement[bool]:
-    """Returns the condition that a lease ran out. If that was while Postgres was away, its owner has RENEWAL_S to renew
-    it: otherwise a disk that is full for an hour, on which Postgres ends again and again, would poison jobs."""
+    """Returns the condition that a job's lease ran out. If that was while Postgres was away, the owner has RENEWAL_S to
+    renew it. Otherwise, a full disk that ends Postgres again and again would poison jobs."""
     started = func.pg_postmaster_start_time()
     renewable = and_(Job.lease_until < started, started > after(-RENEWAL_S))
     return and_(Job.state == "running", Job.lease_until <= clock_now(), not_(renewable))
@@ -253,18 +252,18 @@ def _let_go(state: str) -> dict[str, Any]:
 
 
 def _queue_again(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues a job that this owner runs again, and counts no attempt. Returns False if the owner lost it."""
+    """Queues a job again that `owner` runs. Counts no attempt. Returns False if `owner` no longer runs it."""
     again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     return _as_owner(session, job_id, owner, {**again, **columns})
 
 
 def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:
-    """Changes the columns of a job that this owner runs. Returns False if the owner no longer runs it."""
+    """Changes the columns of a job that `owner` runs. Returns False if `owner` no longer runs it."""
     return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), columns))
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: dict[str, Any]) -> list[UnsentJob]:
-    """Changes the columns of jobs and returns the jobs. It locks them by id, so that two callers cannot deadlock."""
+    """Changes the columns of jobs and returns the jobs. Locks the jobs by id, so that two callers cannot deadlock."""
     locked = select(Job.id).where(which).order_by(Job.id).with_for_update()
     changed = session.execute(
         update(Job).where(Job.id.in_(locked)).values(**columns).returning(Job.id, Job.queue),

@@ -1,6 +1,6 @@
 """Changes the state of a message to people: written, claimed, sent, put off, failed. worker/notify sends messages.
 
-Only one sender can claim a message. The claim itself stores the state that the message has if its sender dies. Times
+Only one sender can claim a message. The claim stores the state that the message shall have if its sender dies. Times
 are those of the database's clock.
 """
 
@@ -19,13 +19,13 @@ from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.query_parts import is_recorded
 
 MOST_ATTEMPTS = 500
-"""The number of attempts, about three days, after which a message counts as failed. The digest then lists it."""
+"""The number of attempts, in about three days, after which a message counts as failed. The digest then lists it."""
 
 REPORT_WITHIN_S = 7 * 86_400.0
-"""The age in seconds at which a change is no longer reported, so that a new channel gets no older changes."""
+"""The age in seconds from which a change is not reported, so that a new channel gets no messages about old changes."""
 
 WRITERS = 7_114_553_031
-"""The number of the Postgres advisory lock for messages. None of our other locks has this number."""
+"""The number of the Postgres advisory lock for messages. No other lock of Tilewatch has this number."""
 
 UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sent again"
 
@@ -73,15 +73,15 @@ class NewMessage(TypedDict):
 
 
 def write(session: Session, **row: Unpack[NewMessage]) -> bool:
-    """Writes a message unless there is one with its key. Returns whether it is new."""
+    """Writes a message if none has the same key. Returns whether it was written."""
     state = "queued" if row.get("not_before") is None else "held"
     return find_or_add(session, Message, ("key",), {**row, "state": state})[1]
 
 
 def list_unreported_changes(session: Session) -> list[UnreportedChange]:
-    """Lists changes of regressions that no message reports yet, the oldest first. Each change is an event, written in
-    the same transaction, so none is forgotten. The keys of its messages contain the event's id, so none is reported
-    twice. Regressions that came with a recording are left out."""
+    """Lists changes of regressions that no message reports yet, the oldest first. Each change is stored with its event
+    in one transaction, so that none is forgotten. The keys of a change's messages contain the event's id, so that none
+    is reported twice. Regressions that came with a recording are not listed."""
     event = RegressionEvent
     kind = case(
         (event.action == "open", "opened"),
@@ -118,12 +118,12 @@ def event_key(event_id: int, channel: str) -> str:
 
 
 def take_turns(session: Session) -> None:
-    """Waits until no other process writes messages. Two writers at once would assign one regression to two owners."""
+    """Waits until no other process writes messages. Two writers at once would give one regression two owners."""
     session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
 
 
 def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
-    """Returns those of the given keys that no message has."""
+    """Returns those of the given keys with which no message was written."""
     written = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
     return [key for key in keys if key not in written]
 
@@ -133,9 +133,9 @@ def claim(
 ) -> ClaimedMessage | None:
     """Claims the oldest message that is due, on a channel that is not in `without`; None if there is none.
 
-    `repeatable` names the channels that recognise a message by its key. If the sender dies, a message to such a channel
-    is due again after the lease. On other channels it might arrive twice, so the claim marks it as failed until
-    `mark_sent` or `put_off` changes that. A message waits for earlier ones about its regression on the same channel.
+    `repeatable` names the channels that recognise a repeated message by its key. If the sender dies, a message to such
+    a channel is due again after the lease. On other channels it might then arrive twice, so the claim marks it as
+    failed until `mark_sent` or `put_off`. A message waits for earlier ones about its regression on the same channel.
     """
     earlier = aliased(Message)
     overtakes = exists().where(
@@ -188,8 +188,8 @@ def mark_sent(session: Session, message_id: int) -> None:
 
 
 def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
-    """Queues a message that its channel did not accept, to be sent after `wait_s`, for which the service asked, or
-    after a wait that doubles each time. After MOST_ATTEMPTS the message counts as failed."""
+    """Queues a message that its channel did not accept. It is sent again after `wait_s` if the service gave this time,
+    else after a wait that doubles each time. After MOST_ATTEMPTS, the message counts as failed."""
     doubled = backoff_s(Message.attempts - 1)
     over = Message.attempts >= MOST_ATTEMPTS
     _end(
@@ -209,7 +209,7 @@ def fail(session: Session, message_id: int, trouble: str) -> None:
 
 
 def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
-    """Queues failed messages again because a person asked for it. Returns the ids of those that had failed."""
+    """Queues those of the messages that failed again, because a person requested it, and returns their ids."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)

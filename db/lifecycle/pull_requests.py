@@ -8,14 +8,14 @@ from sqlalchemy.orm import Session
 from tilewatch.db.models import PullRequest
 
 TURNS = 7_114_553_047
-"""The number of the Postgres advisory lock for pull requests. None of our other locks has this number."""
+"""The number of the Postgres advisory lock for pull requests. No other lock of Tilewatch has this number."""
 
 GOING_ON = ("open", "closing")
 """The states of a pull request that has not ended."""
 
 
 def take_turn(session: Session) -> bool:
-    """Returns False if another process updates pull requests; else locks others out until the transaction ends."""
+    """Returns False if another process updates pull requests. Else excludes others until the transaction ends."""
     return bool(session.scalar(select(func.pg_try_advisory_xact_lock(TURNS))))
 
 
@@ -26,7 +26,7 @@ def list_pull_requests(session: Session, repository: str) -> list[PullRequest]:
 
 
 def add(session: Session, **row: Any) -> PullRequest:
-    """Stores a pull request before anything is done on the forge, so that it is found even if that is interrupted."""
+    """Stores a pull request before the forge is asked to open it, so that it is found if the opening is interrupted."""
     added = PullRequest(**row, state="open")
     session.add(added)
     session.flush()
@@ -34,7 +34,7 @@ def add(session: Session, **row: Any) -> PullRequest:
 
 
 def change(session: Session, pull_request_id: int, **columns: Any) -> None:
-    """Stores new values of a pull request's columns. A state that ends it also sets `closed_at`."""
+    """Stores new values of a pull request's columns. Also sets `closed_at` if the new state is final."""
     if columns.get("state", "open") not in GOING_ON:
         columns["closed_at"] = func.now()
     session.execute(update(PullRequest).where(PullRequest.id == pull_request_id).values(**columns))

@@ -1,5 +1,5 @@
 """Puts an ill GPU into quarantine, with a reason and evidence, and ends the quarantine after a clean canary. A GPU has
-at most one open quarantine. worker/gpu/quarantine.py decides what makes a GPU ill."""
+at most one open quarantine. worker/gpu/quarantine.py decides when a GPU is ill."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from tilewatch.db.models import Quarantine, Run
 from tilewatch.db.query_parts import select_row
 
 CANARY_RUNS = 50
-"""The number of a GPU's newest runs from which canaries are taken to compare a new canary with."""
+"""The number of a GPU's newest runs whose canaries a new canary is compared with."""
 
 
 @dataclass(frozen=True)
 class OpenQuarantine:
-    """A quarantine that has not ended. `waited_s` is the time since its last canary, or since its beginning."""
+    """A quarantine that has not ended. `waited_s` counts from its last canary, or from its begin without one."""
 
     id: int
     gpu_uuid: str
@@ -33,7 +33,7 @@ class OpenQuarantine:
 def begin(
     session: Session, *, gpu_uuid: str, gpu_model: str, host: str, kind: str, reason: str, evidence: Mapping[str, Any]
 ) -> bool:
-    """Puts a GPU into quarantine. Returns False if it is in quarantine already; the first reason is then kept."""
+    """Puts a GPU into quarantine. Returns False, and keeps the earlier reason, if it is in quarantine already."""
     new = insert(Quarantine).values(
         gpu_uuid=gpu_uuid, gpu_model=gpu_model, host=host, kind=kind, reason=reason, evidence=dict(evidence)
     )
@@ -59,7 +59,7 @@ def count_quarantines(session: Session, gpu_uuid: str) -> int:
 def find_reason_during(
     session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at: dt.datetime
 ) -> str | None:
-    """Returns the reason of the newest quarantine of a GPU that overlaps a period; None if there is none."""
+    """Returns the reason of the newest quarantine of a GPU that overlaps this period; None if none overlaps it."""
     query = (
         select(Quarantine.reason)
         .where(
@@ -84,7 +84,7 @@ def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bo
 
 
 def list_readings(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
-    """Lists the telemetry, with canaries, of a GPU's newest runs that were not recorded, the newest run first."""
+    """Lists the telemetry, which includes canaries, of the newest runs measured here on a GPU, newest run first."""
     query = (
         select(Run.telemetry)
         .where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")

@@ -1,7 +1,7 @@
-"""Opens regressions by their cause, adds series to them, and resolves those that recovered. The judge uses it.
+"""Opens regressions by their cause, adds series to them, and resolves regressions that recovered. The judge uses it.
 
 One cause is one regression, however many series it changed and however many judges find it at once. A lock on the
-kernel makes judges take turns, and unique keys prevent a second one even without it. The caller commits.
+kernel makes judges take turns, and a unique key prevents a second regression even without it. The caller commits.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ Direction = Literal["regression", "improvement"]
 Category = Literal["code", "toolchain", "node", "baseline", "search_space", "unknown"]
 
 RECOVERED_SHARE = 0.6
-"""The least share of a regression's size that a confirmed improvement must have for the series to have recovered."""
+"""The least share of a regression's size by which a series must have improved to count as recovered."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause of a change, which came after the commit `good_commit_id`, with `bad_commit_id` at the latest. `what`
-    tells apart causes that are not commits: it names the base and head toolchain, or the two nodes."""
+    """The cause of a change, which came after the commit `good_commit_id`, and at `bad_commit_id` at the latest. `what`
+    distinguishes causes that are not commits: it names the base and head toolchain, or the two nodes."""
 
     direction: Direction
     category: Category
@@ -55,8 +55,8 @@ class ChangedSeries:
 
 @dataclass(frozen=True)
 class OpenedRegression:
-    """The regression that holds a confirmed change. `created`: the regression is new. `joined`: the series is new in
-    it. `reopened`: the regression was resolved and is open again."""
+    """The regression that contains a confirmed change. `created`: the regression is new. `joined`: the series is new in
+    the regression. `reopened`: the regression was resolved and is open again."""
 
     id: int
     created: bool
@@ -65,7 +65,7 @@ class OpenedRegression:
 
 
 def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> OpenedRegression:
-    """Opens a regression for a cause, or adds the series to that of the cause. Repeating it changes nothing."""
+    """Opens a regression for a cause, or adds the series to the cause's regression. Repeating changes nothing."""
     _take_turns(session, cause)
     regression = _same_cause(session, cause)
     if regression is None:
@@ -96,9 +96,9 @@ def add_to_explanation(session: Session, regression_id: int, sentence: str) -> N
 def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
-    """Marks a series as recovered in its open regressions after a confirmed improvement, and returns their ids. A
-    regression is resolved when its last series has recovered. `of_node` selects the regressions whose cause is a node;
-    else only others are marked, as a commit does not make a node faster. A change for the worse marks none."""
+    """Marks a series as recovered in its open regressions after a confirmed improvement. Returns the regressions' ids.
+    A regression is resolved when its last series has recovered. Considers only regressions caused by a node if
+    `of_node`, else only all others, as a commit cannot repair a node. Does nothing if the series became slower."""
     if moved.size >= 0:
         return []
     series = aliased(RegressionSeries)
@@ -142,14 +142,14 @@ def _describe_commit(session: Session, run_id: int) -> str:
 
 
 def _take_turns(session: Session, cause: Cause) -> None:
-    """Waits until no other judge opens regressions of this kernel, and locks others out until the transaction ends."""
+    """Waits until no other judge opens regressions of this kernel, and excludes others until the transaction ends."""
     named = f"regressions of {cause.repository} {cause.kernel}"
     session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(named, 0))))
 
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
-    """Returns the newest regression with the same kernel, category and `what` whose range of commits overlaps that of
-    `cause`. The ranges of two series are rarely equal for one change. For a node, the ranges do not matter."""
+    """Returns the newest regression of the same kernel, direction, category and `what` whose range of commits overlaps
+    that of `cause`, because two series rarely narrow a change to equal ranges. A node's ranges need not overlap."""
     good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
     query = (
         select(Regression)
@@ -191,8 +191,8 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
 
 
 def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
-    """Marks a recovered series of a node's regression as slow again, with its new size. Returns whether the series had
-    recovered or the regression was resolved. A node may be repaired and become slow again without a commit between."""
+    """Marks a series of a node's regression as slow again, with its new size, if the series had recovered or the
+    regression was resolved. Returns whether it did. A repaired node may become slow again without a commit between."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)
@@ -212,8 +212,8 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> bool:
-    """Updates a regression after a series joined it: its size becomes that of the worst series, its range the overlap
-    of both ranges. If the regression was resolved, it is reopened, and True is returned."""
+    """Updates a regression after a series joined it. The size becomes that of the worst series, and the range of
+    commits the overlap of both ranges. A resolved regression is reopened. Returns whether it was reopened."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high

@@ -1,4 +1,4 @@
-"""Changes a regression for people and for Tilewatch. Each change is stored as an event, with who made it and when.
+"""Changes a regression for people and for Tilewatch. Each change is stored as an event, with its author and time.
 
 `TRANSITIONS` says which states may follow which. regression_causes.py opens regressions. The caller opens the session
 and commits.
@@ -16,7 +16,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
 ITSELF = "tilewatch"
-"""The name that events have as author if Tilewatch itself made the change."""
+"""The author of events whose change was made by Tilewatch itself."""
 
 TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "acknowledge": {"new": "acknowledged", "reopened": "acknowledged"},
@@ -24,13 +24,13 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "resolve": {"new": "resolved", "acknowledged": "resolved", "reopened": "resolved"},
     "reopen": {"resolved": "reopened", "expected": "reopened"},
 }
-"""Maps each action to the states in which it is possible, and each of these to the state that follows."""
+"""Maps each action to the states in which it is possible, each with the state that follows."""
 
 OPEN = ("new", "acknowledged", "reopened")
 """The states in which a regression waits for a person. In "expected", people have accepted the new level."""
 
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
-"""The pattern of a web address. No other link is stored, because a browser would run what follows `javascript:`."""
+"""The pattern of a web address. No other link is stored, because browsers would run the code of `javascript:` links."""
 
 
 class NoSuchRegression(ExpectedError, LookupError):
@@ -42,7 +42,7 @@ class NotPossible(ExpectedError, ValueError):
 
 
 def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """Stores that a person takes care of a regression. If it has no owner, that person becomes the owner."""
+    """Stores that a person takes care of a regression. The person becomes the owner if there is none."""
     regression = lock(session, regression_id)
     change_state(session, regression, "acknowledge", who, note)
     if regression.owner is None:
@@ -104,7 +104,7 @@ def mark(
     run_id: int | None = None,
     note: str | None = None,
 ) -> None:
-    """Stores a person's mark, right or wrong, on a regression or a run's verdict. It replaces the person's old one."""
+    """Stores a person's mark, right or wrong, on a regression or a run's verdict. Replaces the person's old mark."""
     if (regression_id is None) == (run_id is None):
         raise TypeError("a mark is of a regression_id or of a run_id, and not of both")
     if regression_id is not None:
@@ -136,7 +136,7 @@ def lock(session: Session, regression_id: int) -> Regression:
 
 
 def change_state(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
-    """Changes a regression to the state that follows from an action, and stores the event. Raises NotPossible."""
+    """Moves a regression to the state that follows from an action, with an event. Raises NotPossible if none does."""
     to = TRANSITIONS[action].get(regression.state)
     if to is None:
         allowed = ", ".join(list_possible_actions(regression.state))
@@ -150,7 +150,7 @@ def change_state(session: Session, regression: Regression, action: str, who: str
 
 
 def add_remark(session: Session, regression: Regression, who: str, action: str, text: str | None) -> None:
-    """Stores an event on a regression that leaves its state as it is."""
+    """Stores an event on a regression that does not change the regression's state."""
     add_event(session, regression.id, who, action, regression.state, regression.state, _given(text))
     regression.changed_at = func.clock_timestamp()
     session.flush()
@@ -171,5 +171,5 @@ def _person(who: str) -> str:
 
 
 def _given(text: str | None) -> str | None:
-    """Returns a text without control characters, which could command a terminal; None if no text is left."""
+    """Returns a text without control characters, which could command a terminal; None if nothing is left."""
     return without_controls(text or "").strip() or None

@@ -1,4 +1,4 @@
-"""Adds and removes watched repositories, and stores the results of fetches. A removed one keeps its row and history."""
+"""Adds and removes watched repositories, and stores the results of fetches. Removed ones keep their row and history."""
 
 from sqlalchemy import func, update
 from sqlalchemy.dialects.postgresql import insert
@@ -40,7 +40,8 @@ def require_own_python(session: Session, name: str) -> None:
 
 
 def remove(session: Session, name: str) -> int:
-    """Stops watching a repository, cancels its open jobs and returns their number. Raises RepositoryRefused."""
+    """Stops watching a repository and cancels its open jobs. Returns their number. Raises RepositoryRefused if the
+    repository is not watched."""
     ended = (
         update(Repository)
         .where(Repository.name == name, Repository.removed_at.is_(None))
@@ -59,6 +60,6 @@ def write_fetched(session: Session, name: str) -> None:
 
 
 def write_fetch_failure(session: Session, name: str, failure: str) -> None:
-    """Stores why a fetch failed, and keeps the time of the first of several failures in a row."""
+    """Stores why a fetch failed. If several fetches in a row failed, the time of the first failure is kept."""
     since = func.coalesce(Repository.failing_since, func.now())
     session.execute(update(Repository).where(Repository.name == name).values(failing_since=since, failure=failure))

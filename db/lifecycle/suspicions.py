@@ -1,5 +1,5 @@
-"""Opens and closes suspicions, and stores the replays that settle them. Repeating a write changes nothing. The caller
-opens the session and commits."""
+"""Opens and closes suspicions, and stores the replays that confirm or refute them. Repeating a write changes nothing.
+The caller opens the session and commits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
@@ -30,7 +30,7 @@ class NewSuspicion(TypedDict):
 
 
 def open_once(session: Session, **row: Unpack[NewSuspicion]) -> int:
-    """Opens a suspicion for a run unless the run has one, and returns its id. A stored range and reason are kept."""
+    """Returns the id of a run's suspicion. Opens a suspicion if the run has none, else keeps its range and reason."""
     return find_or_add(session, Suspicion, ("run_id",), row)[0]
 
 
@@ -82,7 +82,7 @@ def write_replay(
     bad_us: Sequence[float] = (),
     failure: str | None = None,
 ) -> None:
-    """Stores the result of a replay unless its key has one, and adds its number of launches to its suspicion."""
+    """Stores the result of a replay if its key has none, and adds the number of launches to the replay's suspicion."""
     columns = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
     kept = insert(Replay).values(**columns).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
     if session.scalar(kept) is not None and row.get("suspicion_id") is not None:
@@ -94,5 +94,5 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Locks a run until the transaction ends. Of two replays that end together, the second then sees the first."""
+    """Locks a run until the transaction ends, so that of two replays ending together, the later sees the earlier."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

@@ -1,7 +1,7 @@
 """Makes and revokes the tokens of programs, finds the holder of a token, and checks the budget of its GPU time.
 
 A token is made of 32 random bytes, and is shown once, when it is made. Only its SHA-256 is stored. A slow hash would
-add nothing, because 32 random bytes cannot be guessed.
+not be safer, because 32 random bytes cannot be guessed.
 """
 
 import datetime as dt
@@ -24,7 +24,7 @@ from tilewatch.errors import ExpectedError
 Right = Literal["read", "check"]
 
 PREFIX = "tilewatch_"
-"""The start of every token, by which programs that search for leaked secrets recognise it."""
+"""The start of every token, by which programs that search for leaked secrets recognise tokens."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -52,7 +52,7 @@ class Holder:
 
     @property
     def who(self) -> str:
-        """Returns the name under which the database stores who acted when the holder did."""
+        """Returns the name under which the database stores the actions of the holder."""
         return who_of(self.name)
 
 
@@ -92,8 +92,8 @@ def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
     """Raises BudgetSpent if the checks of the last BUDGET_H hours have used up the budget of a token.
 
     An operator without an outcome counts as at least `open_gpu_s`, and a check that is not prepared as one such
-    operator. The token stays locked until the transaction ends, because a submission may fetch for minutes. Other
-    callers get TokenInUse at once; else they would see the same budget left.
+    operator. The token stays locked until the transaction ends, because a submission may fetch for minutes. Raises
+    TokenInUse if another caller has locked the token, because both would see the same budget left.
     """
     own = select(Token.id).where(Token.id == holder.token_id).with_for_update(skip_locked=True)
     if session.execute(own).one_or_none() is None:

@@ -16,7 +16,7 @@ Written = Literal["added", "changed", "unchanged"]
 
 @dataclass(frozen=True)
 class JudgedReport:
-    """A finished report with its verdict. db/models.py describes the columns that its fields are named after."""
+    """A finished report with its verdict. The fields are described at the columns of the same names in db/models.py."""
 
     key: str
     toolchains: Sequence[str]
@@ -27,7 +27,7 @@ class JudgedReport:
 
 
 def begin(session: Session, key: str, toolchains: Sequence[str], made_at: dt.datetime) -> tuple[int, bool]:
-    """Opens a report unless open jobs are making one with this key. Returns its id, and whether it is new."""
+    """Opens a report if no open job is making one with this key. Returns the new or open one's id, and if it is new."""
     earlier = ToolchainReport.key.startswith(f"{key}#", autoescape=True)
     is_open = and_(Job.id == ToolchainReport.job_id, Job.state.in_(OPEN_JOB))
     if (found := session.scalar(select(ToolchainReport.id).where(earlier, exists().where(is_open)))) is not None:
@@ -44,7 +44,7 @@ def write_job(session: Session, report_id: int, job_id: int) -> None:
 
 
 def read_contents(session: Session, report_id: int) -> dict[str, Any]:
-    """Returns the stored contents of a report. A report that was just opened has an empty dict."""
+    """Returns the stored contents of a report; an empty dict for a report that was just opened."""
     return session.scalars(select(ToolchainReport.contents).where(ToolchainReport.id == report_id)).one()
 
 
@@ -57,7 +57,7 @@ def write_progress(
 
 
 def write_report(session: Session, report: JudgedReport) -> Written:
-    """Stores a report, or replaces a stored one with the same key if it differs. Returns which of these was done."""
+    """Stores a report. Replaces a stored report of the same key if it differs. Returns which of these was done."""
     columns = vars(report)
     report_id, is_new = find_or_add(session, ToolchainReport, ("key",), columns)
     if is_new:
