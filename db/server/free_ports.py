@@ -7,7 +7,7 @@ from pathlib import Path
 HOST = "127.0.0.1"
 FIRST_PORT = 10_000
 MOST_TRIES = 100
-"""The number of ports that are tried in search of a free one."""
+"""The number of random ports that are tried before the search for a free port fails."""
 
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -31,7 +31,7 @@ def find_free_port() -> int:
 
 
 def require_free(port: int) -> int:
-    """Returns a port if a server can listen on it; else raises OSError. For port 0, it returns any free port."""
+    """Returns `port` if a server can listen on it, or any free port if it is 0. Raises OSError if it is not free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
         probe.bind((HOST, port))
@@ -40,8 +40,8 @@ def require_free(port: int) -> int:
 
 
 def _draw_port() -> int:
-    """Returns a random port below the range for outgoing connections. One of these could otherwise take the port before
-    the server listens (seen on 2026-11-26). Returns 0, which means any port, if there are too few below."""
+    """Returns a random port below the range for outgoing connections, because one of these could take a port in that
+    range before the server listens (seen on 2026-11-26). Returns 0, for any port, if too few are below."""
     first_given_away = int(OUTGOING_PORTS.read_text().split()[0])
     below = first_given_away - FIRST_PORT
     return FIRST_PORT + secrets.randbelow(below) if below >= MOST_TRIES else 0

@@ -1,7 +1,7 @@
-"""Makes database logins that have only the rights which a process needs. The migrations make the roles.
+"""Makes database logins that have only the rights that a process needs. The migrations make the roles.
 
-A login that exists gets the given password, role and limit, and loses our other roles. So a password is changed by
-making the login again.
+A login that exists gets the given password, role and limit, and loses Tilewatch's other roles. So a password is changed
+by making the login again.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Login:
 
 
 def make(owner_url: str, logins: Sequence[Login]) -> None:
-    """Makes all of these logins or none. Passwords are sent and logged only as SCRAM digests. Raises NoLogin."""
+    """Makes all of these logins or none, with passwords as SCRAM digests. Raises NoLogin if Postgres refuses one."""
     where = session.address(owner_url)
     try:
         with session.engine(owner_url).connect() as connection:
@@ -50,7 +50,7 @@ def make(owner_url: str, logins: Sequence[Login]) -> None:
 
 
 def url_of(owner_url: str, login: Login) -> str:
-    """Returns the URL by which a login connects to the owner's database. It contains the login's password."""
+    """Returns the URL by which a login connects to the owner's database. The URL contains the login's password."""
     url = make_url(owner_url).set(username=login.name, password=login.password)
     return url.render_as_string(hide_password=False)
 

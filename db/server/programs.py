@@ -1,4 +1,4 @@
-"""Finds the embedded servers' programs in two Python packages, and copies them if the servers' user cannot run them."""
+"""Finds the embedded servers' programs in two Python packages. Copies them if the servers' user cannot run them."""
 
 import shutil
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Programs:
 
 
 def find(can_run: Callable[[Path], bool], copies: Path) -> Programs:
-    """Returns the paths of the programs. If the servers' user cannot run them there, they are copied to `copies`."""
+    """Returns the paths of the programs. Copies them to `copies` if `can_run` is False for one of them."""
     programs = _in(_package(POSTGRES_PACKAGE) / POSTGRES_FOLDER, _valkey())
     if can_run(programs.postgres) and can_run(programs.valkey):
         return programs
@@ -35,7 +35,7 @@ def _in(postgres: Path, valkey: Path) -> Programs:
 
 
 def _copied(programs: Programs, folder: Path) -> Programs:
-    """Copies the programs (40 MB) and returns their new paths. Postgres finds its libraries by their relative paths."""
+    """Copies the programs (40 MB) and their libraries, with the same relative paths. Returns their new paths."""
     install = programs.postgres.parent.parent
     libraries = install.parent.with_name(f"{POSTGRES_PACKAGE}.libs")
     copy = folder / POSTGRES_PACKAGE / install.name
@@ -55,7 +55,7 @@ def _valkey() -> Path:
 
 
 def _package(name: str) -> Path:
-    """Returns a package's folder without importing it, which would take up to 1 s (0.6.0). Raises ProgramsMissing."""
+    """Returns a package's folder without a slow import (up to 1 s). Raises ProgramsMissing if it is not installed."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise ProgramsMissing(f"the Python package {name} is not installed")

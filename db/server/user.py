@@ -18,7 +18,7 @@ from pathlib import Path
 @dataclass(frozen=True)
 class ServerUser:
     """The user that the embedded servers run as. `command` is put in front of a server's command line. The server's
-    files belong to `uid` and `gid`, in the numbers that this process sees."""
+    files belong to `uid` and `gid`, in the numbering of this process."""
 
     command: tuple[str, ...]
     uid: int
@@ -29,7 +29,7 @@ class ServerUser:
         return _succeeds((*self.command, "test", "-x", str(path)))
 
     def own(self, folder: Path) -> None:
-        """Makes this user the owner of a folder and of everything in it, unless the user owns the folder already."""
+        """Makes this user the owner of a folder and of everything in it. Does nothing if it owns the folder already."""
         if (status := folder.stat()).st_uid == self.uid and status.st_gid == self.gid:
             return
         for path in (folder, *folder.rglob("*")):
