@@ -1,4 +1,4 @@
-"""Reads what people and programs asked Tilewatch to do, with the outcomes."""
+"""Reads what people and programs requested of Tilewatch, with the outcomes."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from tilewatch.db.query_parts import read_rows, select_row
 
 @dataclass(frozen=True)
 class ActionRow:
-    """One thing that a person or a program asked for. `outcome` is None while it is not done. `gpu_s` is the GPU time
-    in seconds that the checks it submitted have used so far; None if it submitted no check."""
+    """One action that a person or a program requested. `outcome` is None while the action is not done. `gpu_s` is the
+    GPU time in seconds that the action's checks have used so far; None if it submitted no check."""
 
     asked_at: dt.datetime
     who: str

@@ -45,7 +45,7 @@ ALARMS = {
 
 
 def describe_kind(kind: str) -> tuple[str, str]:
-    """Returns the description of a kind of alarm, made of its name if ALARMS lacks it, and the next action."""
+    """Returns the description and next action of a kind of alarm; the description is its name if ALARMS lacks it."""
     return ALARMS.get(kind, (kind.replace("_", " "), "Look at the queue."))
 
 

@@ -1,4 +1,4 @@
-"""Reads checks: the commits compared, the progress, and the outcome of each operator with the times of its launches."""
+"""Reads checks: the two commits, the progress, and the outcome of each operator with the times of its launches."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 @dataclass(frozen=True)
 class CheckRow:
     """One row of the list of checks. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the
-    check has ended. `operators` counts its operators, `answered` those with an outcome; both are 0 until it is
-    prepared. `changed` counts the operators to be timed; None until then. `failure` says why it has no operators."""
+    check has ended. `operators` counts the check's operators, `answered` those with an outcome; both are 0 until the
+    check is prepared. `changed` counts those to be timed; None until then. `failure` says why it has no operators."""
 
     id: int
     repository: str
@@ -47,7 +47,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class CheckOperatorRow:
-    """An operator of a check and its outcome, as columns of db/models.py. `kind` is None if there is no outcome yet."""
+    """An operator of a check, with columns of db/models.py. `kind` is its outcome; None if it has no outcome yet."""
 
     kernel: str
     problem: str
@@ -75,7 +75,7 @@ class CheckOperatorRow:
 
 @dataclass(frozen=True)
 class CheckStory:
-    """A check with its operators, in the order of the library. The tuple is empty until the check is prepared."""
+    """A check with its operators, in the order of the library. Until the check is prepared, it has no operators."""
 
     check: CheckRow
     operators: tuple[CheckOperatorRow, ...]
@@ -92,7 +92,7 @@ def find_check(session: Session, check_id: int) -> CheckStory | None:
 
 
 def list_checks(session: Session, limit: int = 50, repositories: Sequence[str] | None = None) -> list[CheckRow]:
-    """Lists the newest checks of these repositories, newest first. If `repositories` is None, it lists those of all."""
+    """Lists the newest checks of these repositories, newest first. `repositories` of None stands for all of them."""
     query = _checks().order_by(Check.id.desc()).limit(limit)
     if repositories is not None:
         query = query.where(Check.repository.in_(repositories))

@@ -1,7 +1,7 @@
 """Reads one run with its times, cubins, commits and code differences, and finds the run that it is compared with.
 
-That run is the previous point on the page Series: the one of the same series at the nearest earlier commit. The judge
-compares with a longer history, of one machine and toolchain, which need not contain that run.
+That run is the previous point on the page Series: the run of the same series at the nearest earlier commit. The judge
+compares with a longer history of one machine and toolchain, which need not contain the previous point.
 """
 
 import datetime as dt
@@ -70,8 +70,8 @@ class RunRow:
 @dataclass(frozen=True)
 class SamplesRow:
     """The raw times of one implementation in a run. Element i of `samples_us` is from paired round i. `throttled_us`
-    holds the times of rounds in which the GPU was throttled, which are left out of all statistics; None if there are
-    none. `detail` holds the other things stored with the measurement, such as the config that a baseline chose."""
+    are the times of rounds with a throttled GPU, which are left out of all statistics; None if there are none. `detail`
+    is the JSON stored with the measurement, which includes the config that a baseline chose."""
 
     implementation: str
     role: str
@@ -91,7 +91,7 @@ class SamplesRow:
 
 @dataclass(frozen=True)
 class CubinRow:
-    """One config's trial in a sweep, with the static facts of its cubin."""
+    """The trial of one config in a sweep, with the static facts of its cubin."""
 
     params: dict[str, Any]
     status: str
@@ -114,7 +114,7 @@ class CubinRow:
 
 @dataclass(frozen=True)
 class CodeDiffRow:
-    """The difference between the machine code of two cubins, stored by worker/comparing/winner_code_diffs.py."""
+    """The difference between the machine code of two cubins, as worker/comparing/winner_code_diffs.py stored it."""
 
     sentence: str
     changes: list[dict[str, Any]]
@@ -131,7 +131,7 @@ class CommitInRangeRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """One problem of a model's total, measured in the same night. One step of the model runs it `weight` times."""
+    """One problem of a weighted total, measured in the same night. A step of the model runs it `weight` times."""
 
     run_id: int
     kernel: str
@@ -166,8 +166,8 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
 
 
 def find_run_before(session: Session, run_id: int) -> int | None:
-    """Returns the id of the run to compare this one with: a run of its series at the nearest earlier commit. If there
-    are several, it takes one of the same machine, else the last. Returns None for the first run of a series."""
+    """Returns the id of the run to compare a run with: a run of its series at the nearest earlier commit. If there are
+    several, returns the last on the same machine, else the last of all. Returns None for the first run of a series."""
     this_run, this_sweep = aliased(Run), aliased(Sweep)
     this_commit, this_recording = aliased(Commit), aliased(Recording)
     this_machine = func.coalesce(this_recording.machine, this_run.host)
@@ -238,7 +238,7 @@ def find_code_diff(session: Session, base: CubinRow | None, head: CubinRow | Non
 
 
 def list_commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitInRangeRow]:
-    """Lists the stored commits after position `after`, up to position `up_to` inclusive, the newest first."""
+    """Lists the stored commits after position `after`, up to and including position `up_to`, the newest first."""
     query = (
         select(Commit.sha, Commit.subject, Commit.author, Commit.committed_at)
         .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
@@ -248,7 +248,7 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
 
 
 def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
-    """Lists the problems whose times a weighted total adds up, the largest first; empty if the run is not a total."""
+    """Lists the problems whose times a weighted total adds up, the largest time first; empty if it is no total."""
     total, total_run = aliased(Sweep), aliased(Run)
     part_of = Sweep.parts_of[total.problem]
     weight = part_of["weight"].as_float()
@@ -270,7 +270,7 @@ def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
 
 
 def has_simulated_runs(session: Session, repository: str, newest: int = 50) -> bool:
-    """Returns whether any run of a repository's newest sweeps was simulated. Older sweeps are too many to read."""
+    """Returns whether any run of a repository's newest sweeps was simulated. Reading all sweeps would be too slow."""
     sweeps = select(Sweep.id).where(Sweep.repository == repository).order_by(Sweep.id.desc()).limit(newest)
     origins = select(Run.origin).where(Run.sweep_id.in_(sweeps)).distinct()
     return "simulated" in session.scalars(origins)

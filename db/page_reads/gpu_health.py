@@ -1,5 +1,5 @@
-"""Reads the health of GPUs and the GPU time of each kernel's nights. A GPU's health is its canaries, whose times change
-only if the GPU does, and its quarantines."""
+"""Reads the health of GPUs and the GPU time of each kernel's nights. The health of a GPU is its quarantines and its
+canaries, whose times change only if the GPU does."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class CanaryRow:
 
 
 def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
-    """Lists the canaries of the newest runs that this database's workers measured, the oldest first."""
+    """Lists the canaries of the newest runs that workers of this database measured, the oldest canary first."""
     newest = select(Run).where(Run.origin != "recorded").order_by(Run.id.desc()).limit(runs).subquery()
     reading = func.jsonb_array_elements(newest.c.telemetry).table_valued(column("value", JSONB)).render_derived()
     compute = reading.c.value["canary_compute_us"].astext
@@ -59,18 +59,18 @@ class QuarantineRow:
 
 
 def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
-    """Lists the open quarantines, then the ended ones. Both are sorted from newest to oldest."""
+    """Lists the open quarantines and then the ended ones, each from newest to oldest."""
     newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
     return read_rows(session, select_row(QuarantineRow, [Quarantine]).order_by(*newest).limit(limit), QuarantineRow)
 
 
 WAITED_S = cast(Measurement.detail["seconds"]["waiting"].astext, Double)
-"""The seconds for which a run waited because another series was using its GPU."""
+"""The seconds that a run waited for its GPU while another series was using it."""
 
 
 @dataclass(frozen=True)
 class GpuTimeRow:
-    """The GPU time of one kernel's nightly runs in a period. `series` counts the pairs of a problem and a GPU model."""
+    """The GPU time of one kernel's nightly runs in a period. `series` counts pairs of a problem and a GPU model."""
 
     repository: str
     kernel: str

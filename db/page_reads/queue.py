@@ -1,5 +1,5 @@
-"""Reads jobs, workers and queues, and the overview for `tilewatch status`. The database computes ages and which workers
-are alive by its own clock, because the reader's clock may differ."""
+"""Reads jobs, workers and queues, and the overview for `tilewatch status`. Ages, and whether a worker is alive, use the
+database's clock, because the reader's clock may differ."""
 
 import datetime as dt
 from collections import Counter
@@ -61,7 +61,7 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class QueueRow:
-    """The number of unfinished jobs of one queue in each state, and of live workers that take jobs from it."""
+    """The number of a queue's unfinished jobs in each state, and of the live workers that take jobs from it."""
 
     queue: str
     waiting: int
@@ -110,8 +110,8 @@ def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list
 
 
 def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
-    """Lists queued jobs in the order in which `lifecycle.jobs.claim` takes them, then waiting jobs. One exception is
-    not shown: between the jobs of checks, a worker may take a nightly's job."""
+    """Lists queued jobs in the order in which `lifecycle.jobs.claim` takes them, then waiting jobs. The order ignores
+    that a worker may take a nightly's job between the jobs of checks."""
     return _read_jobs(session, ("queued", "waiting"), limit, Job.state, Job.priority, Job.check_id, Job.id)
 
 
@@ -130,7 +130,7 @@ def list_workers(session: Session) -> list[WorkerRow]:
 
 
 def list_queues(session: Session) -> list[QueueRow]:
-    """Lists the queues that have unfinished jobs, with the number of live workers that take jobs from each."""
+    """Lists the queues that have unfinished jobs, with the number of live workers that take jobs from each queue."""
     query = (
         select(
             Job.queue,

@@ -1,4 +1,4 @@
-"""Reads the numbers for alerting: how many jobs wait and how long, GPUs in quarantine, and the last complete night."""
+"""Reads the metrics for alerting: how many jobs wait and how long, GPUs in quarantine, the last complete night."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tilewatch.db.repository_names import BRANCH_START
 
 @dataclass(frozen=True)
 class QueueDepth:
-    """The number of jobs in a queue that may be claimed now, and how many seconds the oldest of them has waited."""
+    """The number of jobs in a queue that may be claimed now, and the seconds that the oldest of them has waited."""
 
     queue: str
     depth: int
@@ -22,7 +22,7 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """The end of a GPU model's newest nightly whose jobs all succeeded, in seconds since 1970, without branches."""
+    """The end, in seconds since 1970, of a GPU model's newest nightly of a main line whose jobs all succeeded."""
 
     gpu_model: str
     ended_unix_s: float
@@ -55,7 +55,7 @@ def read_queue_metrics(session: Session) -> QueueMetrics:
 
 
 def _queues(session: Session) -> list[QueueDepth]:
-    """Lists the queues with their depths and waiting times. A job that was put off waits only from when it is due."""
+    """Lists the queues with depth and waiting time. A job to be tried again later waits only from that time on."""
     since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
     query = (
         select(Job.queue, func.count(), func.extract("epoch", func.now() - func.min(since)))

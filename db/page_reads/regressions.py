@@ -24,9 +24,9 @@ from tilewatch.db.repository_names import is_example
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """A confirmed change, of any direction. `size` is the relative change in time of its worst series: +0.05 is 5 %
+    """A confirmed change, better or worse. `size` is the relative change in time of its worst series: +0.05 is 5 %
     slower. If `recorded`, it came with a recording, so people were notified elsewhere. If `simulated`, its times are
-    not from a GPU. If `counted`, all pages and messages count it: it was not recorded, and it is no planted example."""
+    not from a GPU. If `counted`, all pages and messages count it: it is neither recorded nor a planted example."""
 
     id: int
     direction: str
@@ -60,7 +60,7 @@ class RegressionRow:
 
 @dataclass(frozen=True)
 class RegressionSeriesRow:
-    """One series that a regression changed, with the size of the change in it."""
+    """One series that a regression changed, with the size of the change in this series."""
 
     kernel: str
     problem: str
@@ -87,7 +87,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class LevelRow:
-    """A confirmed change of one series, after the commit at `good_position` and by the one at `bad_position`."""
+    """A confirmed change of one series, after the commit at `good_position`, at or before that at `bad_position`."""
 
     regression_id: int
     direction: str
@@ -98,15 +98,15 @@ class LevelRow:
 
 
 def describe_origin(row: Mapping[Any, Any]) -> str:
-    """Returns where a regression comes from if no GPU here showed it, in brackets, such as " (simulated)"; else an
-    empty string. `row` has the fields of RegressionRow."""
+    """Returns the origin of a regression in brackets, such as " (simulated)". Returns an empty string if a GPU here
+    showed the regression. `row` has the fields of RegressionRow."""
     if is_example(row["repository"]):
         return " (planted example)"
     return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""
 
 
 def list_regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
-    """Lists regressions that were opened after `since`, the newest first. If `since` is None, it lists all."""
+    """Lists regressions that were opened after `since`, or all if `since` is None. The newest regression is first."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if since is not None:
         query = query.where(Regression.opened_at > since)

@@ -13,9 +13,9 @@ from tilewatch.db.query_parts import find_row, read_rows, select_row
 
 @dataclass(frozen=True)
 class ReplayRow:
-    """A replay: two cubins, timed in turns on one GPU. Element i of `good_us` and `bad_us` is the median of launch i.
-    `counters` maps "good" and "bad" to the hardware counters of the two cubins, or "missing" to the reason why there
-    are none; it is None if nobody tried to read them."""
+    """A replay: two cubins, timed alternately on one GPU. Element i of `good_us` and `bad_us` is the median of launch
+    i. `counters` maps "good" and "bad" to the hardware counters of the two cubins, or "missing" to the reason why there
+    are none. It is None if no worker tried to read counters."""
 
     axis: str
     good_sha: str
@@ -53,7 +53,7 @@ def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """Lists the replays asked for by a run's suspicion, and those of its series with the run's commit as bad commit."""
+    """Lists the replays for a run's suspicion, and the replays of its series that have its commit as bad commit."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(ReplayRow, [Replay], good_sha=good.sha, bad_sha=bad.sha)

@@ -102,8 +102,8 @@ class UnknownName(ExpectedError):
 
 
 def require_known(session: Session, **given: str | None) -> None:
-    """Raises UnknownName for a name that no sweep has, so that a misspelt or renamed kernel is noticed. The arguments
-    may be repository, kernel, problem and gpu_model. None stands for all names and is accepted."""
+    """Raises UnknownName if no sweep has one of these names, so that a misspelt or renamed kernel is noticed. The
+    arguments may be repository, kernel, problem and gpu_model. None stands for all names and is accepted."""
     for what, name in given.items():
         column = Commit.repository if what == "repository" else getattr(Sweep, what)
         query = select(column).select_from(Sweep).join(Commit, Commit.id == Sweep.commit_id).distinct()
@@ -116,7 +116,7 @@ def require_known(session: Session, **given: str | None) -> None:
 
 
 def list_repositories(session: Session) -> list[str]:
-    """Lists the repositories with a submission: watched ones first, then branches, removed ones and recorded ones."""
+    """Lists the repositories with a submission: first those that are watched, then branches, removed and recorded."""
     own = func.bool_or(Submission.reason != "recorded")
     is_branch = Commit.repository.contains(BRANCH_START, autoescape=True)
     removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))
@@ -152,7 +152,7 @@ def list_series(session: Session) -> list[SeriesRow]:
 def list_branches(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int
 ) -> list[str]:
-    """Lists a repository's branches with runs of a series, by their names in the database, the newest run first."""
+    """Lists a repository's branches that have runs of a series, as stored names. The newest run's branch is first."""
     start = name_of_branch(repository, "").removesuffix(")")
     query = (
         select(Sweep.repository)
@@ -175,11 +175,11 @@ def list_points(
 ) -> list[PointRow]:
     """Lists every measurement of a series and of its baselines, in the order of the commits.
 
-    The static facts are those of the measured config's cubin; a baseline has none. Without `static_facts` the query is
-    faster, because the winners' trials lie far apart among millions.
+    The static facts are those of the measured config's cubin; a baseline has none. With `static_facts=False` the query
+    is faster, because the winners' trials lie far apart among millions.
 
-    Runs and measurements are read by two queries. A year of nights has 1,000 points, and as one joined row of 41
-    columns each took 31 us of CPU time (12 of them in Postgres).
+    Runs and measurements are read by two queries. A year of nights has 1,000 points. As one joined row with 41 columns,
+    each point took 31 us of CPU time (12 of them in Postgres).
     """
     about = {"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     runs = read_fields(session, _select_runs(), ("toolchain", "work", "rate"), about)
@@ -250,7 +250,7 @@ def _select_runs() -> Query:
 @cache
 def _select_measurements(*, static_facts: bool) -> Query:
     """Returns the query for the measurements of runs, in the order of the runs. Its bound parameters are `run_ids` and
-    `sweep_ids`, lists of equal length. It leaves out a baseline without samples, which could not run."""
+    `sweep_ids`, lists of equal length. Leaves out baselines without samples, because they could not run."""
     ids = (bindparam(name, type_=ARRAY(BigInteger)) for name in ("run_ids", "sweep_ids"))
     runs = func.unnest(*ids).table_valued("run_id", "sweep_id", with_ordinality="place").render_derived("listed")
     query = (

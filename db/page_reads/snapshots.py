@@ -1,4 +1,4 @@
-"""Reads one point of each series: the newest at a moment, or the one at a commit. The overview compares a moment with a
+"""Reads one point of each series: the newest at a time, or the point at a commit. The overview compares a time with a
 week before it, and the comparison page two commits. The dashboard computes the differences."""
 
 import datetime as dt
@@ -63,7 +63,7 @@ class SnapshotRow:
     """A point of a series: its kernel's measurement in one run, of one origin (measured, simulated or recorded).
 
     `noise` is the relative noise of one night of the series, from the run's verdict; None if the history is too short.
-    `code_sha256` and `compiler` belong to the winner's machine code; None if it was not stored. `baseline_version` is
+    `code_sha256` and `compiler` describe the winner's machine code; None if it was not stored. `baseline_version` is
     the version of the baseline's package, or of PyTorch and its libraries; None if the run did not store it.
     """
 
@@ -135,7 +135,7 @@ class JudgedChangeRow:
 @dataclass(frozen=True)
 class RecentRatiosRow:
     """The ratios of a series to its main baseline at the last few commits, the oldest first. Element i of `ages` is the
-    index of ratio i's commit in `list_commits`, 0 for the newest; element i of `baselines` is its baseline."""
+    index in `list_commits` (0 for the newest) of ratio i's commit; element i of `baselines` is ratio i's baseline."""
 
     kernel: str
     problem: str
@@ -147,7 +147,7 @@ class RecentRatiosRow:
 
 
 def list_commits(session: Session, repository: str | None, limit: int = 400) -> list[CommitRow]:
-    """Lists the newest commits of a repository that have a run. If `repository` is None, it takes those of all."""
+    """Lists the newest commits of a repository that have a run. `repository` of None stands for all repositories."""
     columns = (Commit.repository, Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
     return read_rows(session, _select_newest(repository, limit, *columns), CommitRow)
 
@@ -211,13 +211,13 @@ def list_points_as_of(session: Session, repository: str, at: dt.datetime) -> lis
 
 
 def list_points_at_commit(session: Session, repository: str, sha: str) -> list[SnapshotRow]:
-    """Lists the points at a commit, one for each series that was measured there."""
+    """Lists the points at a commit, one for each series that was measured at it."""
     return _of_runs(session, session.scalars(_runs().where(Commit.repository == repository, Commit.sha == sha)).all())
 
 
 def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAttribute[Any]) -> Query:
-    """Returns the query for the newest commits of a repository, or of all, that have a run. It sorts the commits first,
-    so that only a few of them are tested for runs."""
+    """Returns the query for the newest commits of a repository (of all for None) that have a run. Sorts the commits
+    before it looks for runs, so that it looks for the runs of only a few commits."""
     asked = select(Commit).where(Commit.repository == repository) if repository is not None else select(Commit)
     order = commit_order.newest_first if repository is not None else commit_order.last_added_first
     commits = asked.order_by(*order()).subquery()
@@ -244,8 +244,8 @@ def _select_runs_as_of() -> CompoundSelect[Any]:
 
 
 def _date_in_order(repository: BindParameter[str]) -> Subquery:
-    """Returns the query for a repository's commits with `since`, the time when each came onto the branch. That is the
-    latest date of the commit and of all before it, because a commit is not older than what it contains."""
+    """Returns the query for a repository's commits with `since`, the time when each commit came onto the branch. This
+    is the latest date of the commit and of all commits before it, because no commit is older than its ancestors."""
     in_order = commit_order.oldest_first()
     since = func.max(Commit.committed_at).over(order_by=in_order)
     columns = (Commit.id, Commit.position, Commit.left_branch_at, since.label("since"))
@@ -253,8 +253,8 @@ def _date_in_order(repository: BindParameter[str]) -> Subquery:
 
 
 def _nearest_first(dated: Subquery, at: BindParameter[dt.datetime]) -> Sequence[ColumnElement[Any]]:
-    """Returns the terms that sort commits by their distance from a moment: first those that were on the branch then,
-    the newest first; next those that had left it, the newest first; then those that came later, the oldest first."""
+    """Returns the terms that sort commits by their distance from the time `at`: first those that were on the branch
+    then, the newest first; next those that had left it, the newest first; then the later ones, the oldest first."""
     is_past = dated.c.since <= at
     return (
         is_past.desc(),
@@ -264,7 +264,7 @@ def _nearest_first(dated: Subquery, at: BindParameter[dt.datetime]) -> Sequence[
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:
-    """Returns the query for one run of each series and origin. Measurements, whose rows are long, are joined later."""
+    """Returns the query for one run of each series and origin. The long rows of measurements are joined later."""
     record = (*(getattr(Sweep, name) for name in SERIES), Run.origin)
     return (
         select(Run.id.label("run_id"))
@@ -278,9 +278,9 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Query:
 def _nearest_measured(
     repository: BindParameter[str], dated: Subquery, nearest_first: Sequence[ColumnElement[Any]]
 ) -> Query:
-    """Returns the query for the run of each series at the commit nearest to a moment, recorded runs left out. It sorts
-    the commits once, and tests them for each series in this order until one has a run: a few index probes per series.
-    With 480 series and 72,000 runs this takes 42 ms, sorting all runs 390 ms (2 cores, 2026-11)."""
+    """Returns the query for the run of each series at the commit nearest to a time, without recorded runs. Sorts the
+    commits once. For each series, tests them in this order until one has a run, which takes a few index probes. With
+    480 series and 72,000 runs this takes 42 ms, and sorting all runs 390 ms (2 cores, 2026-11)."""
     commits = select(func.array_agg(aggregate_order_by(dated.c.id, *nearest_first))).scalar_subquery()
     keys = series_keys()
     ranked = func.unnest(commits).table_valued("commit_id", with_ordinality="rank").render_derived()
@@ -303,7 +303,7 @@ def _of_runs(session: Session, run_ids: Sequence[int]) -> list[SnapshotRow]:
 
 @cache
 def _select_of_runs() -> Query:
-    """Returns the query for the points of the runs in the bound parameter `run_ids`. Another query finds these runs,
+    """Returns the query for the points of the runs in the bound parameter `run_ids`. A separate query finds the ids,
     because Postgres would plan 14 joined tables at each call: 5 ms of 36 for 488 series (2 cores, 2026-11-23)."""
     return (
         measured_points(

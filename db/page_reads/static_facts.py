@@ -1,5 +1,5 @@
-"""Reads the static facts of cubins over the commits, even for GPU models without a worker, and the configs whose facts
-differ between two sweeps. Configs with the same code key share one compilation, so their facts cannot differ."""
+"""Reads the static facts of cubins over the commits, even for GPU models without a worker, and the configs whose static
+facts differ between two sweeps. Configs with the same code key share one compilation and thus their static facts."""
 
 import datetime as dt
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ from tilewatch.db.query_parts import is_of_series, read_rows, series_keys
 
 @dataclass(frozen=True)
 class SpaceRow:
-    """A search space with a sweep: the configs of a kernel on a problem, for a GPU model and a repository."""
+    """A search space that has a sweep: the configs of a kernel on a problem, for a GPU model and a repository."""
 
     repository: str
     kernel: str
@@ -28,7 +28,7 @@ class SpaceRow:
 
 @dataclass(frozen=True)
 class StaticRow:
-    """One sweep's configs, counted by their static facts. db/trial_facts.py describes the counts."""
+    """The numbers of one sweep's configs by their static facts. db/trial_facts.py describes these numbers."""
 
     sweep_id: int
     sha: str
@@ -50,7 +50,7 @@ class StaticRow:
 
 @dataclass(frozen=True)
 class CubinChangeRow:
-    """One config whose static facts differ between two sweeps, with its facts in both."""
+    """One config whose static facts differ between two sweeps, with its static facts in both sweeps."""
 
     params: dict[str, Any]
     status_before: str
@@ -70,7 +70,7 @@ class CubinChangeRow:
 
 @dataclass(frozen=True)
 class SpillsRow:
-    """Spills in a kernel's newest compiled sweep on a problem. `most_stack_bytes` is the worst config's, per thread."""
+    """The spills in a kernel's newest compiled sweep on a problem. `most_stack_bytes` is the largest per thread."""
 
     kernel: str
     problem: str
@@ -137,7 +137,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Lists the counts for the newest sweep at each of the newest commits, the oldest commit first."""
+    """Lists the numbers of configs by static fact for the newest sweep at each recent commit, oldest commit first."""
     names = [each.name for each in fields(StaticRow)]
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:5]))

@@ -32,7 +32,7 @@ IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """A submission and its state. `settled_trials` counts trials whose compilation has ended, well or badly."""
+    """A submission and its state. `settled_trials` counts trials whose compilation has succeeded or failed."""
 
     id: int
     reason: str
@@ -62,7 +62,7 @@ def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
 
 
 def list_last_nights(session: Session) -> list[SubmissionRow]:
-    """Lists the newest nightly of each repository and GPU model, with its state. Branches are left out."""
+    """Lists the newest nightly of each main line and GPU model, with its state."""
     newest = (
         select(Submission.id)
         .join(Commit, Commit.id == Submission.commit_id)
@@ -74,8 +74,8 @@ def list_last_nights(session: Session) -> list[SubmissionRow]:
 
 
 def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
-    """Lists these submissions with their states, the newest first. Another query finds the ids: for a query with
-    `limit`, Postgres keeps a plan that expects a tenth of all submissions and counts every sweep."""
+    """Lists these submissions with their states, the newest first. Another query finds the ids, because for a query
+    with `limit` Postgres keeps a plan that expects a tenth of all submissions and counts every sweep."""
     ids = list(submission_ids)
     trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
     query = (
@@ -117,7 +117,7 @@ def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> l
 
 
 def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) -> list[int]:
-    """Lists the ids of the regressions that the nights of these submissions confirmed. Improvements are left out."""
+    """Lists the ids of the regressions that the nights of these submissions confirmed, without improvements."""
     query = (
         select(Regression.id)
         .join(RegressionSeries, RegressionSeries.regression_id == Regression.id)
@@ -129,7 +129,7 @@ def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) 
 
 
 def _trial_counts(submission_ids: list[int]) -> Subquery:
-    """Returns the query for the trial counts of submissions. It counts a sweep's trials if no count is stored yet."""
+    """Returns the query for the trial counts of submissions. Counts the trials of sweeps without stored counts."""
     counted = (
         select(
             func.count().label("trials"),
@@ -201,7 +201,7 @@ def submission_state(
     running_measure_jobs: int,
     open_judge_jobs: int,
 ) -> str:
-    """Returns the state of a submission in words. Open jobs take precedence over failed ones."""
+    """Returns the state of a submission in words. Open jobs take precedence over failed jobs."""
     if reason == "recorded":
         return "recorded"
     if open_compile_jobs:

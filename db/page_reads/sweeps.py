@@ -26,7 +26,7 @@ from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, is_of_series, read_r
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` that of the host code."""
+    """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` the library's own config."""
 
     id: int
     repository: str
@@ -54,7 +54,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One config of a sweep with its static facts and time. The compiler's remarks, which are long, are left out."""
+    """One config of a sweep with its static facts and time, without the compiler's remarks, which are long."""
 
     config_id: int
     params: dict[str, Any]
@@ -137,7 +137,7 @@ class SizeRow:
 def list_sweeps(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int = 1_000
 ) -> list[SweepRow]:
-    """Lists the sweeps of a kernel on a problem in any state, first by commit, then by time, the newest first."""
+    """Lists the sweeps of a kernel on a problem in any state, the newest commit first, and of each the newest sweep."""
     query = (
         select_row(
             SweepRow,
@@ -196,7 +196,7 @@ def read_remarks(session: Session, sweep_id: int, config_id: int) -> list[dict[s
 
 
 def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
-    """Lists the measurements of a sweep, the newest run first. In each run the winner comes before its baselines."""
+    """Lists the measurements of a sweep, the newest run first. In each run, the winner precedes its baselines."""
     sample = func.unnest(Measurement.samples_us).column_valued("sample")
     query = (
         select_row(

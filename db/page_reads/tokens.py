@@ -10,12 +10,12 @@ from tilewatch.db.models import Check, CheckOperator, Token
 from tilewatch.db.query_parts import read_rows, select_row
 
 BUDGET_H = 24
-"""The period in hours for which a token's budget of GPU time holds."""
+"""The period in hours to which a token's budget of GPU time applies."""
 
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A token without its secret. `spent_gpu_s` is the GPU time of its checks in the last BUDGET_H hours."""
+    """A token without its secret. `spent_gpu_s` is the GPU time in seconds of its checks in the last BUDGET_H hours."""
 
     name: str
     rights: list[str]
@@ -27,12 +27,12 @@ class TokenRow:
 
 
 def who_of(name: str) -> str:
-    """Returns the name under which the database stores who acted when a program used a token."""
+    """Returns the name under which the database stores the actions of a program that used a token."""
     return f"token {name}"
 
 
 def list_tokens(session: Session) -> list[TokenRow]:
-    """Lists every token that was ever made, by name."""
+    """Lists every token that was ever made, sorted by name."""
     spent = (
         select(func.coalesce(func.sum(CheckOperator.gpu_s), 0.0))
         .join(Check, Check.id == CheckOperator.check_id)

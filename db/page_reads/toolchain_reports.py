@@ -1,4 +1,4 @@
-"""Reads reports that compare toolchains: the answer, the verdict on each operator, and the times of its launches."""
+"""Reads reports that compare toolchains: the overall verdict, the verdict on each operator, and its launch times."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 
 @dataclass(frozen=True)
 class ReportRow:
-    """One row of the list of reports. `toolchains` are their names, the base first. `safety` is "safe", "safe if
-    re-tuned", "not safe" or "unknown"; None until there is a result. `job_state` and `failure` belong to the newest job
-    that makes the report; both are None for an imported report."""
+    """One row of the list of reports. `toolchains` are the names of the compared toolchains, the base first. `safety`
+    is "safe", "safe if re-tuned", "not safe" or "unknown"; None until there is a result. `job_state` and `failure` are
+    those of the newest job that makes the report; both are None for an imported report."""
 
     id: int
     toolchains: Sequence[str]
@@ -57,9 +57,9 @@ class TimeChange:
 @dataclass(frozen=True)
 class OperatorRow:
     """The verdict on a kernel and problem with the toolchain `head`. `gpu_model` is None if only the code was compared,
-    without a GPU. `frozen` is the change with the base's config on both sides. `retuned` is the change if the head uses
-    its own best config. Both are None without launches. `moved_to` is the head's best config; None if it is the base's
-    or if none was searched."""
+    without a GPU. `frozen` is the change of the time with the base's config on both sides. `retuned` is the change if
+    the head uses its own best config. Both are None without launches. `moved_to` is the head's best config; None if it
+    is the base's or if none was searched."""
 
     kernel: str
     problem: str
@@ -79,7 +79,7 @@ class OperatorRow:
 @dataclass(frozen=True)
 class LadderRow:
     """The loss of an operator with a head, in percent of the base's time. `shares` maps each dependency to its part of
-    the loss with a 95 % interval; the parts add up to it. `blamed` lists those that surely caused a part of it."""
+    the loss with a 95 % interval; the parts add up to the loss. `blamed` lists those that surely caused a part."""
 
     kernel: str
     problem: str
@@ -92,7 +92,7 @@ class LadderRow:
 
 @dataclass(frozen=True)
 class ReportLaunches:
-    """The launch times of an operator on a GPU model, with the base and a head; element i of each is from launch i."""
+    """The launch times of an operator on a GPU model, with the base and a head. Element i of each is from launch i."""
 
     kernel: str
     problem: str
@@ -105,8 +105,7 @@ class ReportLaunches:
 @dataclass(frozen=True)
 class ReportStory:
     """A report with its operators, in the library's order. Reports made before 2026-11-28 have no ladders. `contents`
-    is the file that `toolchain compare` writes. `exit_code` is that of `toolchain compare`: 0 safe, 1 worse, 2
-    unknown."""
+    is the file that `toolchain compare` writes. `exit_code` is the command's: 0 safe, 1 worse, 2 unknown."""
 
     report: ReportRow
     sentence: str
@@ -126,7 +125,7 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
 
 
 def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
-    """Lists the reports from one compiler to another, newest first, by names as of `ToolchainName.compiler`."""
+    """Lists the reports from one compiler to another, newest first. `compilers` are as `ToolchainName.compiler`."""
     query = _reports().order_by(ToolchainReport.made_at.desc())
     sides = ToolchainReport.answer["sides"]
     base, head = compilers
@@ -135,12 +134,12 @@ def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[Report
 
 
 def find_report_row(session: Session, report_id: int) -> ReportRow | None:
-    """Returns the row that a report has in the list; None if there is no such report."""
+    """Returns the row of a report in the list of reports; None if there is no such report."""
     return find_row(session, _reports().where(ToolchainReport.id == report_id), ReportRow)
 
 
 def find_report(session: Session, report_id: int) -> ReportStory | None:
-    """Returns a report with its operators; None if there is no such report, or if it has no result yet."""
+    """Returns a report with its operators; None if there is no such report, or if the report has no result yet."""
     row = find_report_row(session, report_id)
     if row is None or row.safety is None:
         return None
@@ -186,7 +185,7 @@ def _read_ladder(row: Mapping[str, Any]) -> LadderRow:
 
 
 def _sort(config: Mapping[str, int]) -> Mapping[str, int]:
-    """Returns a config sorted by parameter name, as the commands write it, because jsonb does not keep an order."""
+    """Returns a config sorted by parameter name, as in commands. The database's jsonb does not keep the order."""
     return dict(sorted(config.items()))
 
 

@@ -15,8 +15,8 @@ from tilewatch.db.repository_names import EXAMPLES
 @dataclass(frozen=True)
 class VerdictRow:
     """The verdict on a run. `change` is the relative change of the time (+0.05 is 5 % slower), with its 95 % interval
-    `low` to `high`; None if the history is too short. The change came after the commit `good_sha`, by `bad_sha` at the
-    latest; both are None if nothing changed."""
+    `low` to `high`; None if the history is too short. The change came after the commit `good_sha`, and at `bad_sha` at
+    the latest; both are None if nothing changed."""
 
     run_id: int
     repository: str
@@ -55,12 +55,12 @@ class DetectableChange:
 
 
 NEEDS_NOBODY = ("%earlier nights needed%", "%a replay is asked for%", "%it is asked again%")
-"""SQL patterns of the reasons of undecided verdicts that coming nights or replays will decide (see worker/judging)."""
+"""SQL patterns for the reasons of undecided verdicts that coming nights or replays will decide (see worker/judging)."""
 
 
 @dataclass(frozen=True)
 class UndecidedRow:
-    """A series whose newest run has the verdict undecided, with the commit of that run and the reason."""
+    """A series whose newest run has the verdict undecided, with the commit of that run and the verdict's reason."""
 
     run_id: int
     repository: str
@@ -76,8 +76,8 @@ class UndecidedRow:
 
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
-    """Lists the series of all repositories whose newest run was judged since a time and is undecided. It leaves out
-    recorded runs, which are not judged again, planted examples, and runs that a coming night or replay decides."""
+    """Lists the series of all repositories whose newest run was judged since a time and is undecided. Leaves out
+    recorded runs, which are not judged again, planted examples, and verdicts that a coming night or replay decides."""
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
         select(later_run.id)
@@ -118,7 +118,7 @@ def list_verdicts(
     verdict: str | None = None,
     limit: int = 100,
 ) -> list[VerdictRow]:
-    """Lists verdicts on a repository's runs, the newest commit first. An argument that is None restricts nothing."""
+    """Lists verdicts on a repository's runs, the newest commit first. A filter that is None selects everything."""
     good, bad = aliased(Commit), aliased(Commit)
     named = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     query = (
