@@ -28,7 +28,7 @@ Params = Mapping[str, int]
 
 @dataclass(frozen=True)
 class ExportFilter:
-    """The filter for an export. A field that is None does not restrict it."""
+    """The filter for an export. A field that is None selects everything."""
 
     repository: str | None = None
     kernel: str | None = None
@@ -38,7 +38,7 @@ class ExportFilter:
 
 @dataclass(frozen=True)
 class SweepExport:
-    """A sweep with all its rows, as they are stored. `params` maps the config ids in `Run.tie` to their configs."""
+    """A sweep with all its rows as stored. `params` maps the config ids in `Run.tie` to the configs' parameters."""
 
     sweep: Sweep
     submission: Submission
@@ -51,7 +51,7 @@ class SweepExport:
 
 @dataclass(frozen=True)
 class ReplayExport:
-    """A replay with its two commits and configs. They are exported with it, as its commits may have no exported run."""
+    """A replay with its two commits and configs, which are exported too because no exported run may have them."""
 
     replay: Replay
     good_commit: Commit
@@ -95,7 +95,7 @@ def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[Repla
 
 
 def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
-    """Reads a sweep with its rows. Of its runs it includes only those that were measured here."""
+    """Returns a sweep with its rows. Includes only those of its runs that were measured here."""
     sweep = session.get_one(Sweep, sweep_id)
     trials = session.execute(
         select(Trial, Config.params, Compilation)
@@ -120,13 +120,13 @@ def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
 
 
 def list_own_repositories(session: Session) -> set[str]:
-    """Returns the names of the repositories that have a submission which did not come with a recording."""
+    """Returns the names of the repositories that have a submission from here, not only from recordings."""
     query = select(Commit.repository).distinct().join(Submission).where(Submission.recording_id.is_(None))
     return set(session.scalars(query))
 
 
 def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:
-    """Returns those of the given keys whose runs are stored already, measured here or imported from another file."""
+    """Returns those of the given run keys that are stored already, measured here or imported from another file."""
     return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))
 
 

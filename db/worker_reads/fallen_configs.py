@@ -1,7 +1,7 @@
 """Finds configs that worked in an earlier sweep but not in a later one: they stopped compiling or became wrong.
 
-worker/notify/update_alarms.py decides which of them raise an alarm. A sweep is compared with the previous one of its
-series: that of the nearest earlier commit, or of the same commit in an earlier night, which shows a changed compiler.
+worker/notify/update_alarms.py decides which of these configs raise an alarm. A sweep is compared with its series' sweep
+of the nearest earlier commit, or of an earlier night at the same commit, which shows a changed compiler.
 """
 
 import datetime as dt
@@ -20,12 +20,12 @@ from tilewatch.db.query_parts import SERIES, Query, is_of_series, is_part_of_spa
 LAST_ASKED = (Sweep.submission_id.desc(), Sweep.id.desc())
 PLACE = commit_order.place_of_night(Commit, Sweep.submission_id, Sweep.id)
 LOOKED_AT = 3
-"""The number of newest sweeps that are read of a series, since the first may still compile. All would be too many."""
+"""The number of a series' newest sweeps in which a compiled one is searched, because the newest may still compile."""
 
 
 @dataclass(frozen=True)
 class SweepPair:
-    """A sweep of a series and the previous one, by their ids. Its other fields describe the later sweep."""
+    """A sweep of a series and the previous sweep, by their ids. The other fields describe the later sweep."""
 
     repository: str
     kernel: str
@@ -40,7 +40,7 @@ class SweepPair:
 
 @dataclass(frozen=True)
 class FallenConfig:
-    """A config that worked in the earlier sweep of a pair and not in the later one. `kind` is that of an alarm."""
+    """A config that worked in the earlier sweep of a pair and not in the later one. `kind` is the kind of its alarm."""
 
     after_id: int
     kind: str
@@ -49,7 +49,7 @@ class FallenConfig:
 
 
 def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
-    """Lists a pair for each series: the newest fully compiled sweep, if made since a time, and the previous one."""
+    """Lists a pair for each series whose newest fully compiled sweep was made since `since`: this and the previous."""
     keys = series_keys()
     own = _sweeps().where(*is_of_series(keys))
     after = _first_compiled(own, commit_order.newest_first, keys)
@@ -62,8 +62,8 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
 def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
-    """Lists a pair for each series of a kernel in a submission: the last sweep before the submission and the newest
-    one. This shows whether an open alarm still holds. With `measured`, the newest sweep with a run is taken."""
+    """Lists a pair for each series of a kernel in a submission: the last sweep before the submission, and the newest.
+    It shows whether an open alarm still holds. With `measured`, the newest sweep that has a run is taken."""
     named = (Sweep.submission_id == submission_id, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
     then = _sweeps().where(*named).subquery()
     compiles = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
@@ -84,8 +84,8 @@ def list_pairs_since(
 
 
 def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
-    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs. Timeouts are left
-    out: the machine may only have been busy, and people stop reading alarms that are often wrong."""
+    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs. Leaves out
+    timeouts, because the machine may only have been busy, and people stop reading alarms that are often wrong."""
     if not pairs:
         return []
     of = func.unnest([pair.before_id for pair in pairs], [pair.after_id for pair in pairs])
@@ -115,7 +115,7 @@ def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[Fa
 
 
 def _sweeps() -> Query:
-    """Returns the query for sweeps of whole spaces, without imported ones, whose alarms are raised where they ran."""
+    """Returns the query for sweeps of whole spaces. Leaves out imported sweeps, whose alarms are raised elsewhere."""
     return (
         select(
             *(getattr(Sweep, name) for name in SERIES),
@@ -144,7 +144,7 @@ def _find_place(sweep: FromClause) -> Tuple:
 
 def _first_compiled(sweeps: Query, order: Callable[..., Any], *outside: FromClause) -> LateralFromClause:
     """Returns the query for the first sweep, among the first LOOKED_AT in `order`, with no config left to compile.
-    `outside` are the tables that `sweeps` refers to."""
+    `outside` are the tables of the enclosing query to which `sweeps` refers."""
     few = sweeps.order_by(*order(), *LAST_ASKED).limit(LOOKED_AT).correlate(*outside).subquery()
     waits = exists().where(Trial.sweep_id == few.c.sweep_id, Trial.status == "waiting")
     last = (few.c.submission_id.desc(), few.c.sweep_id.desc())

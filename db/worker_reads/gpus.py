@@ -1,4 +1,4 @@
-"""Reads which GPU measured a run, which GPUs can work now, and which jobs wait for a GPU that is gone.
+"""Reads which GPU measured a run, which GPUs can work now, and which jobs wait for a GPU without a worker.
 worker/judging/node_cause.py, which compares nodes, and the reconciler use this module."""
 
 from collections import defaultdict
@@ -13,12 +13,12 @@ from tilewatch.db.models import Job, Quarantine, Regression, RegressionSeries, R
 from tilewatch.db.query_parts import WORKER_ALIVE_S
 
 AWAY_S = 900
-"""The seconds that a job for one GPU waits, if that GPU has no worker, before it counts as stranded."""
+"""The seconds that a job for one GPU must have waited to count as stranded if the GPU has no worker."""
 
 
 @dataclass(frozen=True)
 class NodeGpu:
-    """One GPU in its node, with the version of its driver; None if the driver is not known."""
+    """One GPU in its node, with the version of its driver, or None if the version is not known."""
 
     host: str
     gpu_uuid: str
@@ -56,7 +56,7 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns by kernel and problem the nodes and toolchains that unresolved regressions blame, with the sizes."""
+    """Returns, by kernel and problem, the nodes and toolchains that caused unresolved regressions, with sizes."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -92,7 +92,7 @@ def list_stranded_jobs(session: Session) -> list[StrandedJob]:
 
 
 def list_confinements(session: Session) -> list[tuple[str, str]]:
-    """Lists the hosts of live workers, each with what its sandbox keeps commits' code from, such as "network"."""
+    """Lists the hosts of live workers, each with what its sandbox blocks for commits' code, such as "network"."""
     kept_from = Worker.toolchain["sandbox"].astext
     query = select(Worker.host, kept_from).where(_lives(), kept_from.is_not(None)).distinct()
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]

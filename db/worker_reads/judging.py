@@ -1,5 +1,5 @@
 """Queries for the judge: the nights of a scope, their measurements, and the results of replays. A scope is the runs of
-one repository and GPU model that have one origin, because only those can be compared."""
+one repository and GPU model that have the same origin, because only such runs can be compared."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ class PlacedCommit:
 
 @dataclass(frozen=True)
 class UnjudgedNight:
-    """A submission with runs that nobody judged: one such run, and the subject and priority of its measure job."""
+    """A submission with unjudged runs that no job will judge: one run, and its measure job's subject and priority."""
 
     run_id: int
     submission_id: int
@@ -87,7 +87,7 @@ class RecordedNight:
 
 @dataclass(frozen=True)
 class Point:
-    """The time of a run's kernel. `low_us` to `high_us` is the median's interval; `ratio` is that to `baseline`."""
+    """The time of a kernel in a run. `low_us` to `high_us` is the interval of the median; `ratio` is to `baseline`."""
 
     submission_id: int
     run_id: int
@@ -104,7 +104,7 @@ class Point:
 
 @dataclass(frozen=True)
 class ExpectedLevel:
-    """A level of a series that people marked as expected, from position `first_bad` on; on `host` only, if not None."""
+    """A level that people marked as expected, from position `first_bad` on; if `host` is given, only on this host."""
 
     kernel: str
     problem: str
@@ -114,7 +114,7 @@ class ExpectedLevel:
 
 @dataclass(frozen=True)
 class RegressionRange:
-    """The range of a regression, in commit positions, and its worst series, with a run and the size of the change."""
+    """The range of a regression in commit positions, and its worst series with a run and the size of the change."""
 
     good_position: int
     bad_position: int
@@ -152,7 +152,7 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class NightBefore:
-    """The run of a series in the last earlier night, on the same host and with the same origin."""
+    """The run of a series in the last earlier night that has the same host and origin."""
 
     run_id: int
     commit_id: int
@@ -161,7 +161,7 @@ class NightBefore:
 
 
 _GOOD, _BAD = aliased(Commit), aliased(Commit)
-"""Aliases of the table of commits for the good and the bad commit of a replay."""
+"""Aliases of the table of commits, for the good and the bad commit of a replay."""
 
 _SCOPES = (
     select_row(Scope, [Commit, Sweep, Run])
@@ -169,7 +169,7 @@ _SCOPES = (
     .join(Sweep, Sweep.id == Run.sweep_id)
     .join(Commit, Commit.id == Sweep.commit_id)
 )
-"""The query for the scope of every run, to which callers add conditions."""
+"""The query for the scope of every run. Callers add conditions to the query."""
 
 
 def list_nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
@@ -190,7 +190,7 @@ def read_scope(session: Session, run_id: int) -> Scope:
 
 
 def list_newest_scopes(session: Session) -> list[Scope]:
-    """Lists for each repository, GPU model and origin the scope of its newest night."""
+    """Lists, for each repository, GPU model and origin, the scope of the newest night."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
         Commit.repository, Sweep.gpu_model, Run.origin, *commit_order.newest_first(), Sweep.submission_id.desc()
     )
@@ -198,7 +198,7 @@ def list_newest_scopes(session: Session) -> list[Scope]:
 
 
 def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[JudgedRun]:
-    """Lists a scope's runs since a day that have a verdict, with the verdicts. Totals are left out."""
+    """Lists the verdicts on a scope's runs since a day. Leaves out runs without a verdict, and weighted totals."""
     query = (
         select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict)
         .join(Verdict, Verdict.run_id == Run.id)
@@ -217,13 +217,13 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
 
 
 def take_turns(session: Session, scope: Scope) -> None:
-    """Waits until no other process judges this scope, and locks other processes out until the transaction ends."""
+    """Waits until no other process judges this scope, and excludes other processes until the transaction ends."""
     lock_name = f"judge of {scope.repository} {scope.gpu_model} {scope.origin}"
     session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lock_name, 0))))
 
 
 def is_measuring(session: Session, submission_id: int) -> bool:
-    """Returns whether a night has a sweep whose measure job has not ended and has no run yet."""
+    """Returns whether a night has a sweep that has no run yet and whose measure job has not ended."""
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
@@ -234,7 +234,7 @@ def is_measuring(session: Session, submission_id: int) -> bool:
 
 
 def is_settled(session: Session, scope: Scope) -> bool:
-    """Returns whether every run of a night has a verdict and none has an open suspicion."""
+    """Returns whether every run of a night has a verdict and no run has an open suspicion."""
     unsettled = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -251,8 +251,8 @@ def is_settled(session: Session, scope: Scope) -> bool:
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists nights with runs that no open job will judge, because the last measurement failed or was cancelled. It
-    searches the newest RUNS_LOOKED_AT runs; with `submission_id`, only those of this night."""
+    """Lists nights with runs that no open job will judge, because the last measurement failed or was cancelled.
+    Searches the newest RUNS_LOOKED_AT runs, of all nights or of the night `submission_id`."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
@@ -274,7 +274,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to the scope's own, oldest first. Nights of other commits at its position are left out."""
+    """Lists the nights up to the scope's own, oldest first. Leaves out other commits' nights at its position."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -297,7 +297,7 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
 
 
 def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
-    """Lists the stored commits of a scope's repository up to its night's position, oldest first."""
+    """Lists the stored commits of a scope's repository up to the position of the scope's night, oldest first."""
     query = (
         select(Commit.id, Commit.sha, Commit.position)
         .where(Commit.repository == scope.repository, Commit.position <= scope.position)
@@ -307,7 +307,7 @@ def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """Lists the kernels' times in these nights, in a stable order. Totals, computed from these, are left out."""
+    """Lists the kernels' times in these nights, in a fixed order. Leaves out weighted totals, computed from them."""
     query = (
         select_row(Point, [Sweep, Run, Measurement], run_id=Run.id, time_us=Measurement.median_us)
         .join(Run, Run.id == Measurement.run_id)
@@ -364,7 +364,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
 def read_nights_before(
     session: Session, submission_ids: Sequence[int], origin: str
 ) -> dict[tuple[str, str, str], NightBefore]:
-    """Returns, by kernel, problem and host, a run of the series in the last of these nights that measured it there."""
+    """Returns by kernel, problem and host the series' run in the last of these nights that measured it there."""
     series = (Sweep.kernel, Sweep.problem, Run.host)
     query = (
         measured_runs(select(*series, Run.id, Commit.id, Commit.sha, Measurement.median_us))
@@ -376,7 +376,7 @@ def read_nights_before(
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
-    """Lists every run of a scope's night, even those in which no config gave a right answer. Totals are left out."""
+    """Lists the runs of a scope's night, even those in which no config was right. Leaves out weighted totals."""
     query = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -399,7 +399,7 @@ def list_replays(session: Session, scope: Scope, since_position: int) -> list[Re
 
 
 def find_replay(session: Session, key: str) -> ReplayFact | None:
-    """Returns the result of the replay with a key; None if it has not run yet."""
+    """Returns the result of the replay with this key; None if the replay has not run yet."""
     return next(iter(_read_replays(session, Replay.key == key)), None)
 
 
@@ -423,7 +423,7 @@ def _read_replays(session: Session, *conditions: ColumnElement[bool]) -> list[Re
 
 
 def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
-    """Returns how many launches are stored for the two machine codes of a replay, whichever commits they belong to."""
+    """Returns how many launches are stored for a replay's two machine codes, whichever commits these belong to."""
     same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     counted = select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)).where(
         *(getattr(Replay, name) == row[name] for name in same)
@@ -432,7 +432,7 @@ def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
 
 
 def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
-    """Returns whether one of these replays is still to come: it has no stored result, but an open job."""
+    """Returns whether one of these replays still has to run: it has no stored result, but an open job."""
     answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
     names = [name for key in keys if key not in answered for name in job_keys(key)]
     alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(OPEN_JOB))
@@ -440,7 +440,7 @@ def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
 
 
 def was_given_up(session: Session, key: str) -> bool:
-    """Returns whether a replay will never have a result: it had jobs, none is open, and one did not succeed."""
+    """Returns whether a replay will never have a result: none of its jobs is open, and one of them did not succeed."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 

@@ -14,7 +14,7 @@ from tilewatch.db.repository_names import BRANCH_START
 @dataclass(frozen=True)
 class RepositoryRow:
     """A repository that was added. `removed_at` is None while it is watched. `failure` says why the scheduler's last
-    fetch failed; None if it succeeded. `own_python`: the Python of its owner's environment runs its host code."""
+    fetch failed; None if it succeeded. `own_python`: its host code runs with the Python of its owner's environment."""
 
     name: str
     url: str
@@ -39,7 +39,7 @@ def list_repositories(session: Session) -> list[RepositoryRow]:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A fetch after which measured commits had left the branch of a repository, with the number of these commits."""
+    """A fetch after which measured commits were no longer on a repository's branch, and the number of these commits."""
 
     repository: str
     found_at: dt.datetime
@@ -47,7 +47,7 @@ class Rewrite:
 
 
 def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
-    """Lists the rewrites of main lines since a time. Branches are left out, because they are rewritten every day."""
+    """Lists the rewrites of main lines since a time. Leaves out branches, as these are rewritten every day."""
     query = (
         select(Commit.repository, Commit.left_branch_at.label("found_at"), func.count().label("commits"))
         .where(Commit.left_branch_at >= since, ~Commit.repository.contains(BRANCH_START, autoescape=True))
@@ -58,5 +58,5 @@ def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
 
 
 def find_repository(session: Session, name: str) -> RepositoryRow | None:
-    """Returns the repository with a name, even if it was removed; None if none was ever added under this name."""
+    """Returns the repository with this name, even if it was removed; None if no repository ever had this name."""
     return find_row(session, select_row(RepositoryRow, [Repository]).where(Repository.name == name), RepositoryRow)

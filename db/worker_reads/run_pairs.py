@@ -1,8 +1,8 @@
 """Reads the newest run of each series and its run of the night before, so that their winners, shipped configs and
 toolchains can be compared.
 
-Both runs may be of the same commit: then a new baseline raises one alarm, and not one each night until somebody pushes.
-worker/notify/update_alarms.py decides which differences raise alarms.
+Both runs may be of the same commit. A new baseline therefore raises one alarm, and not one each night until somebody
+pushes a commit. worker/notify/update_alarms.py decides which differences raise alarms.
 """
 
 import datetime as dt
@@ -18,22 +18,22 @@ from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, 
 from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, select_row, series_keys
 
 HISTORY = dt.timedelta(days=60)
-"""The longest time from the end of the run of the night before to the beginning of the period that is asked for."""
+"""The longest time from the end of the run of the night before to the beginning of the requested period."""
 
 SHIPPED, TILE_TABLE = "shipped", "tile_table"
-"""Names of two implementations that are timed beside the winner: the kernel with the config that the library's host
-code launches, if that is known, and the kernel with the config of the tile table."""
+"""The names of two implementations that are timed beside the winner: the kernel with the config that the library's host
+code launches, if that config is known, and the kernel with the config of the tile table."""
 
 
 @dataclass(frozen=True)
 class RunPair:
     """The newest run of a series and its run of the night before, whose fields begin with `old_`.
 
-    `ships` is the config that the library's host code launches. `regret` is its time relative to the winner's, minus 1;
-    of the tile table's config if `ships` is None. `old_table_regret` is the tile table's in the night before.
-    `old_winner_loss` compares the winner of the night before with today's in the sweep's few samples; None if it still
-    wins, is tied or has no time. `checklist` holds lines with item, answer and evidence. `verdict` is on the newest
-    run. All may be None.
+    `ships` is the config that the library's host code launches. `regret` is the time of this config, or of the tile
+    table's config if `ships` is None, divided by the winner's, minus 1. `old_table_regret` is that of the tile table's
+    config in the night before. `old_winner_loss` compares the old winner with today's in the sweep's few samples; None
+    if it still wins, is tied or has no time. `checklist` has lines with item, answer and evidence. `verdict` is on the
+    newest run. All may be None.
     """
 
     repository: str
@@ -58,7 +58,7 @@ class RunPair:
 
 
 def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
-    """Lists the pair of runs for each series that was measured since a time."""
+    """Lists the pair of runs of each series that was measured since a time."""
     keys = series_keys()
     same = is_of_series(keys)
     newest_first = (*commit_order.newest_first(), Sweep.submission_id.desc(), Run.id.desc())

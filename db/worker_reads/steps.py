@@ -37,12 +37,12 @@ from tilewatch.db.query_parts import (
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
-"""The number of newest runs whose counters are read. Tied configs win in turn, on different GPUs of a model."""
+"""The number of newest runs whose hardware counters are read. Tied configs win alternately, on different GPUs."""
 
 
 @dataclass(frozen=True)
 class UnmeasuredCode:
-    """A code key that a submission needs, with one problem and config that have this code."""
+    """A code key that a submission needs, with one problem and config whose code has this key."""
 
     code_key: str
     problem: str
@@ -83,9 +83,9 @@ class CompiledConfig:
 
 @dataclass(frozen=True)
 class LastSweep:
-    """The last run of a series that tried the kernel's whole short list, or the whole space if it has no list. `tried`
-    maps the ids of these configs to the content keys of their cubins. `timed_again` holds those that won, tied or were
-    timed beside the winner."""
+    """The last run of a series that tried the kernel's whole short list, or the whole space if there is no list.
+    `tried` maps the ids of these configs to the content keys of their cubins. `timed_again` has the configs that won,
+    tied or were timed beside the winner."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]
@@ -94,7 +94,7 @@ class LastSweep:
 
 
 def list_gpu_models_measured_here(session: Session) -> list[str]:
-    """Lists the GPU models for which this database has or had a worker. Only for these it queues measurements."""
+    """Lists the GPU models for which this database has or had a worker. Only for these, measurements are queued."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
     slugs = {*session.scalars(workers), *session.scalars(measured.distinct())}
@@ -103,8 +103,8 @@ def list_gpu_models_measured_here(session: Session) -> list[str]:
 
 def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[UnmeasuredCode]:
     """Lists the distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
-    Trials with a compilation are included, because its cubin may be missing in this store: the compilation may come
-    from a recording or from another kernel's compile job."""
+    Includes trials with a compilation, because the compilation's cubin may be missing in this store: it may come from a
+    recording or from another kernel's compile job."""
     code_key = func.coalesce(Trial.code_key, Compilation.code_key)
     first = (
         select(code_key.label("code_key"), Sweep.problem, Trial.sweep_id, Trial.config_id)
@@ -128,8 +128,8 @@ def read_compiled_keys(
     session: Session, code_keys: Sequence[str], compiler: str, limit_s: float
 ) -> dict[str, str | None]:
     """Returns the code keys that need no compiling. Each maps to its cubin's content key, or to None if compiling
-    failed. Timeouts that used less CPU time than `limit_s` are left out, because the machine may have been slow.
-    Failures from a recording are left out, because the code may compile here."""
+    failed. Leaves out timeouts that used less CPU time than `limit_s`, because the machine may have been slow, and
+    failures from a recording, because the code may compile here."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
         Compilation.code_key == func.any(list(code_keys)),
@@ -140,9 +140,9 @@ def read_compiled_keys(
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
-    """Lists the waiting measure jobs that no open compile job holds up, of all submissions and kernels or of one. A job
-    that plans batches holds up all sweeps of its kernel; a batch holds up the sweeps that have its code. It is not
-    enough that every trial has a compilation, because the cubin may be missing here."""
+    """Lists the waiting measure jobs that need no open compile job, of all submissions and kernels or of one. A sweep
+    needs the job that plans the batches of its kernel, and the batches that have its code. It is not enough that every
+    trial has a compilation, because its cubin may be missing here."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -166,8 +166,8 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None, ke
 
 
 def _find_with_code(session: Session, sweep_ids: Sequence[int], code_keys: Sequence[str | None]) -> Iterable[int]:
-    """Returns those of these sweeps that try one of these code keys. Both are passed as arrays: a join took 0.7 s for
-    the 666 keys of a kernel, as no statistics tell how many there are (2 cores, 2026-11-28)."""
+    """Returns those of these sweeps that try one of these code keys. Passes both as arrays, because a join took 0.7 s
+    for the 666 keys of a kernel: Postgres has no statistics on their number (2 cores, 2026-11-28)."""
     own = func.coalesce(Trial.code_key, Compilation.code_key)
     query = select(Trial.sweep_id).outerjoin(Compilation, Compilation.id == Trial.compilation_id).distinct()
     return session.scalars(query.where(Trial.sweep_id == func.any(list(sweep_ids)), own == func.any(list(code_keys))))
@@ -188,7 +188,7 @@ def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
 
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
-    """Lists all configs of a sweep that have a cubin, timed or not, as sweeps are measured whole; drawn ones last."""
+    """Lists all configs of a sweep that have a cubin, timed or not. Configs outside the short list come last."""
     drawn = is_drawn()
     query = (
         select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol, drawn.label("drawn"))
@@ -213,7 +213,7 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
 
 
 def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
-    """Lists the stored details of a series' newest winners with counters, each with its run's end, the oldest first."""
+    """Lists the JSON stored with a series' newest winners that have counters, each with its run's end, oldest first."""
     query = (
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
@@ -226,7 +226,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
-    """Returns the last run of a sweep's series, since a time, that tried the whole space; None for a manual sweep."""
+    """Returns the series' last run since a time that tried the whole short list; None for a manual sweep."""
     this = aliased(Sweep)
     same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     query = (
@@ -266,13 +266,13 @@ def is_any_due(session: Session, queues: Collection[str]) -> bool:
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
-    """Returns the measure job with this id and key; None if they are from another database."""
+    """Returns the measure job with this id and key; None if the two are from another database."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     return find_row(session, query, MeasureJob)
 
 
 def find_run(session: Session, sweep_id: int) -> int | None:
-    """Returns the id of the run, measured or simulated here, of a sweep; None if there is none."""
+    """Returns the id of a sweep's run that was measured or simulated here; None if there is none."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
@@ -284,7 +284,7 @@ def list_jobs_in(session: Session, submission_id: int, states: Sequence[str]) ->
 
 
 def list_open_jobs_of_repository(session: Session, name: str) -> list[int]:
-    """Lists the ids of the jobs of a repository's main line and branches that have not ended."""
+    """Lists the ids of the open jobs of a repository's main line and branches."""
     is_branch = Commit.repository.startswith(name_of_branch(name, "").removesuffix(")"), autoescape=True)
     query = (
         select(Job.id)
@@ -312,7 +312,7 @@ def find_last_night(session: Session, repository: str) -> dt.date | None:
 
 
 def list_nightly_shas(session: Session, repository: str, count: int) -> list[str]:
-    """Lists the commits of the newest nightlies of a main line, each commit once, the newest nightly first."""
+    """Lists the commits of the newest nightlies of a main line, newest first, without duplicates."""
     newest = func.max(Submission.id)
     query = (
         select(Commit.sha)
@@ -332,5 +332,5 @@ def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:
 
 
 def find_worker_activity(session: Session, worker: str) -> str | None:
-    """Returns what a worker was doing at its last heartbeat; None if it was idle or is unknown."""
+    """Returns what a worker was doing at its last heartbeat; None if it was idle or if no worker has this name."""
     return session.scalar(select(Worker.doing).where(Worker.name == worker))

@@ -1,7 +1,7 @@
 """Reads the times from which weighted totals are computed: a language model's problems, as one night measured them.
 
-A total is stored as a sweep of the kernel "total", whose problem is the language model's name, with one run and one
-measurement. worker/judging/totals.py computes totals; the detector does not read them.
+A total is stored as a sweep of the kernel "total", whose problem is the language model's name. The sweep has one run
+with one measurement. worker/judging/totals.py computes totals; the detector does not read the times of problems here.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from tilewatch.db.worker_reads.judging import Scope
 @dataclass(frozen=True)
 class Part:
     """One problem of a language model, as a run of the night measured it. A step of the model has `parts` problems and
-    runs this one `weight` times. `baseline_us` is empty if there was no baseline."""
+    runs this problem `weight` times. `baseline_us` is empty if there was no baseline."""
 
     sweep: Sweep
     run: Run
@@ -30,7 +30,7 @@ class Part:
 
 
 def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
-    """Returns for each language model those of its problems that a night measured, each from its newest run."""
+    """Returns, for each language model, those of its problems that a night measured, each from its newest run."""
     kernel, baseline = aliased(Measurement), aliased(Measurement)
     query = (
         select(Sweep, Run, kernel, baseline.samples_us, Verdict)

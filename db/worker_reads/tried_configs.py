@@ -1,7 +1,7 @@
 """Reads which configs outside its short list a series has tried in one state.
 
 A state is the compiler, the machine code of the configs, and the driver's major version. Two runs are in one state if
-the configs that both have tried have the same code. The certificate of a run names the first run of its state.
+the configs that both have tried have the same code. A run's certificate names the first run of its state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tilewatch.db.models import Compilation, Config, Measurement, Run, Sweep, Tr
 from tilewatch.db.query_parts import NOT_TRIED, SERIES, Query
 
 REACH = 1.3
-"""The largest time of a config, relative to the winner's, at which it may still win later in the same state."""
+"""The largest time of a config, relative to the winner's, with which the config may still win later in its state."""
 
 CERTIFICATE = Measurement.detail["certificate"]
 DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
@@ -25,9 +25,9 @@ DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
 @dataclass(frozen=True)
 class TriedConfigs:
     """The configs outside the short list that a series has tried in the state of its newest run. `near` maps the sha256
-    of each, the one tried longest ago first, to whether it came within REACH of a winner. `kept` are those that won or
-    tied in the newest run. The run had this source, compiler and major version of the driver. `has_changed`: the series
-    had a run in another state before."""
+    of each config to whether it came within REACH of a winner, the config tried longest ago first. `kept` are those
+    that won or tied in the newest run. This run had this source, compiler and major version of the driver.
+    `has_changed`: an earlier run of the series was in another state."""
 
     source_sha256: str
     compiler: str
@@ -49,8 +49,8 @@ class TriedState:
 
 
 def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], TriedConfigs]:
-    """Returns by kernel and problem the configs that each series of a repository and GPU model has tried, if its kernel
-    has a short list. The number of queries does not depend on the number of series."""
+    """Returns, by kernel and problem, the configs that each series of a repository and GPU model has tried, for kernels
+    with a short list. The number of queries does not depend on the number of series."""
     last = (
         _join_runs(select(Sweep.kernel, Sweep.problem, Run.id.label("run_id")))
         .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
@@ -154,7 +154,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
-    """Lists how far configs outside the short list led in each fully tried series of a repository and GPU model."""
+    """Lists, for each series of a repository and GPU model that has tried all configs, the lead of those not listed."""
     query = (
         _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(
@@ -168,7 +168,7 @@ def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
 
 
 def _join_runs(query: Query) -> Query:
-    """Returns a query joined to the runs of kernels with a short list, their sweeps and their kernels' measurements."""
+    """Returns a query with joins to the runs of kernels with a short list, and to their sweeps and measurements."""
     return (
         query.select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)

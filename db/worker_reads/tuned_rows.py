@@ -16,9 +16,9 @@ from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, sel
 
 @dataclass(frozen=True)
 class NewestWinner:
-    """The winner of the newest run of a series. `tie` lists the ids of the configs that are as fast, its own included.
-    `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list. `ratio` is the
-    time of the baseline over this time. `error` is None for an output that was compared with no reference."""
+    """The winner of the newest run of a series. `tie` lists the ids of the configs that are as fast, the winner's
+    included. `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list.
+    `ratio` is the baseline's time over the winner's. `error` is None if there was no reference to compare with."""
 
     repository: str
     kernel: str
@@ -45,8 +45,8 @@ class NewestWinner:
 def list_newest_winners(
     session: Session, *, repository: str | None = None, kernel: str | None = None, gpu_model: str | None = None
 ) -> list[NewestWinner]:
-    """Lists the newest winner of each series that a GPU measured, here or elsewhere. None means no restriction. Within
-    each kernel and GPU model, the winner of the newest commit comes first."""
+    """Lists the newest winner of each series that a GPU measured, here or elsewhere. A filter that is None selects
+    everything. Within each kernel and GPU model, the winner of the newest commit comes first."""
     keys = series_keys()
     newest = (
         measured_runs(
@@ -96,8 +96,8 @@ def list_newest_winners(
 
 @dataclass(frozen=True)
 class ConfigReplay:
-    """The newest replay of the config `base` against `head`, the winner of a run or a config tied with it, with the
-    very machine code of that run. If there are no times, the two configs have equal machine code."""
+    """The newest replay of the config `base` against `head`, which is the winner of a run or a config tied with it,
+    both with the machine code of that run. Without times, the two configs have equal machine code."""
 
     run_id: int
     base: Mapping[str, Any]
@@ -109,7 +109,7 @@ class ConfigReplay:
 
 
 def list_config_replays(session: Session, run_ids: Collection[int]) -> list[ConfigReplay]:
-    """Lists the newest replay of each config against one of the fastest configs of these runs, without failed ones."""
+    """Lists the newest successful replay of each config against one of the fastest configs of these runs."""
     base, head = aliased(Config), aliased(Config)
     of_series = [getattr(Replay, name) == getattr(Sweep, name) for name in ("kernel", "problem", "gpu_model")]
     query = (
@@ -152,7 +152,7 @@ def read_configs(session: Session, config_ids: Collection[int]) -> dict[int, Map
 def read_trial_times(
     session: Session, sweep_ids: Collection[int], config_ids: Collection[int]
 ) -> dict[tuple[int, int], float]:
-    """Returns the median times in us of these configs in these sweeps, by sweep id and config id, where known."""
+    """Returns the known median times in us of these configs in these sweeps, by sweep id and config id."""
     rows = session.execute(
         select(Trial.sweep_id, Trial.config_id, Trial.median_us).where(
             Trial.sweep_id == func.any(list(sweep_ids)),

@@ -17,7 +17,7 @@ from tilewatch.mechanisms.pairs import read_swizzled
 
 @dataclass(frozen=True)
 class Winner:
-    """The winner of a run: its config, and the machine code that ran."""
+    """The winner of a run: its config, and the hash of the machine code that ran."""
 
     run_id: int
     sweep_id: int
@@ -50,9 +50,9 @@ class LastTrial:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run's winner and what may explain its time. `tied` lists the other configs that were as fast, within the error.
-    `instructions` counts the instructions that the compiler's remarks name. `counters` is empty if the run read none.
-    `is_swizzled` comes from the winner's checklist; None if the checklist does not tell."""
+    """The winner of a run and what may explain its time. `tied` lists the other configs that were as fast, within the
+    error. `instructions` counts the instructions that the compiler's remarks name. `counters` is empty if the run read
+    no counters. `is_swizzled` is the answer of the winner's checklist; None if the checklist has no answer."""
 
     time_us: float
     baseline: str | None
@@ -73,7 +73,7 @@ class RunFacts:
 
 
 def _select_code(*trial: ColumnElement[bool]) -> Query:
-    """Returns the query for the code of each run's trials that fulfil `trial`, in the order of Winner's fields."""
+    """Returns the query for the code of those trials of each run that fulfil `trial`, with Winner's fields."""
     return (
         select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -86,7 +86,7 @@ def _select_code(*trial: ColumnElement[bool]) -> Query:
 
 
 _SIDES = _select_code(Trial.config_id == Measurement.config_id)
-"""The query for the winner of every run, to which callers add conditions."""
+"""The query for the winner of every run. Callers add conditions to the query."""
 
 
 def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
@@ -107,8 +107,8 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 
 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
-    """Returns by run id the fastest config of the short list, for runs in which a config outside it won and was ahead
-    of the list by at least `better_by` more than in earlier runs of the state."""
+    """Returns by run id the fastest config of the short list, for runs that a config outside the list won with a lead
+    over the list larger by at least `better_by` than in earlier runs of the same state."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
     query = (
@@ -122,14 +122,14 @@ def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float
 
 def list_runs_to_compare(session: Session, limit: int) -> list[int]:
     """Lists the newest runs whose winner's code was not compared yet, newest first, among the last RUNS_LOOKED_AT.
-    Recorded runs are left out, because their cubins are not here."""
+    Leaves out recorded runs, because their cubins are not here."""
     oldest = select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery()
     query = select(Run.id).where(Run.id > oldest, Run.code_compared_at.is_(None), Run.origin != "recorded")
     return list(session.scalars(query.order_by(Run.id.desc()).limit(limit)))
 
 
 def list_last_winners(session: Session, repository: str, gpu_model: str) -> list[LastWinner]:
-    """Lists the last winner of each kernel and problem of a repository on a GPU model. Recorded runs count too."""
+    """Lists the last winner of each kernel and problem of a repository on a GPU model, recorded runs included."""
     query = (
         select(Sweep.kernel, Sweep.problem, Config.params, Run.finished_at)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -164,7 +164,7 @@ def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
-    """Returns by position the ids of the commits at which a series was measured."""
+    """Returns the ids of the commits at which a series was measured, keyed by position."""
     query = (
         select(Commit.position, func.min(Commit.id))
         .join(Sweep, Sweep.commit_id == Commit.id)
@@ -183,7 +183,7 @@ def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: 
 
 
 def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
-    """Returns the hash of the machine code that a config had in a sweep; None if it has none."""
+    """Returns the hash of the machine code that a config had in a sweep; None if it has no machine code."""
     query = (
         select(Compilation.code_sha256)
         .join(Trial, Trial.compilation_id == Compilation.id)
@@ -228,8 +228,8 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
 
 
 def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tuple[RunFacts, RunFacts]:
-    """Returns the facts that may explain the times of two runs. If a replay has profiled both winners, its counters
-    replace those of the runs, which are from different nights. Raises NoResultFound like `read_run_facts`."""
+    """Returns the facts that may explain the times of two runs. If a replay has profiled both winners, the replay's
+    counters replace those of the runs, which are from different nights. Raises NoResultFound if a run has no winner."""
     good, bad = (read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
     query = (
         select(Replay.counters)
