@@ -1,1 +1,1 @@
-"""The database: its tables, the queries, the changes of state, and the servers. All SQL of the project is here."""
+"""The database: its tables, queries, changes of state, and servers. All SQL of the project is here."""

@@ -1,8 +1,8 @@
 """Writes facts: what was submitted, compiled, measured and judged. It makes no decisions about them.
 
-Each step may run twice: a second write of a fact finds the first by its natural key and changes nothing, unless the
-docstring says what it corrects. The caller opens the session and commits. Bulk writes sort their rows by natural key:
-two workers with overlapping rows then lock them in the same order and cannot deadlock.
+Each step may run twice. The second write of a row finds the first by its natural key and changes nothing, except where
+a docstring says what it corrects. The caller opens the session and commits. Bulk writes sort their rows by natural key,
+so that two workers with overlapping rows lock these in the same order and cannot deadlock.
 """
 
 import dataclasses
@@ -61,24 +61,24 @@ _END_TRIALS = text("""
             (result.status, result.samples_us, result.median_us, result.error, result.failure)
 """)
 """These statements get all rows as one JSON text, which Postgres reads as fast as a COPY into a temporary table, in one
-exchange instead of four. One statement per row stores 5,000 trials a second; one for all rows, six times as many
-(benchmarks/storage.py, 2 cores, 2026-11-22; a quarter of that time is the check of two foreign keys)."""
+exchange instead of four. One statement per row stores 5,000 trials a second, and one for all rows six times as many
+(benchmarks/storage.py, 2 cores, 2026-11-22). A quarter of the time is the check of two foreign keys."""
 
 PARTS = 8
-"""The most parts into which `in_parts` splits rows. A page of the table has room for a tenth more rows (db/models.py),
-and a compiled trial takes half the room of a planned one."""
+"""The most parts into which `in_parts` splits rows. A page of the table is filled to nine tenths (db/models.py), and a
+compiled trial takes half the space of a planned one."""
 
 PART_ROWS = 12
-"""The fewest rows in a part. Each part is a transaction of 5 to 10 ms; a sweep of 50 trials once had sixteen of them
-and waited for all before its verdict (2 cores, 2026-11-23)."""
+"""The fewest rows in a part. Each part is a transaction of 5 to 10 ms. A sweep of 50 trials once had sixteen parts, and
+its verdict waited for all of them (2 cores, 2026-11-23)."""
 
 MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
-"""The states of a trial that only a GPU can find."""
+"""The states of a trial that only a run on a GPU can find."""
 
 
 @dataclass(frozen=True)
 class NewVerdict:
-    """A new row of `verdicts`. The change came after the good commit, with the bad commit at the latest."""
+    """A new row of `verdicts`. The change came after the good commit, and at the bad commit at the latest."""
 
     run_id: int
     verdict: str
@@ -165,8 +165,8 @@ class NewHeartbeat(TypedDict):
 
 
 def add_gpu_model(session: Session, *, corrects: bool = True, **row: Unpack[NewGpuModel]) -> None:
-    """Adds a GPU model. A stored one is corrected if `corrects`: new datasheet rates then replace known ones. Without
-    `corrects`, as for a recording, only unknown rates are filled. An unknown rate never replaces a known one."""
+    """Adds a GPU model. If it is stored already, `corrects` decides: True replaces its datasheet rates by known new
+    ones; False, as for a recording, fills only its unknown rates. An unknown rate never replaces a known one."""
     new = insert(GpuModel).values(**row)
     first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
     session.execute(
@@ -183,12 +183,12 @@ def add_gpu_model(session: Session, *, corrects: bool = True, **row: Unpack[NewG
 
 
 def add_commit(session: Session, *, corrects: bool = True, **row: Unpack[NewCommit]) -> int:
-    """Adds a commit and returns its id. The position of a stored commit is corrected if `corrects`.
+    """Adds a commit and returns its id. If `corrects`, a stored commit gets the larger of the two positions.
 
-    The larger position wins, because a shallow clone counts too few commits. Without `corrects`, as from a recording of
-    a repository that is watched here, the position stays. If the repository has a clone, commit_positions.py stores the
-    final order afterwards. A known author stays; old recordings have none. Only recordings have `left_branch_at`, and a
-    known one stays.
+    The larger position is right, because a shallow clone counts too few commits. Without `corrects`, as from a
+    recording of a repository that is watched here, the position stays. If the repository has a clone,
+    commit_positions.py stores the final order afterwards. A known author stays, because old recordings have none. Only
+    recordings give `left_branch_at`, and a known time stays.
     """
     new = insert(Commit).values(**row)
     corrected = new.on_conflict_do_update(
@@ -205,18 +205,18 @@ def add_commit(session: Session, *, corrects: bool = True, **row: Unpack[NewComm
 def add_recording(
     session: Session, *, sha256: str, file_name: str, machine: str, recorded_at: dt.datetime
 ) -> tuple[int, bool]:
-    """Adds a recording. Returns its id, and whether it is new. A file is recognised by the hash of its content."""
+    """Adds a recording if no stored file has the same SHA-256. Returns the recording's id, and whether it is new."""
     about = {"sha256": sha256, "file_name": file_name, "machine": machine, "recorded_at": recorded_at}
     return find_or_add(session, Recording, ("sha256",), about)
 
 
 def add_submission(session: Session, **row: Unpack[NewSubmission]) -> tuple[int, bool]:
-    """Adds a submission unless its key exists. Returns its id, and whether it is new."""
+    """Adds a submission if none has the same key. Returns the submission's id, and whether it is new."""
     return find_or_add(session, Submission, ("key",), row)
 
 
 def add_sweep(session: Session, **row: Unpack[NewSweep]) -> int:
-    """Adds a sweep unless its submission has one for this kernel and problem, and returns its id."""
+    """Returns the id of the submission's sweep of this kernel and problem. Adds the sweep if there is none yet."""
     of_model = {"space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})}
     return find_or_add(session, Sweep, ("submission_id", "kernel", "problem"), {**row, **of_model})[0]
 
@@ -227,7 +227,7 @@ def lock_sweep(session: Session, sweep_id: int) -> None:
 
 
 def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Adds those of these configs that are not stored yet. Returns the ids of all of them, by their `config_sha256`."""
+    """Adds those of the configs that are not stored yet. Returns the ids of all configs by their `config_sha256`."""
     by_sha256 = {config_sha256(config): dict(config) for config in params}
     if not by_sha256:
         return {}
@@ -248,8 +248,8 @@ def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
     """Stores compilations; a row has every column but id and created_at. A success replaces a failure of the same code
-    key and compiler, and no outcome replaces a success. A timeout is replaced by an outcome that used more CPU time,
-    because the machine may only have been busy. An outcome from this database replaces one from a recording."""
+    key and compiler. A timeout is replaced by any outcome that used more CPU time, because the machine may only have
+    been busy. An outcome from this database replaces one from a recording. Otherwise, the stored outcome stays."""
     if not rows:
         return
     new = insert(Compilation)
@@ -276,11 +276,11 @@ def attach_compilations(
 ) -> int:
     """Gives waiting trials the stored compilation of their code by this compiler. Returns how many trials got one.
 
-    With `code_keys`, only trials with these keys get one. A timeout stored for another key may be due for another try.
+    With `code_keys`, only trials with these keys get one, as a timeout stored for another key may be tried again.
 
-    The sweeps are locked until the transaction ends, so two workers that finish the last two batches take turns, and
-    the second one sees that no trial waits. A transaction that also writes compilations must write them first: two of
-    them could otherwise wait for each other.
+    The sweeps are locked until the transaction ends. So two workers that finish the last two batches take turns, and
+    the second worker sees that no trial waits. A transaction that also writes compilations must write these first,
+    because two such transactions could otherwise wait for each other.
     """
     if (submission_id is None) == (sweep_id is None):
         raise TypeError("attach_compilations needs a submission_id or a sweep_id, and not both")
@@ -311,7 +311,7 @@ def attach_compilations(
 
 
 def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
-    """Stores the trial counts of those of these sweeps in which no trial waits any more."""
+    """Stores the trial counts of each of these sweeps in which no trial waits for its compilation."""
     waits = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
     session.execute(
         update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count()),
@@ -321,8 +321,8 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
     """Splits rows that change trials, sorted like the trials, into parts. Each part is for one transaction and changes
-    a few rows of every page of the table. Postgres then keeps a row's new version on its page, in the room that the
-    previous transaction freed. One transaction would move every row and leave all pages half empty."""
+    a few rows of every page of the table. Postgres can then keep a row's new version on the row's page, in the space
+    that the previous transaction freed. One transaction would move every row and leave all pages half empty."""
     parts = min(PARTS, -(-len(rows) // PART_ROWS))
     return [rows[part::parts] for part in range(parts)]
 
@@ -347,20 +347,20 @@ def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) ->
 
 
 def _result(row: Row) -> Row:
-    """Returns a row with `error` as text. JSON has no NaN or infinity, but Postgres can read both from text."""
+    """Returns a row with `error` as text, because JSON lacks NaN and infinity, which Postgres reads from text."""
     error = row["error"]
     return {**row, "error": None if error is None else str(error)}
 
 
 def add_run(session: Session, **row: Unpack[NewRun]) -> int:
-    """Adds a run unless its key exists, with a hash of its toolchain, and returns its id."""
+    """Returns the id of the run with this key. Adds the run, with a hash of its toolchain, if there is none yet."""
     toolchain = {"toolchain": dict(row["toolchain"]), "toolchain_sha256": _sha256(row["toolchain"])}
     lists = {"telemetry": [dict(reading) for reading in row["telemetry"]], "tie": list(row["tie"])}
     return find_or_add(session, Run, ("key",), {**row, **toolchain, **lists})[0]
 
 
 def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
-    """Adds measurements of a run; a row has every column but id and run_id. Stored measurements are not replaced."""
+    """Adds measurements of a run. A row has every column but id and run_id. Stored measurements are not replaced."""
     numbered = [{**row, "run_id": run_id} for row in sorted(rows, key=lambda row: str(row["implementation"]))]
     if numbered:
         kept = insert(Measurement).on_conflict_do_nothing(
@@ -378,7 +378,7 @@ def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> 
 
 
 def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
-    """Stores verdicts. A stored verdict is replaced only if it is "undecided": people may have acted on any other."""
+    """Stores verdicts. Only an "undecided" verdict is replaced, because people may have acted on any other verdict."""
     rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
         return
@@ -396,21 +396,21 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 def write_code_diff(
     session: Session, keys: tuple[str, str], sentence: str, changes: Sequence[Row], instructions: Sequence[Row]
 ) -> None:
-    """Stores the difference between two cubins, named by `keys`. A stored one is kept: equal keys mean equal code."""
+    """Stores the difference between the cubins with these content keys. A stored difference stays: it is the same."""
     base_key, head_key = keys
     row = {"base_key": base_key, "head_key": head_key, "sentence": sentence}
     session.execute(insert(CodeDiff).values(**row, changes=changes, instructions=instructions).on_conflict_do_nothing())
 
 
 def mark_compared(session: Session, run_id: int) -> None:
-    """Stores that the code of a run's winner was compared with the previous winner's."""
+    """Stores that the code of a run's winner was compared with the code of the previous run's winner."""
     session.execute(update(Run).where(Run.id == run_id).values(code_compared_at=func.now()))
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | None:
-    """Deletes the raw times of losing trials in at most `most` sweeps that were made before a time. Returns the number
-    of these trials; None if no such sweep is left. The trials keep their median and error. Configs that a run measured,
-    or that tied with its winner, keep all raw times."""
+    """Deletes the raw times of losing trials in at most `most` sweeps that were made before `before`. Returns the
+    number of these trials; None if no such sweep is left. The trials keep their median and error. Configs that a run
+    measured, or that are tied with a winner, keep all raw times."""
     unpruned = (
         select(Sweep.id)
         .where(Sweep.created_at < before, Sweep.pruned_at.is_(None))
@@ -442,7 +442,7 @@ def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | No
 
 
 def write_heartbeat(session: Session, name: str, **row: Unpack[NewHeartbeat]) -> None:
-    """Stores that a worker is alive and what it is doing. A starting worker calls `remove_worker` first."""
+    """Stores that a worker is alive and what it is doing. A worker calls `remove_worker` first when it starts."""
     nothing: dict[str, Any] = {"gpu_model": None, "gpu_uuid": None, "queues": [], "doing": None}
     columns = {**nothing, **row, "toolchain": dict(row["toolchain"]), "queues": list(row.get("queues", ()))}
     session.execute(

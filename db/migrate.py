@@ -1,4 +1,4 @@
-"""Creates the tables that this code expects, or migrates a database to them. Refuses a too old or a newer one."""
+"""Creates the tables that this code expects, or migrates a database to them. Refuses too old and newer databases."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 UPGRADE_LOCK = 7_114_553_023
-"""The number of the Postgres advisory lock by which migrating processes take turns. Every release has this number."""
+"""The number of the Postgres advisory lock by which migrating processes take turns. It is the same in every release."""
 
 LOCK_LIMIT = "5s"
-"""The time that a migration waits for a table before it gives up and tries again. Meanwhile readers wait behind it."""
+"""The time that a migration waits for a table before it pauses and tries again. Readers queue behind the migration."""
 
 PAUSE_S = 2.0
-"""The seconds between two tries of a migration, in which the waiting readers can read."""
+"""The seconds between two tries of a migration, during which the queued readers can read."""
 
 PATIENCE_S = 120.0
-"""The seconds after which a migration fails if a table is in use. A person must then end what uses it."""
+"""The seconds after which a migration fails if a table is in use. A person must then end the processes that use it."""
 
 TABLE_USERS = text("""
 select a.pid, a.usename, a.application_name, string_agg(distinct c.relname, ', ' order by c.relname) as tables
@@ -38,7 +38,7 @@ group by a.pid, a.usename, a.application_name, a.xact_start order by a.xact_star
 """)
 
 LAST_UNSQUASHED = "22144da"
-"""The last commit with migrations for databases from before revision 0039; it handles them from revision 0031 on."""
+"""The last commit with migrations for databases from before revision 0039, from revision 0031 on."""
 
 
 class OtherRelease(ExpectedError):
@@ -50,19 +50,19 @@ class DatabaseNewer(OtherRelease):
 
 
 class DatabaseOlder(OtherRelease):
-    """Raised if the database must be migrated first. The message says how."""
+    """Raised if the database must be migrated first. The message says how to migrate it."""
 
 
 class TablesInUse(ExpectedError):
-    """Raised if a table to migrate is in use. The message names the processes. No migration is left half done."""
+    """Raised if a table to migrate is in use. The message names the processes. Nothing of the migration is left."""
 
 
 def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience_s: float = PATIENCE_S) -> None:
     """Migrates a database to the newest revision, or creates the tables of db/models.py in an empty one.
 
-    Every server may call this when it starts: two callers at once take turns. `report` is called with a sentence each
-    time that a table is in use. Raises TablesInUse after `patience_s`, DatabaseNewer, or DatabaseOlder if no migration
-    starts from the database's revision.
+    Every server may call this when it starts, because two callers at once take turns. Calls `report` with a sentence
+    each time that a table is in use. Raises TablesInUse if a table is still in use after `patience_s`, DatabaseNewer if
+    a newer release migrated the database, and DatabaseOlder if no migration starts from its revision.
     """
     from alembic import command  # imported here, because it is slow and most processes only ask for the revision
 
@@ -92,7 +92,7 @@ def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience
 
 
 def _create(connection: Connection) -> None:
-    """Makes the tables of an empty database in one transaction, so that a killed process leaves none of them."""
+    """Makes the tables of an empty database in one transaction, so that a killed process leaves no tables."""
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
@@ -111,12 +111,12 @@ def current(url: str) -> str | None:
 
 
 def head() -> str:
-    """Returns the newest revision that this code knows, which it expects of the database."""
+    """Returns the newest revision that this code has a migration for, which is what it expects of the database."""
     return _revisions()[-1]
 
 
 def require_head(url: str) -> None:
-    """Raises OtherRelease unless the database has the revision that this code expects."""
+    """Raises OtherRelease if the database does not have the revision that this code expects."""
     revision = current(url)
     _refuse_unknown(url, revision)
     if revision != head():
@@ -159,7 +159,7 @@ def _alone(url: str) -> Iterator[Connection]:
 
 
 def _list_table_users(connection: Connection) -> str:
-    """Returns a text that lists the processes that are using a table in a transaction, the longest first."""
+    """Returns a text that lists the processes whose transactions use a table, the longest transaction first."""
     users = [
         f"process {row.pid} of {row.usename} ({row.application_name or 'unnamed'}) uses {row.tables}"
         for row in connection.execute(TABLE_USERS)
@@ -177,6 +177,6 @@ def _revision(connection: Connection) -> str | None:
 
 @cache
 def _revisions() -> tuple[str, ...]:
-    """Lists the revisions that this code knows, oldest first, by their file names. Alembic would import all of them."""
+    """Lists this code's revisions by their file names, oldest first. Alembic would import all of these files."""
     versions = Path(__file__).parent / "migrations" / "versions"
     return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))

@@ -1,8 +1,8 @@
 """Defines every table, in the order of the work.
 
 A commit is submitted. Its sweeps have trials, and trials share compilations. A run measures a sweep's winner and its
-baselines. A verdict judges the run. A suspicion asks for replays; what they confirm is a regression with a state and an
-owner, and messages report it. Jobs and workers are the state of the queue.
+baselines. A verdict judges the run. A suspicion requests replays. A change that replays confirm is a regression with a
+state and an owner, and messages report it. Jobs and workers are the state of the queue.
 """
 
 import datetime as dt
@@ -49,13 +49,13 @@ class Base(DeclarativeBase):
 
 
 def one_of(column: str, *values: str) -> CheckConstraint:
-    """Returns a constraint that a text column holds one of these words. Allowing another word is a cheap migration."""
+    """Returns a constraint that limits a text column to these words. Allowing another word is a cheap migration."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} in ({listed})", name=column)
 
 
 class GpuModel(Base):
-    """A GPU model, its architecture and its datasheet rates (dense FP8 TFLOP/s, device memory GB/s)."""
+    """A GPU model, its architecture and its datasheet's peak rates (dense FP8 TFLOP/s, device memory GB/s)."""
 
     __tablename__ = "gpu_models"
     slug: Mapped[words] = mapped_column(primary_key=True)
@@ -66,7 +66,7 @@ class GpuModel(Base):
 
 
 class Repository(Base):
-    """A repository that `tilewatch watch add` added. `commits` refers to it by name. It has nightlies until
+    """A repository that `tilewatch watch add` added. `commits` refers to it by name. Nightlies measure it until
     `removed_at`. `url` has no password. `failure` says why the scheduler's last fetch failed; null if it succeeded."""
 
     __tablename__ = "repositories"
@@ -83,7 +83,7 @@ class Repository(Base):
 
 
 class Commit(Base):
-    """A commit. Its `position` counts along the followed branch, after all commits that it contains (commit_order.py).
+    """A commit. Its `position` counts along the followed branch, after all its ancestors (commit_order.py).
     `left_branch_at` is when a fetch first found that the commit had left the branch; null while it is on the branch."""
 
     __tablename__ = "commits"
@@ -115,7 +115,7 @@ class Recording(Base):
 
 class Submission(Base):
     """A request to sweep a commit for one GPU model. The `key` makes a nightly unique per night, commit and GPU model.
-    If `measure` is false, no GPU worker measures: the sweeps end with compilation ("static facts only")."""
+    If `measure` is false, the sweeps end with compilation ("static facts only"), and no GPU worker measures."""
 
     __tablename__ = "submissions"
     __table_args__ = (one_of("reason", "nightly", "manual", "backfill", "recorded"), Index(None, "requested_at"))
@@ -132,9 +132,9 @@ class Submission(Base):
 
 
 class Sweep(Base):
-    """All trials of a kernel on a problem for a GPU model at a commit. `flops` and `bytes` give TFLOP/s and the
-    roofline. A weighted total over the problems of a language model is stored as a sweep too, of the kernel "total" and
-    without trials (see db/worker_reads/totals.py)."""
+    """All trials of a kernel on a problem for a GPU model at a commit. TFLOP/s and the roofline are computed from
+    `flops` and `bytes`. A weighted total over the problems of a language model is also stored as a sweep, of the kernel
+    "total" and without trials (see db/worker_reads/totals.py)."""
 
     __tablename__ = "sweeps"
     __table_args__ = (
@@ -158,7 +158,7 @@ class Sweep(Base):
     repository: Mapped[words] = mapped_column(server_default=FetchedValue())  # the commit's; a trigger fills it
     parts_of: Mapped[facts]  # {"decode": {"weight": 28.0, "parts": 12}}: one of 12 problems in a step of the model
     trial_facts: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
-    """The counts that db/trial_facts.py makes, stored when the last trial has got its compilation; null before that."""
+    """The counts of db/trial_facts.py, stored when the sweep's last trial gets its compilation; null before that."""
     pruned_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     """The time when the samples of the losing trials were deleted; null before that."""
     submission: Mapped[Submission] = relationship()
@@ -177,8 +177,8 @@ class Compilation(Base):
     """The outcome of compiling one code key with one compiler: a cubin with its static facts, or a failure.
 
     `code_key` is the hash of what is compiled (library source, signature, constants, hints, architecture), known before
-    compiling. `content_key` (of the compiler's whole input, architecture, compiler, limits) names the cubin in the
-    store. `code_sha256` is the hash of the machine code alone.
+    compiling. `content_key` (of the compiler's whole input, architecture, compiler, limits) identifies the cubin in the
+    cubin store. `code_sha256` is the hash of the machine code alone.
     """
 
     __tablename__ = "compilations"
@@ -216,9 +216,9 @@ class Compilation(Base):
 
 
 class CodeDiff(Base):
-    """The difference between the machine code of two cubins, named by their content keys; `sentence` is empty if they
-    are equal. `changes` lists source lines that compile to something else, `instructions` the machine instructions of
-    which one side has more. Each list holds only the first few."""
+    """The difference between the machine code of two cubins, which are named by content key. `sentence` is empty if the
+    code is equal. `changes` lists source lines whose instructions changed, `instructions` the machine instructions that
+    one cubin has more often. Each list contains only the first few."""
 
     __tablename__ = "code_diffs"
     base_key: Mapped[words] = mapped_column(primary_key=True)
@@ -230,10 +230,10 @@ class CodeDiff(Base):
 
 
 class Trial(Base):
-    """One config of one sweep. It waits, is compiled, or has ended with either a time or the reason for having none.
+    """One config of one sweep. It waits, is compiled, or has ended with either a time or the reason for having no time.
 
-    `samples_us` are the sweep's few times of this config, by which the winner is chosen. Pages show its careful timing,
-    from `measurements`. There are a hundred million of these rows, so each byte and each index must earn its place
+    `samples_us` are the sweep's few times of this config, by which the winner is chosen. Pages show the careful timing
+    of the winner, from `measurements`. There are a hundred million of these rows, so every byte and every index counts
     (benchmarks/trial_bytes.py of e7265af counted them).
     """
 
@@ -300,7 +300,7 @@ class Run(Base):
 class Measurement(Base):
     """The careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
     `low_us` to `high_us` is the 95 % interval of the median. `ratio` is the time of the main baseline, named by
-    `baseline`, divided by this time: over 1 is faster. kernels/statistics.py computes these when the row is written."""
+    `baseline`, divided by this time: over 1 is faster. kernels/statistics.py computes both when the row is written."""
 
     __tablename__ = "measurements"
     __table_args__ = (
@@ -325,9 +325,9 @@ class Measurement(Base):
 
 
 class Verdict(Base):
-    """The verdict on a run, with the policy and the reason. Judging twice gives the same verdict. `change` is relative,
-    with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of this series could show.
-    The change came after the commit `good_commit_id`, with `bad_commit_id` at the latest."""
+    """The verdict on a run, with the judge's policy and the reason. Judging twice gives the same verdict. `change` is
+    relative, with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of this series
+    could show. The change came after the commit `good_commit_id`, and at `bad_commit_id` at the latest."""
 
     __tablename__ = "verdicts"
     __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
@@ -348,7 +348,7 @@ class Verdict(Base):
 
 class Suspicion(Base):
     """A change that may have happened in a run's night, and the outcome. `launches` counts the launches of its replays.
-    `size` is the change that the nights suggest; null if they show none but there is another reason to look."""
+    `size` is the change that the nights' times suggest; null if the suspicion has another reason."""
 
     __tablename__ = "suspicions"
     __table_args__ = (
@@ -373,12 +373,12 @@ class Suspicion(Base):
 
 
 class Replay(Base):
-    """Two cubins timed in the same minutes. `good_us` and `bad_us` hold one median per launch, which is a fresh
+    """Two cubins timed in the same minutes. `good_us` and `bad_us` have one median per launch, and a launch is a fresh
     process.
 
-    `axis` is what differs between the two sides: "commit", "config", or the "toolchain" that compiled them. "node"
-    marks one half of a comparison of two nodes: this replay timed both sides on `host`, and another did so on the other
-    node. `failure` says why a replay has no times.
+    `axis` is what differs between the two sides: "commit", "config", or the "toolchain" that compiled them. If it is
+    "node", two nodes are compared by two replays: each timed both sides on its own `host`. `failure` says why a replay
+    has no times.
     """
 
     __tablename__ = "replays"
@@ -423,8 +423,8 @@ class Replay(Base):
 
 class Regression(Base):
     """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it. The
-    change came after the commit `good_commit_id`, with `bad_commit_id` at the latest. `size` is that of its worst
-    series. `cause` is one sentence; `explanation` is a list of sentences that give the reasons for it."""
+    change came after the commit `good_commit_id`, and at `bad_commit_id` at the latest. `size` is that of its worst
+    series. `cause` is one sentence, and `explanation` a list of sentences with the reasons for this cause."""
 
     __tablename__ = "regressions"
     __table_args__ = (
@@ -457,7 +457,7 @@ class Regression(Base):
 
 
 class RegressionSeries(Base):
-    """A series that a regression changed. The night of `run_id` confirmed it; `good_run_id` is a run from before it."""
+    """A series that a regression changed. The night of `run_id` confirmed this; `good_run_id` is an earlier run."""
 
     __tablename__ = "regression_series"
     __table_args__ = (
@@ -495,7 +495,7 @@ class RegressionEvent(Base):
 
 
 class Mark(Base):
-    """A person's mark on a run's verdict or on a regression: right or wrong. A new mark replaces the person's last."""
+    """A person's mark, right or wrong, on a run's verdict or a regression. A person's new mark replaces the old."""
 
     __tablename__ = "marks"
     __table_args__ = (
@@ -513,7 +513,7 @@ class Mark(Base):
 
 
 class Alarm(Base):
-    """A state that needs a person and is not a regression. It is open until `closed_at`."""
+    """A state that needs a person and is not a regression. The alarm is open until `closed_at`."""
 
     __tablename__ = "alarms"
     __table_args__ = (Index(None, "opened_at"),)
@@ -527,8 +527,8 @@ class Alarm(Base):
 
 
 class Message(Base):
-    """A message to people. The transaction that has something to report writes it. It is sent later, once per `key`. A
-    "held" message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last claimed it."""
+    """A message to people, sent once per `key`. The transaction that makes a change also writes its message. A "held"
+    message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last claimed it."""
 
     __tablename__ = "messages"
     __table_args__ = (
@@ -558,9 +558,9 @@ class Message(Base):
 class PullRequest(Base):
     """A pull request on a forge that replaces slow entries of a table of tuned configs, of one kernel and GPU model.
 
-    `entries` lists for each problem the config that the repository ships and the one that replaces it. `table_sha256`
-    is the hash of the file with the table. `number` and `url` are the forge's, null until it has opened the pull
-    request. One that is "closing" is withdrawn in the next pass.
+    `entries` lists for each problem the config that the repository ships and its replacement. `table_sha256` is the
+    hash of the file with the table. The forge assigns `number` and `url`, which are null until it has opened the pull
+    request. A pull request in state "closing" is withdrawn the next time that a worker updates pull requests.
     """
 
     __tablename__ = "pull_requests"
@@ -591,11 +591,11 @@ class PullRequest(Base):
 
 class Check(Base):
     """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times are in `check_operators`.
-    They are in no series, and no verdict on a night uses them.
+    These times are in no series, and no verdict on a night uses them.
 
     `changed` counts the operators that need launches, among which the error rate is divided; null until the check is
-    prepared. `exit_code` is that of `tilewatch compare`: 0 fine, 1 slower, 2 could not tell. `failure` says why the
-    check has no operators.
+    prepared. `exit_code` is that of `tilewatch compare`: 0 no operator is slower, 1 one is slower, 2 could not tell.
+    `failure` says why the check has no operators.
     """
 
     __tablename__ = "checks"
@@ -624,10 +624,10 @@ class Check(Base):
 class CheckOperator(Base):
     """A kernel and problem of a check. `kind` is the outcome; null until all launches have ended.
 
-    `base_us` and `head_us` hold one median per launch. `change` is relative (+0.02 is 2 % slower), with its 95 %
+    `base_us` and `head_us` have one median per launch. `change` is relative (+0.02 is 2 % slower), with its 95 %
     interval `low` to `high`; an infinite end is null. `sentence` is the outcome for people. `is_over`: surely slower by
-    more than the check's `fail_over`. `is_unsure`: perhaps slower by more than that. `not_apart` says why the process
-    that timed the kernel also ran its host code; empty if another process ran it.
+    more than the check's `fail_over`. `is_unsure`: perhaps slower by more than `fail_over`. `not_apart` says why the
+    process that timed the kernel also ran its host code; empty if another process ran its host code.
     """
 
     __tablename__ = "check_operators"
@@ -682,8 +682,8 @@ class ToolchainReport(Base):
     """A comparison of `toolchains`: may a later one replace the first? Its `key` shows that it was imported before.
 
     `contents` is the file that `tilewatch toolchain compare` writes, with every launch. `answer` and `markdown` are the
-    verdict on it (kernels/comparing/toolchains/writing.py), empty until there is one. `job_id` is the newest job that
-    makes the report; null for an imported report.
+    verdict on these contents (kernels/comparing/toolchains/writing.py), empty until the report is judged. `job_id` is
+    the newest job that makes the report; null for an imported report.
     """
 
     __tablename__ = "toolchain_reports"
@@ -698,13 +698,13 @@ class ToolchainReport(Base):
 
 
 class Job(Base):
-    """One unit of queued work. This row is its state; the message in Redis only carries the `id`.
+    """One unit of queued work. This row is the job's state; the message in Redis contains only the `id`.
 
     A job is queued, running, then done or failed. A waiting job is queued as soon as it has what it needs. A running
-    job whose lease ran out is queued again. After three expired leases it ends as poison, because it kills its workers.
-    A job that failed in a way that may pass is put off until `not_before`; `trouble` says why, `put_offs` counts how
-    often. Jobs with a low `priority` go first. `payload` holds the step's arguments; `subject` names the job on pages.
-    See docs/reference/jobs.md.
+    job whose lease ran out is queued again. After three expired leases its state is "poison", because it kills its
+    workers. A job that failed for a passing reason is not tried before `not_before`; `trouble` is the reason, and
+    `put_offs` counts these failures. Jobs with a low `priority` go first. `payload` has the step's arguments; `subject`
+    names the job on pages. See docs/reference/jobs.md.
     """
 
     __tablename__ = "jobs"
@@ -759,7 +759,7 @@ class Job(Base):
 
 class Worker(Base):
     """A worker process and its last heartbeat, `seen_at`. A worker whose heartbeat is old counts as gone.
-    `checks_since` is when the worker began to do only checks; null if its last job was not a check's."""
+    `checks_since` is when the worker began to do only checks; null if its last job was not part of a check."""
 
     __tablename__ = "workers"
     __table_args__ = (one_of("kind", "compile", "gpu", "judge", "tell"),)
@@ -777,11 +777,11 @@ class Worker(Base):
 
 
 class Action(Base):
-    """An action that a person or a forge asked for: who, what, and the outcome, a sentence.
+    """An action that a person or a forge requested: who, what, and the outcome, a sentence.
 
     A cancel or retry is done at once. Requests that need the watched repository (a nightly, a sweep, a backfill, a
     check, a bisection, a comparison of toolchains) are submitted within a minute by submit_requests.py. `key`
-    identifies a forge's delivery or a request of the judge's, so that it cannot be stored twice.
+    identifies a forge's delivery or a request of the judge, so that neither can be stored twice.
     """
 
     __tablename__ = "actions"
@@ -804,9 +804,9 @@ class Action(Base):
 
 
 class Token(Base):
-    """A token with which a program may read or act by HTTP or MCP. `sha256` is its hash; the token itself is not
-    stored. `gpu_s` is the GPU time in seconds that its actions may use within 24 hours. A revoked token keeps its row,
-    because actions were done under its name."""
+    """A token with which a program may read or act by HTTP or MCP. `sha256` is the token's hash; the token itself is
+    not stored. `gpu_s` is the GPU time in seconds that its actions may use within 24 hours. The row of a revoked token
+    stays, because actions are stored under its name."""
 
     __tablename__ = "tokens"
     __table_args__ = (
@@ -825,9 +825,9 @@ class Token(Base):
 
 
 class Quarantine(Base):
-    """A period in which a GPU gets no sweeps because it is ill; it ends when the GPU's canaries are clean again. A GPU
-    has at most one open quarantine. `evidence` holds the readings. A run that showed the illness is stored only there,
-    so that it is never judged."""
+    """A period in which a GPU gets no sweeps because it is ill. It ends when the GPU's canaries are clean again. A GPU
+    has at most one open quarantine. `evidence` has the readings. A run that showed the illness is stored only there, so
+    that it is never judged."""
 
     __tablename__ = "quarantines"
     __table_args__ = (
@@ -850,14 +850,14 @@ class Quarantine(Base):
 
 
 TOTAL = "total"
-"""The kernel's name in a sweep that is a weighted total. The sweep's problem is the language model's name."""
+"""The kernel's name in a sweep that is a weighted total. The problem's name is then that of the language model."""
 
 RECORDED_HOST_END = " (recorded)"
-"""The end of the host's name in compilations from a recording. If these failed, workers still compile the code here."""
+"""The end of a host's name in compilations from a recording. If these failed, workers still compile the code here."""
 
 OPEN_JOB = ("waiting", "queued", "running")
 """The states of a job that has not ended."""
 
 FAILED_JOB = ("failed", "poison")
 ENDED_SHORT = ("failed", "poison", "cancelled")
-"""The states of a job that ended before its work was done. `retry` queues such a job again."""
+"""The states of a job that ended before its work was done. `retry` queues a job in such a state again."""

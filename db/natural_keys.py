@@ -1,4 +1,4 @@
-"""Adds a row unless there is one with its natural key, so that a step may run twice."""
+"""Adds a row only if the table has no row with its natural key, so that a step may run twice."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from tilewatch.db.models import Base
 def find_or_add(
     session: Session, model: type[Base], natural_key: Sequence[str], row: Mapping[str, Any]
 ) -> tuple[int, bool]:
-    """Adds a row to a table unless the table has one with this natural key. Returns its id, and whether it is new."""
+    """Returns the id of the row with this natural key, and whether it is new. Adds the row if there is none yet."""
     table = _table(model)
     added = session.execute(
         insert(table).values(**row).on_conflict_do_nothing(index_elements=list(natural_key)).returning(table.c.id)

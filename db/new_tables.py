@@ -1,11 +1,11 @@
-"""Makes the tables of db/models.py in an empty database, and the roles that may use them.
+"""Makes the tables of db/models.py in an empty database, and the roles that may use these tables.
 
 Three roles without a login let a server give each process only the rights it needs: `tilewatch_write` for workers and
-for whoever submits, `tilewatch_read` for the dashboard, `tilewatch_triage` for a dashboard on which people may act. The
-last may change the states of jobs and regressions, owners, notes and marks, and add actions; it may change no text,
-payload, name or measurement. Only `tilewatch_write` may read the hashes of tokens. The rights extend to tables of later
-migrations. Roles belong to the whole server, so they may exist already. If the migrating user may not make roles, an
-administrator makes them first, or all processes use the owner's login.
+for whoever submits, `tilewatch_read` for the dashboard, `tilewatch_triage` for a dashboard on which people may act.
+`tilewatch_triage` may change the states of jobs and regressions, owners, notes and marks, and add actions. It may
+change no text, payload, name or measurement. Only `tilewatch_write` may read the hashes of tokens. The rights extend to
+tables of later migrations. Roles belong to the whole server, so they may exist already. If the migrating user may not
+make roles, an administrator makes them first, or all processes use the owner's login.
 """
 
 from sqlalchemy import Connection, text
@@ -23,7 +23,7 @@ $$;
 create trigger repository_of_sweep before insert or update of commit_id, repository on sweeps
     for each row execute function repository_of_sweep();
 """
-"""The trigger that fills the repository of a sweep, so that it cannot contradict the sweep's commit."""
+"""The trigger that copies a sweep's repository from its commit, so that the two cannot differ."""
 
 ROLES = """
 do $$
@@ -66,7 +66,7 @@ $$;
 
 
 def create_tables(connection: Connection) -> None:
-    """Creates every table, and the trigger for the repositories of sweeps."""
+    """Creates every table, and the trigger that fills the repositories of sweeps."""
     Base.metadata.create_all(connection, checkfirst=False)
     connection.execute(text(FILL_REPOSITORY))
 

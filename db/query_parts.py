@@ -29,23 +29,23 @@ from tilewatch.db.repository_names import EXAMPLES
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
-"""The columns that identify a series. The repository is one, because two may have a kernel of the same name."""
+"""The columns that identify a series. The repository is needed, because two may have a kernel of the same name."""
 
 WORKER_ALIVE_S = 60
-"""The seconds without a heartbeat after which a worker counts as gone. It writes one every few seconds."""
+"""The seconds without a heartbeat after which a worker counts as gone. Workers write one every few seconds."""
 
 Query = Select[*tuple[Any, ...]]
 
 MACHINE = func.coalesce(Recording.machine, Run.host)
-"""The machine of a run: the one that its recording names, else the host. The query must outer-join Recording."""
+"""The machine of a run: the machine of its recording, else its host. The query must outer-join Recording."""
 
 SHORT_DETAIL = Measurement.detail.op("-")("checklist")
-"""The JSON stored with a measurement, without the checklist, which takes 3 kB: a series has hundreds of runs."""
+"""The JSON stored with a measurement, without the checklist, because 3 kB for each of hundreds of runs are too much."""
 
 
 def measured_points(query: Query) -> Query:
-    """Adds joins from a measurement to its run, sweep and commit, and to its recording and verdict if it has them. A
-    baseline without samples, which could not run, is left out."""
+    """Adds joins from a measurement to its run, sweep and commit, and to its recording and verdict if it has them.
+    Omits measurements without samples, which are those of baselines that could not run."""
     return (
         query.select_from(Measurement)
         .join(Run, Run.id == Measurement.run_id)
@@ -78,8 +78,8 @@ def measured_runs(query: Query) -> Query:
 
 
 def series_keys() -> CTE:
-    """Returns a recursive query for the key of each series, once, with one index probe per series. For `select
-    distinct` Postgres would read every sweep (a year of a fleet: 175,000)."""
+    """Returns a recursive query for the key of each series, with one index probe per series. With `select distinct`,
+    Postgres would read every sweep (175,000 in a year of a fleet)."""
     columns = [getattr(Sweep, name) for name in SERIES]
     keys = select(*columns).order_by(*columns).limit(1).cte("series_keys", recursive=True)
     above = select(*columns).where(tuple_(*columns) > tuple_(*keys.c)).order_by(*columns).limit(1).lateral()
@@ -93,29 +93,29 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
 
 
 NOT_TRIED = Trial.status.in_(("waiting", "compiled"))
-"""The condition that no GPU has tried a config: it waits for the compiler or for a run, or a run left it out."""
+"""The condition that no GPU has tried a config: it waits to be compiled or measured, or a run omitted it."""
 
 
 def is_drawn() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's trial is outside the short list of its sweep's kernel."""
+    """Returns the condition that the enclosing query's trial is not in the short list of its sweep's kernel."""
     listed = Sweep.space["listed"]
     return and_(func.coalesce(listed.is_not(None), false()), ~listed.contains(func.to_jsonb(Trial.config_id)))
 
 
 def is_part_of_space() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's sweep has a run that left out compiled configs. Configs outside
-    the short list do not count, because a night stops trying them when one hangs."""
+    """Returns the condition that the enclosing query's sweep has a run that omitted compiled configs. Configs outside
+    the short list do not count, because a night stops trying them when one of them hangs."""
     left_out = exists().where(Trial.sweep_id == Sweep.id, NOT_TRIED, ~is_drawn()).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
 
 
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """Returns the condition that a regression came with a recording, from another database."""
+    """Returns the condition that a regression was imported from another database with a recording."""
     return _has_run_of(regression_id, "recorded")
 
 
 def is_counted() -> ColumnElement[bool]:
-    """Returns the condition that pages and messages count a regression: it is neither planted nor from a recording."""
+    """Returns the condition that pages and messages count a regression: it was neither planted nor recorded."""
     return Regression.repository.not_in(EXAMPLES) & ~is_recorded(Regression.id)
 
 
@@ -133,8 +133,8 @@ def _has_run_of(regression_id: ColumnElement[int] | InstrumentedAttribute[int], 
 
 
 def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | None]:
-    """Returns the subquery for why a run's kernel was not timed apart from its host code: the reason in its watch file,
-    else what the worker found. It is null if the kernel was timed apart."""
+    """Returns a subquery for why a run's kernel and its host code ran in one process: the reason in the watch file,
+    else what the worker found. The result is null if they ran in separate processes."""
     stated, found = (func.nullif(Measurement.detail[name].astext, "") for name in ("stated", "not_apart"))
     shared = Measurement.detail["library_runs_apart"].astext == "false"
     query = select(func.coalesce(stated, found)).where(
@@ -144,8 +144,8 @@ def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | Non
 
 
 def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
-    """Returns the query for the columns that make a dataclass `row`, for read_rows. A field is the expression in
-    `named`, else the column of that name in the first table, alias or subquery that has it."""
+    """Returns the query for the columns of a dataclass `row`, for read_rows. A field's column is the expression in
+    `named`, else the column of the same name in the first of `tables` that has it."""
 
     def find_column(field: str) -> Any:
         if field in named:
@@ -169,7 +169,7 @@ def read_rows(
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Made]:
     """Runs a query and returns its results as dataclasses of the type `row`, whose fields have the columns' names.
-    `values` and `documents` mean what they mean in `read_fields`."""
+    `read_fields` explains `values` and `documents`."""
     found = read_fields(session, query, documents, values)
     if found and found[0].keys() != row.__dataclass_fields__.keys():  # type: ignore[attr-defined]
         raise TypeError(f"the columns {sorted(found[0])} are not the fields of {row.__name__}")
@@ -189,9 +189,9 @@ def read_fields(
 ) -> list[dict[str, Any]]:
     """Runs a query and returns each result as a dict from column names to values.
 
-    `values` are those of the bound parameters, for a query that is built once per process: SQLAlchemy needs 5 ms to
-    build one of 30 columns and ten tables (2 cores, 2026-11-23). `documents` are the columns with a JSON document as
-    text. Equal texts are decoded once and share the object: a year of nights has few toolchains and configs.
+    `values` are the bound parameters of a query that is built once per process, because SQLAlchemy needs 5 ms to build
+    one with 30 columns and ten tables (2 cores, 2026-11-23). `documents` are columns of JSON as text. Equal texts are
+    decoded once and share the object, because a year of nights has few toolchains and configs.
     """
     session.flush()
     found = session.connection().execute(query, values)  # session.execute takes a third more time
@@ -210,7 +210,7 @@ def read_fields(
 
 def make_row(row: type[Made], fields: dict[str, Any]) -> Made:
     """Returns a dataclass that uses a dict of all its fields as its own, without a copy. The constructor of a frozen
-    one sets each field by a call: 40 of them took 8 us (2 cores, 2026-11-23)."""
+    dataclass sets each field by a call, which took 8 us for 40 fields (2 cores, 2026-11-23)."""
     made = row.__new__(row)
     object.__setattr__(made, "__dict__", fields)
     return made

@@ -1,5 +1,5 @@
-"""Names repositories in the database. A branch has a name of its own, so that its runs are kept apart from those of the
-main line. So have commits compiled with another toolchain; that name has a space in it, which no branch can have."""
+"""Names repositories in the database. A branch has its own repository name there, so that its runs are separate from
+the main line's. So have commits compiled with another toolchain; their name has a space, which no branch has."""
 
 BRANCH_START = " (branch "
 
@@ -15,7 +15,7 @@ def name_of_branch(repository: str, branch: str) -> str:
 
 
 def is_example(name: str) -> bool:
-    """Returns whether a repository's changes were planted. Such changes are shown apart and not counted."""
+    """Returns whether a repository's changes were planted. Such changes are shown separately and not counted."""
     return name in EXAMPLES
 
 
@@ -36,7 +36,7 @@ def name_under_toolchain(branch: str | None, toolchain: str) -> str:
 
 
 def branch_without_toolchain(name: str) -> str | None:
-    """Returns the branch in a stored name, without the toolchain; None for the main line."""
+    """Returns the branch in a branch name without the toolchain; None if the name is the main line's."""
     _, branch = split_branch(name)
     return f" {branch or ''}".partition(f" {UNDER}")[0].strip() or None
 

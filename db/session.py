@@ -11,19 +11,19 @@ from sqlalchemy.orm import Session
 from tilewatch.errors import ExpectedError
 
 CONNECT_LIMIT_S = 5
-"""The seconds to wait for a server before it counts as unreachable. A person or a health check waits as long."""
+"""The seconds to wait for a server before it counts as unreachable."""
 
 
 _engines: dict[tuple[str, int], Engine] = {}
 
 
 class DatabaseUnreachable(ExpectedError):
-    """Raised if Postgres cannot be used. The message is a sentence with its address, without the password."""
+    """Raised if Postgres cannot be used. The message is a sentence with the server's address, without the password."""
 
 
 def engine(url: str) -> Engine:
-    """Returns this process's engine for a database, made on first use. A forked child makes its own: with an inherited
-    engine, one process gets the rows of another (seen with a Celery prefork pool)."""
+    """Returns this process's engine for a database, made on first use. A forked child makes its own engine, because two
+    processes that share one get each other's rows (seen with a Celery prefork pool)."""
     key = (url, os.getpid())
     # Two threads that make one at once both get the first, so that none is left unclosed. `functools.cache` would not
     # do that, and a lock that is held during a fork is never free in the child.
@@ -31,7 +31,7 @@ def engine(url: str) -> Engine:
 
 
 DATABASE_IS_AWAY = (InterfaceError, OperationalError)
-"""The errors that come from the server or the connection, and not from the statement."""
+"""The errors that come from the server or the connection, and not from the SQL statement."""
 
 
 @contextmanager
@@ -53,15 +53,15 @@ def reading_session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def filling_session(url: str) -> Iterator[Session]:
-    """Opens a transaction that may fill empty tables. Postgres plans each of its statements anew, for the rows there
-    are now: a plan kept from when there were few rows would read a whole table for each row of another one."""
+    """Opens a transaction that may fill empty tables. Postgres plans each of its statements anew, because a plan made
+    for almost empty tables would read a whole table for each row of another one."""
     with session(url) as opened:
         opened.execute(text("set local plan_cache_mode = force_custom_plan"))
         yield opened
 
 
 def require_database(url: str) -> None:
-    """Raises DatabaseUnreachable unless the database answers a query."""
+    """Raises DatabaseUnreachable if the database does not answer a query."""
     where = address(url)
     try:
         with engine(url).begin() as connection:  # committed: psycopg drops prepared statements after a rollback
@@ -71,10 +71,10 @@ def require_database(url: str) -> None:
 
 
 READS = "tilewatch_reads"
-"""The option of a connection whose session must not change anything."""
+"""The option of an engine's connections whose sessions must not change anything."""
 
 READ_ONLY = "25006"
-"""Postgres' error code for a change in a read-only transaction (in its appendix of error codes)."""
+"""Postgres' error code for a change in a read-only transaction (its manual lists the error codes)."""
 
 _LOOK = """
     select current_setting('transaction_read_only') = 'on' as is_read_only,
@@ -90,7 +90,7 @@ _SPILL = "select count(*) from (select g from generate_series(1, 20000) g order 
 
 def find_trouble(url: str) -> str | None:
     """Returns why Postgres answers but would refuse a write: it is read-only or has no connection left. Returns None if
-    it would not refuse. Raises DatabaseUnreachable if it does not answer or its disk is full."""
+    it would accept one. Raises DatabaseUnreachable if it does not answer or its disk is full."""
     try:
         with engine(url).begin() as connection:
             found = connection.execute(text(_LOOK)).one()
@@ -108,7 +108,7 @@ def find_trouble(url: str) -> str | None:
 
 
 def passing_trouble(error: BaseException) -> str | None:
-    """Returns why Postgres failed, if that may pass: it is away, full or read-only. Returns None for other errors."""
+    """Returns why Postgres failed if the reason may pass: it is away, full or read-only; None for other errors."""
     if isinstance(error, OperationalError | InterfaceError):
         return f"Postgres cannot be used: {_reason(error)}"
     return None
@@ -134,7 +134,7 @@ def _make_engine(url: str) -> Engine:
 
 
 def _pass_read_only(context: ExceptionContext) -> None:
-    """Raises OperationalError, a passing failure, instead of InternalError if a server has become read-only."""
+    """Raises OperationalError, which counts as passing, instead of InternalError if a server has become read-only."""
     asked_for = context.connection is not None and context.connection.get_execution_options().get(READS)
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY and not asked_for:
         raise OperationalError(context.statement, None, context.original_exception) from context.original_exception

@@ -1,7 +1,7 @@
 """Counts the compilations of a sweep's trials by outcome.
 
-db/fact_writes.py stores the counts with the sweep when no trial waits any more. A page reads hundreds of sweeps at
-once, each with 500 trials whose compilations lie all over the disk. A sweep without stored counts is counted when read.
+db/fact_writes.py stores the counts with the sweep when no trial waits any more. Otherwise a page would read hundreds of
+sweeps, each with 500 trials all over the disk. Sweeps without stored counts are counted when read.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from tilewatch.db.models import Compilation, Sweep, Trial
 
 
 def count() -> ScalarSelect[dict[str, Any]]:
-    """Returns a subquery for the counts of the enclosing query's sweep, as one JSON object. `settled` counts trials
-    with a compilation, `spilling` those that use stack. `tma` counts those with all loads by TMA, `tensor_core` those
+    """Returns a subquery that counts the trials of the enclosing query's sweep, as one JSON object. `settled` counts
+    those with a compilation, `spilling` those that use stack, `tma` those with all loads by TMA, `tensor_core` those
     with all products on Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if no trial is settled."""
     ok = Compilation.status == "ok"
 
@@ -49,5 +49,5 @@ def count() -> ScalarSelect[dict[str, Any]]:
 
 
 def of_sweep() -> ColumnElement[dict[str, Any]]:
-    """Returns the counts of the enclosing query's sweep: those stored with the sweep, else those of `count`."""
+    """Returns the counts of the enclosing query's sweep, as stored with the sweep, else as `count` computes them."""
     return func.coalesce(Sweep.trial_facts, count(), type_=JSONB)
