@@ -14,7 +14,7 @@ from tilewatch.mechanisms.tiles import read_sizes
 NOT_KNOWN = "not known"
 
 ENOUGH = 0.5
-"""The least share of a change that a mechanism must be able to explain to be the main one."""
+"""The least share of a change that the main mechanism must be able to explain."""
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "tensor_cores": ("lost Tensor Cores", "Tensor Cores used"),
@@ -29,14 +29,14 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "instructions": ("more instructions", "fewer instructions"),
     "clocks": ("lower clocks", "higher clocks"),
 }
-"""The names of each mechanism if the head is slower, and if it is faster, in the order in which they are listed."""
+"""The names of each mechanism for a slower and for a faster head version. Mechanisms are listed in this order."""
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism whose rule holds. `kind` is a key of KINDS. `name` is its name for people, which depends on which
-    version is slower. `most` is the largest ratio of the two times that it can explain; None if unknown. `is_enough` is
-    False if it explains less than half of the change."""
+    """A mechanism whose rule holds. `kind` is a key of KINDS. `name` is the mechanism's name for people, which depends
+    on whether the head is slower. `most` is the largest ratio of the two times that the mechanism can explain; None if
+    unknown. `is_enough` is False if it can explain only less than half of the change."""
 
     kind: str
     name: str
@@ -59,9 +59,9 @@ def find_mechanisms(
     arch: str,
     ratio: float | None = None,
 ) -> tuple[Mechanism, ...]:
-    """Returns the mechanisms whose rules hold, the main one first; empty if none holds. `ratio` is the measured time of
-    the slower version divided by that of the faster. A mechanism that explains less than half of the change comes after
-    those that explain more."""
+    """Returns the mechanisms whose rules hold, the main one first; empty if no rule holds. `ratio` is the measured time
+    of the slower version divided by the faster version's. Mechanisms that can explain only less than half of the change
+    come last."""
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)
     pair = Pair(fast, slow, turned, read_sizes(problem), arch)

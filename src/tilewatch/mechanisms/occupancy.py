@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 WARP_THREADS = 32
 REGISTERS_PER_WARP_STEP = 256
-"""Registers are allocated to warps in steps of this many."""
+"""The number of registers in one step by which the GPU allocates registers to a warp."""
 
 RESERVED_SHARED_BYTES = 1024
-"""The bytes of a thread block's shared memory that the system reserves (compute capability 8.0 and later)."""
+"""The bytes of shared memory that the system reserves per thread block (compute capability 8.0 and later)."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The thread blocks that fit at once, their share of the multiprocessor's warps, and the limiting resource."""
+    """The number of thread blocks that fit at once, the share of all warps that they use, and the limiting resource."""
 
     blocks: int
     warps_share: float
@@ -40,8 +40,8 @@ class Occupancy:
 
 
 def occupancy(arch: str, threads_per_block: int, registers: int, shared_bytes: int) -> Occupancy | None:
-    """Returns how many thread blocks fit on a multiprocessor, and which resource limits them. Returns None for an
-    architecture that is not in MULTIPROCESSORS."""
+    """Returns how many thread blocks fit on a multiprocessor, and which resource limits their number. Returns None for
+    an architecture that is not in MULTIPROCESSORS."""
     has = MULTIPROCESSORS.get(arch)
     if has is None:
         return None

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from tilewatch.mechanisms.tiles import list_tiles
 
 WHOLE = 100
-"""Numbers of at least this size are written without decimals."""
+"""The size from which numbers are written without decimals."""
 
 
 @dataclass(frozen=True)
 class WinnerFacts:
-    """One version of a kernel on a problem. A value that is missing, or None, is unknown. `facts` are the static facts
-    by their names in kernels/results.py, and `threads_per_block`. `counters` have the names of
+    """One version of a kernel on a problem. A value that is missing, or None, is unknown. `facts` has the static facts
+    by their names in kernels/results.py, and `threads_per_block`. `counters` has the names of
     tilewatch.mechanisms.counters. `is_swizzled` is what the checklist found in the source."""
 
     params: Mapping[str, int]
@@ -27,7 +27,7 @@ class WinnerFacts:
 
 @dataclass(frozen=True)
 class Moved:
-    """The counts on each side of instructions that one side has more of. `kind` is from kernels/code_diff/sass.py."""
+    """The counts in both versions of instructions that one has more of. kernels/code_diff/sass.py lists the kinds."""
 
     kind: str
     in_loop: bool
@@ -37,7 +37,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Number:
-    """A number that made a rule hold: `base` is the faster version's, `head` the slower one's."""
+    """A number for which a rule holds, of both versions: `base` of the faster version, `head` of the slower."""
 
     label: str
     base: float
@@ -49,7 +49,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two versions of a kernel, ordered by speed. In `moved`, `base` counts the faster one's instructions."""
+    """The two versions of a kernel, ordered by speed. In `moved`, `base` counts instructions of the faster version."""
 
     fast: WinnerFacts
     slow: WinnerFacts
@@ -63,13 +63,13 @@ class Pair:
 
 
 def read_swizzled(checklist: Iterable[Mapping[str, str]] | None) -> bool | None:
-    """Returns whether the checklist of a run's winner found a swizzle in its source; None if it does not tell."""
+    """Returns whether the checklist of a run's winner found a swizzle in the source; None if it has no answer."""
     answers = [each.get("answer", "") for each in checklist or () if each.get("item") == "2-D swizzle"]
     return {"yes": True, "no": False}.get(answers[0]) if answers else None
 
 
 LABELS = {"spills": "instructions that spill", "Tensor Core": "Tensor Core instructions"}
-"""The names of instruction kinds for people, where they differ from the kind."""
+"""The names of instruction kinds for people, for kinds whose own names are unclear."""
 
 
 def read_facts(pair: Pair, name: str, label: str) -> Number | None:
@@ -83,7 +83,7 @@ def read_counters(pair: Pair, name: str, label: str) -> Number | None:
 
 
 def sum_moved(pair: Pair, kind: str, *, in_loop: bool | None = None) -> Number | None:
-    """Returns the differing instructions of a kind, counted on each side; None if the counts are equal."""
+    """Returns the counts of a kind of differing instructions in both versions; None if the counts are equal."""
     some = [each for each in pair.moved if each.kind == kind and in_loop in (None, each.in_loop)]
     base, head = sum(each.base for each in some), sum(each.head for each in some)
     return None if base == head else Number(LABELS.get(kind, kind), base, head)

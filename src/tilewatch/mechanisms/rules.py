@@ -1,7 +1,7 @@
 """Defines the rule of each mechanism by which a version of a kernel can be slower than another.
 
 The bounds were chosen on the library's kernels for sm_90 (2026-11); benchmarks/mechanisms.py scores them. A rule that
-needs counters is skipped if a side has none.
+needs counters is skipped if one version has no counters.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,33 +11,33 @@ from tilewatch.mechanisms.pairs import Number, Pair, WinnerFacts, read_counters,
 from tilewatch.mechanisms.tiles import count_loaded, count_read_together, find_padded_share
 
 SPILLED_BYTES = 64
-"""The least stack bytes of a thread that count as spills. Kernels without spills have up to 32 (H200, 2026-11)."""
+"""The least stack bytes per thread that count as spills. Kernels without spills use up to 32 (H200, 2026-11)."""
 
 LESS_WORK, FEWER_WARPS, FEWER_STAGES = 1.04, 0.8, 0.85
 MORE_INSTRUCTIONS, MORE_CODE, MORE_BYTES, MORE_WAITING, LOWER_CLOCK = 1.03, 1.15, 1.1, 1.25, 0.985
-"""Bounds of the slower version's number divided by the faster one's. Beyond its bound, a rule holds."""
+"""Bounds of the ratio of the slower version's value to the faster's. A rule holds if the ratio is beyond its bound."""
 
 LOST_HITS_PCT = 3.0
 CONFLICTS_SHARE = 0.01
 """The least number of bank conflicts that counts, as a share of all instructions."""
 
 MORE_WARPS_WAIT = 0.1
-"""The least increase of waiting warps that counts. Five passes over one cubin read 0.02 and 0.03 (H200, 2026-11-22)."""
+"""The least increase of waiting warps that counts. Five readings of a cubin differed by up to 0.03 (2026-11-22)."""
 
 LESS_SHARED = 2.0
-"""The least ratio of the rows and columns that concurrent thread blocks read. On 8192x8192x8192, gemm_tiled with one
-row per group is 6 % slower than with four in the median, and 23 % for a quarter of the configs. Four, eight and sixteen
-rows are within 2 % (H200, 2026-11-22)."""
+"""The least ratio of the numbers of rows and columns that concurrent thread blocks read, from which L2 sharing counts
+as worse. On 8192x8192x8192, gemm_tiled with one row per group is 6 % slower than with four in the median, and 23 % for
+a quarter of the configs. Four, eight and sixteen rows are within 2 % (H200, 2026-11-22)."""
 
 LARGE_CLUSTER = 4
-"""The least size of a cluster that costs time. The median config of gemm_fp8 took 1.5 to 2.6 times as long with 4
-thread blocks as with 2, 1.8 to 2.1 times with 8 as with 4, and 0.8 to 0.9 times with 2 as with 1 (H200, 2026-11-22)."""
+"""The least cluster size that costs time. The median config of gemm_fp8 took 1.5 to 2.6 times as long with 4 thread
+blocks as with 2, 1.8 to 2.1 times with 8 as with 4, and 0.8 to 0.9 times with 2 as with 1 (H200, 2026-11-22)."""
 
 WAITS = (("stalled_on_memory", "warps that wait for memory"), ("stalled_on_mma", "warps that wait for Tensor Cores"))
 
 INSTRUCTION_BYTES = 16
 OWN_THREADS = 128
-"""The threads of a thread block besides its worker warps. A block without worker warps has only these."""
+"""The threads of a thread block besides its worker warps. A thread block without worker warps has only these."""
 
 DEFAULT_WORKER_WARPS = 4
 
@@ -76,7 +76,7 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """Returns numbers if the slower version's tiles cover more padding, which the Tensor Cores' counter includes."""
+    """Returns the extra work if the slower version's tiles have more padding, as the Tensor Cores' counter shows."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []
@@ -115,7 +115,7 @@ def _l2(pair: Pair) -> list[Number]:
 
 
 def _swizzle(pair: Pair) -> list[Number]:
-    """Returns numbers if concurrent thread blocks share fewer tiles, or if the source no longer swizzles."""
+    """Returns numbers if concurrent thread blocks share fewer tiles, or if the source no longer has a swizzle."""
     if pair.fast.is_swizzled and pair.slow.is_swizzled is False:
         return [Number("2-D swizzle (1: yes)", 1, 0)]
     together = [count_read_together(each.params, pair.sizes) for each in (pair.fast, pair.slow)]
@@ -125,7 +125,7 @@ def _swizzle(pair: Pair) -> list[Number]:
 
 
 def _clusters(pair: Pair) -> list[Number]:
-    """Returns numbers for larger clusters. Their blocks start together; parts of a GPU without room for all idle."""
+    """Returns the cluster sizes if the slower version's is larger. Parts of a GPU with no room for a cluster idle."""
     fast, slow = (each.params.get("num_ctas") for each in (pair.fast, pair.slow))
     if fast is None or slow is None or slow < LARGE_CLUSTER or slow < 2 * fast:
         return []
@@ -182,8 +182,8 @@ RULES: Mapping[str, Callable[[Pair], list[Number]]] = {
     "instructions": _instructions,
     "clocks": _clocks,
 }
-"""The rule of each mechanism. It returns the numbers in which the slower version is worse, with the faster one's as
-`base`; empty if the rule does not hold."""
+"""The rule of each mechanism. A rule returns the numbers in which the slower version is worse, with the faster
+version's as `base`; empty if the rule does not hold."""
 
 
 def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:

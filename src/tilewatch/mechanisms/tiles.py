@@ -1,16 +1,16 @@
-"""Reads from a config how a kernel cuts its problem into tiles, with any of the usual parameter names."""
+"""Reads from a config how a kernel cuts its problem into tiles, for any of the usual parameter names."""
 
 import re
 from collections.abc import Mapping
 
 TILE = re.compile(r"(tile|block)(_size)?_", re.IGNORECASE)
-"""The pattern of how the name of a tile's side begins."""
+"""The pattern of the beginning of a parameter's name that gives a side of the tile."""
 
 GROUP = re.compile(r"group(_size)?(_m)?", re.IGNORECASE)
-"""The pattern of the name of a swizzle's group: the number of tiles down M before a step along N."""
+"""The pattern of the name of a swizzle's group size: the number of tiles down M before a step along N."""
 
 BLOCKS_AT_ONCE = 132
-"""The thread blocks at once: one per multiprocessor of an H200. With a B200's 148, eight rows read 8 % more tiles."""
+"""The concurrent thread blocks: one per multiprocessor of an H200. With a B200's 148, eight rows read 8 % more."""
 
 
 def read_sizes(problem: str) -> tuple[int, ...]:
@@ -24,7 +24,7 @@ def list_tiles(params: Mapping[str, int]) -> dict[str, int]:
 
 
 def count_loaded(params: Mapping[str, int]) -> float | None:
-    """Returns the elements of A and B that a tile loads per multiplication; None for a config without M, N and K."""
+    """Returns the elements of A and B that a tile loads per multiplication; None if the config lacks M, N or K."""
     m, n, k = (_find_side(params, axis) for axis in ("m", "n", "k"))
     return None if m is None or n is None or k is None else 1 / m + 1 / n
 
@@ -41,8 +41,8 @@ def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> fl
 
 
 def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns the work of whole tiles divided by that of the problem: 1.25 means that a fifth of it is padding. None if
-    the sizes of problem and tile do not correspond, as with three sizes without a tile_k."""
+    """Returns the work of whole tiles divided by the problem's work: for 1.25, a fifth of the work is padding. Returns
+    None if problem and tile have different numbers of sizes, as with three sizes without a tile_k."""
     axes = {2: ("rows", "columns"), 3: ("m", "n", "k")}.get(len(sizes), ())
     sides = [_find_side(params, axis) for axis in axes]
     if not any(sides) or (len(sizes) == 3 and None in sides):
@@ -54,5 +54,5 @@ def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> floa
 
 
 def _find_side(params: Mapping[str, int], axis: str) -> int | None:
-    """Returns the tile's side along an axis ("m", "rows"), by any usual name such as TILE_SIZE_M; else None."""
+    """Returns the tile's side along an axis ("m", "rows"), by any usual name such as TILE_SIZE_M; None without it."""
     return next((value for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
