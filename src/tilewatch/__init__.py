@@ -1,7 +1,7 @@
 """The package `tilewatch`. Its folders are links to folders of the same names at the top of the repository.
 
 So `import tilewatch.kernels` works from a checkout, an editable install and a wheel, and a watched repository may have
-a folder `kernels` of its own.
+its own folder `kernels`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ def find_release() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a function for watch files when it is first used, because other code needs none of them."""
+    """Imports a function for watch files when it is first used, because other code needs none of these functions."""
     if name in ("case", "watch"):
         from tilewatch.kernels.watching import declare
 

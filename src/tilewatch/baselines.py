@@ -1,4 +1,4 @@
-"""Lists the baselines that kernels may be compared with. kernels/baselines/makers.py has the code for each."""
+"""Lists the baselines that kernels may be compared with. kernels/baselines/makers.py has the code for each baseline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ than it was published with."""
 @dataclass(frozen=True)
 class Baseline:
     """A baseline. `label` is its name for people. `package` must be installed for it. `library` is the package with the
-    kernels that run, because PyTorch calls cuBLAS and cuDNN. Both are None for a baseline that needs no package."""
+    GPU kernels that run, because PyTorch calls cuBLAS and cuDNN. Both are None for a baseline that needs no package."""
 
     name: str
     label: str

@@ -1,11 +1,11 @@
-"""Writes and reads a change of the compiler as the cause of a regression. A compiler is written like "cuda-tile 1.7.0
-cuda-tileiras 13.4.92 limit 15s": the compiling packages with their versions, and their time limit."""
+"""Writes and reads a change of the compiler as the cause of a regression. A compiler is written as its packages with
+their versions and its time limit, for example "cuda-tile 1.7.0 cuda-tileiras 13.4.92 limit 15s"."""
 
 from dataclasses import dataclass
 from typing import Self
 
 NAMED = ("cuda-tile", "nvidia-cuda-tileiras")
-"""The packages that a person names to add a toolchain. NVIDIA's other packages follow the version of the second one."""
+"""The packages that a person names to add a toolchain. NVIDIA's other packages follow the second one's version."""
 
 CAUSE, ARROW, LIMIT = "another compiler: ", " -> ", " limit "
 
@@ -20,19 +20,19 @@ class CompilerChange:
 
     @property
     def cause(self) -> str:
-        """Returns the text that names this change as the cause of a regression. A replay with both compilers has
-        confirmed it. The text is stored in databases, so its form must not change."""
+        """Returns the text of this change as the cause of a regression that a replay with both compilers has confirmed.
+        The text is stored in databases, so its form must not change."""
         return f"{CAUSE}{self}"
 
     @classmethod
     def read(cls, cause: str) -> Self | None:
-        """Returns the change that the text of a regression's cause names; None for a cause of another kind."""
+        """Returns the change that a regression's cause describes; None if the cause is not a change of the compiler."""
         before, arrow, after = cause.removeprefix(CAUSE).partition(ARROW)
         return cls(before, after) if cause.startswith(CAUSE) and arrow else None
 
     @property
     def without_limits(self) -> tuple[str, str]:
-        """Returns both compilers without the time limit, as reports name them."""
+        """Returns both compilers as reports name them, without the time limit."""
         return self.before.partition(LIMIT)[0], self.after.partition(LIMIT)[0]
 
     @property
@@ -49,7 +49,7 @@ class CompilerChange:
 
 
 def name_toolchain(package: str, version: str) -> str:
-    """Returns the name that people are advised to give a toolchain with this version of a package."""
+    """Returns the name that the documentation gives to a toolchain with this version of a package."""
     return f"{package.removeprefix('nvidia-')}-{version}"
 
 

@@ -1,4 +1,4 @@
-"""Writes a config (the parameters with which a kernel is compiled) as a key, for people and as a command's option."""
+"""Writes a config (the parameters with which a kernel is compiled) as a key, for people, or as a command's option."""
 
 import ast
 import hashlib
@@ -10,15 +10,15 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 
 STRONG = 0.05
-"""The largest chance that an untried config is 1 % better, up to which a certificate does not count as weak."""
+"""The largest chance that an untried config is 1 % better for which a certificate is not called weak."""
 
 
 class BadConfigText(ExpectedError):
-    """Raised if a text is not a config. The message names the wrong part."""
+    """Raised if a text is not a config. The message contains the wrong part."""
 
 
 def config_key(config: Mapping[str, Any]) -> str:
-    """Returns a text that is equal for two configs with equal parameters, in whatever order."""
+    """Returns a text that is equal for two configs with the same parameters, in whatever order."""
     return json.dumps(dict(config), sort_keys=True)
 
 
@@ -40,7 +40,7 @@ def config_option(config: Mapping[str, Any]) -> str:
 
 def parse_config(text: str) -> dict[str, Any]:
     """Returns the config that `config_option` wrote, such as num_ctas=1,out_dtype=float32,wide=True. An empty text is
-    the config without parameters. Raises BadConfigText."""
+    the config without parameters. Raises BadConfigText if the text is not a config."""
     config = {}
     for part in text.split(",") if text else ():
         name, _, value = part.partition("=")
@@ -51,7 +51,7 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 def describe_certificate(certificate: Mapping[str, Any]) -> str:
-    """Returns a sentence on what is known about the space's configs that were not tried (docs/use/spaces.md)."""
+    """Returns a sentence on how likely an untried config of the space is better (docs/use/spaces.md)."""
     space, tried, looked = certificate["space"], certificate["tried"], certificate["full_look"]
     if certificate["untried"] == 0:
         return f"All {space:,} configs of the space were tried with this code and driver, the last of them on {looked}."
@@ -64,7 +64,7 @@ def describe_certificate(certificate: Mapping[str, Any]) -> str:
 
 
 def _parse_value(text: str) -> Any:
-    """Returns the number, True, False or None that a text stands for; any other text is returned as it is."""
+    """Returns the number, True, False or None that a text stands for. Returns any other text unchanged."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):

@@ -24,16 +24,16 @@ from tilewatch.db.session import reading_session, require_database
 from tilewatch.worker.settings import Settings
 
 CUBIN_COLUMNS = ["registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s"]
-"""The columns that `series` leaves out, because reading them took four fifths of its time. `trials` has them."""
+"""The columns that `series` omits, because reading them took four fifths of its time. `trials` has these columns."""
 
 MOST_VERDICTS = 100_000
-"""The most verdicts that are returned for a repository: as many as 480 series have in 200 nights."""
+"""The most verdicts that are returned for a repository, which is the number of 480 series in 200 nights."""
 
 
 def open(url: str | None = None) -> "Database":
     """Opens the database of `url`, else of TILEWATCH_DATABASE_URL, else of the `tilewatch up` on this machine.
 
-    Raises NotRunning if none of these is there, and DatabaseUnreachable if the database does not answer.
+    Raises NotRunning if none of these three exists, and DatabaseUnreachable if the database does not answer.
     """
     found = url or os.environ.get("TILEWATCH_DATABASE_URL") or Settings().connection().database_url
     require_database(found)
@@ -42,8 +42,8 @@ def open(url: str | None = None) -> "Database":
 
 @dataclass(frozen=True)
 class Database:
-    """A database to read. A filter that is left out selects everything. A filter with a name that no sweep has raises
-    UnknownName. A result without rows has all its columns."""
+    """A database to read. A filter that is None selects everything. A filter that no sweep matches raises UnknownName.
+    A result without rows still has all columns."""
 
     url: str = field(repr=False)
 
@@ -56,7 +56,7 @@ class Database:
     ) -> pd.DataFrame:
         """Returns a row for each implementation in each run of the selected series, in commit order.
 
-        `role` is "kernel" or "baseline". Times end in _us. `ratio` is the main baseline's time / the row's time.
+        `role` is "kernel" or "baseline". Times end in _us. `ratio` is the main baseline's time over the row's time.
         """
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
@@ -77,9 +77,9 @@ class Database:
         repository: str | None = None,
         commit: str | None = None,
     ) -> pd.DataFrame:
-        """Returns a row for each config of the newest sweep of each kernel and problem, the fastest first. `commit`,
-        the first digits of a hash, selects the newest sweep at that commit. Columns: time, static facts, and parameters
-        as `param.NAME`."""
+        """Returns a row for each config of the newest sweep of each kernel and problem, the fastest config first.
+        `commit`, the first digits of a hash, selects the newest sweep at this commit. The columns are the time, the
+        static facts, and the parameters as `param.NAME`."""
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **wanted)
@@ -99,7 +99,7 @@ class Database:
         gpu_model: str | None = None,
         repository: str | None = None,
     ) -> pd.DataFrame:
-        """Returns the verdict of each run, the newest first. A change of +0.05 means 5 % more time."""
+        """Returns the verdict of each run, the newest commit first. A change of +0.05 means 5 % more time."""
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **_wanted(kernel, problem, gpu_model, repository))
             names = series_queries.list_repositories(opened) if repository is None else [repository]
@@ -120,7 +120,7 @@ def _wanted(kernel: str | None, problem: str | None, gpu_model: str | None, repo
 
 
 def _sweeps_at(opened: Session, space: SpaceRow, commit: str | None) -> Iterator[SweepRow]:
-    """Yields the sweeps of a kernel on a problem, the newest first; with `commit`, only those at that commit."""
+    """Yields the sweeps of a kernel on a problem, the newest first; if `commit` is given, only the sweeps at it."""
     for sweep in sweeps.list_sweeps(opened, space.repository, space.kernel, space.problem, space.gpu_model):
         if commit is None or sweep.sha.startswith(commit):
             yield sweep

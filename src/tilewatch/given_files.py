@@ -1,5 +1,5 @@
-"""Reads files that a user names. Only regular files up to a size are read. A pipe, a terminal or a device is refused
-before it is opened, because reading it might never end."""
+"""Reads files that a user names. Reads only regular files up to a maximum size. A pipe, a terminal or a device is
+refused before it is opened, because reading it might never end."""
 
 import contextlib
 import importlib
@@ -30,7 +30,7 @@ class NoFile(BadFile):
 
 
 def open_given(path: Path) -> BufferedReader:
-    """Opens a regular file, or one that a link leads to. Raises BadFile."""
+    """Opens a regular file, or the regular file that a link leads to. Raises BadFile if it cannot be opened."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadFile(f"{path} is a folder" if path.is_dir() else f"{path} is not a file")
@@ -48,7 +48,7 @@ def open_given(path: Path) -> BufferedReader:
 
 
 def read_given(path: Path, most_bytes: int) -> bytes:
-    """Returns the content of a file. Raises BadFile, among other reasons if it has more than `most_bytes`."""
+    """Returns the content of a file. Raises BadFile if it has more than `most_bytes` or cannot be read."""
     with open_given(path) as file:
         try:
             content = file.read(most_bytes + 1)
@@ -60,7 +60,7 @@ def read_given(path: Path, most_bytes: int) -> bytes:
 
 
 def read_given_text(path: Path, most_bytes: int) -> str:
-    """Returns the text of a file in UTF-8. Raises BadFile, among other reasons if it has more than `most_bytes`."""
+    """Returns the text of a UTF-8 file. Raises BadFile if it has more than `most_bytes`, or is no such text."""
     try:
         return read_given(path, most_bytes).decode()
     except UnicodeDecodeError as error:
@@ -68,8 +68,8 @@ def read_given_text(path: Path, most_bytes: int) -> str:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Returns the tables of a TOML text. Raises BadFile. It refuses a dotted key of many parts: Python's parser takes
-    memory by the square of their number, over 20 GB for a key of 200 KB (Python 3.11, 2026-11-28)."""
+    """Returns the tables of a TOML text. Raises BadFile if it is no TOML or has a dotted key of many parts. Python's
+    parser takes memory by the square of their number: over 20 GB for 200 KB (Python 3.11, 2026-11-28)."""
     reader = _import_reader()
     if sys.version_info >= (3, 11) and re.search(_LONG_KEY, re.sub(_STRING_OR_COMMENT, "s", text, flags=re.DOTALL)):
         raise BadFile(f"it has a key of more than {MOST_KEY_PARTS} parts")
@@ -81,8 +81,8 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _import_reader() -> Any:
-    """Returns a module that reads TOML. Raises BadFile if there is none. Python 3.10, which only an owner's environment
-    may have, lacks tomllib; its regular expressions lack `*+`."""
+    """Returns a module that reads TOML. Raises BadFile if there is none: Python 3.10, which only the environment of an
+    owner may have, lacks tomllib. Its regular expressions also lack `*+`."""
     for name in ("tomllib", "tomli", "pip._vendor.tomli"):
         with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module(name)

@@ -9,10 +9,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from tilewatch.errors import ExpectedError
 
 SUBMIT_PATIENCE = dt.timedelta(minutes=5)
-"""The time that beat, which submits nightlies on schedule, gets before another process submits a nightly instead."""
+"""The time by which other processes wait for beat, which submits nightlies on schedule, before they submit one."""
 
 MISSING_AFTER = dt.timedelta(minutes=30)
-"""The time after which a nightly counts as missing. By then the reconciler has submitted it, if that is possible."""
+"""The time after which a nightly counts as missing. By then the reconciler has submitted it if that is possible."""
 
 ENDED_WELL = ("measured", "static facts only")
 """The states of a submission whose nightly ended without a failure."""
@@ -34,7 +34,7 @@ class NightlyTimes(BaseSettings):
 
     @classmethod
     def load(cls) -> Self:
-        """Returns the settings from the environment. Raises BadSettings."""
+        """Returns the settings from the environment. Raises BadSettings if a variable has a bad value."""
         try:
             return cls()
         except ValidationError as error:
@@ -42,25 +42,25 @@ class NightlyTimes(BaseSettings):
 
 
 def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SUBMIT_PATIENCE) -> dt.date:
-    """Returns the newest night whose nightly should be submitted by now, if it may be late by `patience`."""
+    """Returns the newest night whose nightly should be submitted by now if up to `patience` late is allowed."""
     then = now - patience
     return then.date() if then.time() >= times.nightly_at else then.date() - dt.timedelta(days=1)
 
 
 def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> dt.date | None:
     """Returns the newest night that should have a nightly and has none; None if no nightly is missing. `last` is the
-    newest night that was submitted. Before the first one, no nightly is missing."""
+    newest night that was submitted. If it is None, no nightly is missing."""
     due = due_night(now, times, MISSING_AFTER)
     return due if last is not None and last < due else None
 
 
 def is_late(state: str, requested_at: dt.datetime, now: dt.datetime, times: NightlyTimes) -> bool:
-    """Returns whether a nightly should have ended by now but has not ended well. `state` is its submission's state."""
+    """Returns whether a nightly took too long and has not ended well. `state` is its submission's state."""
     return state not in ENDED_WELL and now - requested_at > dt.timedelta(hours=times.nightly_limit_h)
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """Returns a clause for each wrong variable. The values of URLs, tokens and secrets are left out."""
+    """Returns a clause for each wrong variable, without the values of URLs, tokens and secrets."""
     clauses = []
     for problem in error.errors():
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error

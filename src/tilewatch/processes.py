@@ -1,7 +1,7 @@
 """Starts and ends child processes, reads the last line of their logs, and tunes the memory of this process.
 
-Each child leads a session of its own, so a terminal's Ctrl-C does not reach it, and a signal to its group also reaches
-the processes that it started.
+Each child leads its own session, so a terminal's Ctrl-C does not reach it, and a signal to its process group also
+reaches the processes that it started.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 NICENESS = 5
 M_ARENA_MAX, ARENAS = -8, 2  # malloc.h
-"""The most memory arenas for glibc's malloc. By default there are eight per core, which share no free memory, and each
-view or call runs in a thread of its own."""
+"""The most memory arenas for glibc's malloc. The default is eight per core, which do not share free memory. Each page
+view and each API call runs in its own thread."""
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36  # linux/prctl.h
 
 
 class Process(Protocol):
-    """The methods of a process that are used here, such as those of a subprocess.Popen."""
+    """The methods of a process that this module uses, such as those of a subprocess.Popen."""
 
     @property
     def pid(self) -> int: ...
@@ -42,7 +42,7 @@ class Process(Protocol):
 
 @dataclass(frozen=True)
 class Usage:
-    """The memory and processor time of a process and its descendants."""
+    """The memory and processor time of a process and its descendants together."""
 
     resident_bytes: int
     cpu_s: float
@@ -60,9 +60,9 @@ def start(
     death_signal: signal.Signals = signal.SIGKILL,
     inherited_files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a process. Linux sends it `death_signal` when the thread that called this function ends, even by SIGKILL.
-    Both outputs go to the log, unless `stdout` is a pipe. `user_command` is the start of a command line that changes
-    the user."""
+    """Starts a process. Linux sends `death_signal` to it when the thread that called this function ends, even by
+    SIGKILL. stderr goes to the log, and stdout does so unless it is given. `user_command` is the start of a command
+    line, such as one that changes the user."""
     return subprocess.Popen(
         # In this order: a process that changes its user loses its death signal (prctl(2)).
         [*user_command, "setpriv", f"--pdeathsig={death_signal.name.removeprefix('SIG')}", "--", *command],
@@ -89,8 +89,8 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -> None:
-    """Sends each signal in turn to the groups of those processes that still run, then waits up to the signal's seconds.
-    A process that ignores all signals keeps running."""
+    """Sends each signal in turn to the process groups of those processes that still run, and waits for their end up to
+    the signal's seconds. A process that ignores all signals keeps running."""
     for kind, limit_s in signals:
         for process in processes:
             if process.poll() is None:
@@ -99,7 +99,7 @@ def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -
 
 
 def kill(processes: Sequence[Process]) -> None:
-    """Kills the groups of these processes at once, and waits until the processes have ended."""
+    """Kills the process groups of these processes at once, and waits until the processes have ended."""
     for process in processes:
         signal_group(process, signal.SIGKILL)
     for process in processes:
@@ -107,7 +107,7 @@ def kill(processes: Sequence[Process]) -> None:
 
 
 def give_way() -> None:
-    """Gives other processes precedence on the processors over this one and those that it starts. Where Linux groups
+    """Gives other processes precedence on the processors over this process and its children. Where Linux groups
     processes by session, niceness only counts within a session, so the session's group is made nice too: other work
     beside 4 compilers on 2 cores took 4.3 s, and 2.1 s with a nice group (2026-11-25)."""
     os.nice(NICENESS)
@@ -116,24 +116,24 @@ def give_way() -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own parent ends. So `list_descendants` finds it.
-    Otherwise the machine's first process would become its parent, and would not end it."""
+    """Makes this process the parent of every descendant whose own parent ends, so that `list_descendants` finds it.
+    Otherwise the machine's first process would become the parent, and would not end the descendant."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent(death_signal: int) -> None:
-    """Asks Linux to send this process a signal when the thread that forked it ends. `start` does this for its child."""
+    """Asks Linux to send this process a signal when the thread that forked it ends. `start` does so for its child."""
     _prctl(PR_SET_PDEATHSIG, death_signal)
 
 
 def forbid_inspection() -> None:
     """Stops other processes of the same user (except root) from reading this process's environment and memory. Forked
-    children inherit this; programs that it starts do not (prctl(2), PR_SET_DUMPABLE)."""
+    children inherit the protection; programs that they execute do not (prctl(2), PR_SET_DUMPABLE)."""
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def kill_descendants(process_id: int) -> None:
-    """Kills all descendants of a process, in other sessions too. It stops them first, so that they start no others."""
+    """Kills all descendants of a process, in other sessions too. Stops them first, so that they start no others."""
     stopped: set[int] = set()
     while new := [each for each in list_descendants(process_id) if each not in stopped]:
         for each in new:
@@ -175,7 +175,7 @@ def measure_resident(process_id: int) -> int:
 
 
 def measure_usage(process_id: int) -> Usage:
-    """Returns the summed usage of a process and its descendants; zero if it is gone."""
+    """Returns the summed memory and processor time of a process and its descendants; zero if the process is gone."""
     resident_bytes, ticks = 0, 0
     for each in (process_id, *list_descendants(process_id)):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -204,8 +204,8 @@ def signal_group(process: Process, kind: signal.Signals) -> None:
 
 
 def last_words(process: Process, log: Path | IO[bytes]) -> str:
-    """Waits for the end of a process. Returns how it ended, with the last line of its log if there is one: "SIGSEGV",
-    or "exit code 1: no space left on device"."""
+    """Waits for the end of a process. Returns how it ended, and the last line of its log if there is one: "SIGSEGV", or
+    "exit code 1: no space left on device"."""
     code = process.wait()
     end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     with log.open("rb") if isinstance(log, Path) else contextlib.nullcontext(log) as file:
@@ -224,7 +224,7 @@ def _wait(processes: Sequence[Process], limit_s: float) -> None:
 
 def tune_memory() -> None:
     """Sets the number of memory arenas, and makes the garbage collector skip all objects that exist now. A full
-    collection in the middle of a visitor's request took 160 to 250 ms with them, 26 ms without (2026-11-23)."""
+    collection during a visitor's request took 160 to 250 ms with these objects, 26 ms without (2026-11-23)."""
     if sys.platform == "linux":
         # musl has no mallopt and does not need it.
         getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_ARENA_MAX, ARENAS)

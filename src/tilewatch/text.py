@@ -1,4 +1,4 @@
-"""Writes numbers and commits as text, and makes other people's text safe to show. All parts of the product use it."""
+"""Writes numbers and commits as text, and makes other people's text safe to show. All of the product uses it."""
 
 import html
 import re
@@ -6,30 +6,30 @@ from collections.abc import Sequence
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters except the tab and the new line. A terminal obeys them (its title, its cursor, its clipboard).
-Those of Unicode change the direction of text, so that a name looks like another."""
+Unicode's control characters change the direction of text, so that a name can look like another."""
 
 _MARKDOWN = re.compile(r"([\\`*\[\]<>$|~&]|(?<!\w)_|_(?!\w)|:(?=[A-Za-z]))")
 _SIGNS = re.compile(r"(?<=[-<])(\\?)(?=[->])|(?<=[<>~])(?==)|(?<=:)(?=[\w+-]+\\?:)")
-"""Places inside an arrow, a dash, a comparison or a word like :+1:. Streamlit draws such text as one sign, even if it
-is escaped."""
+"""Places inside an arrow, a dash, a comparison or a word like :+1:. Streamlit draws such text as one character, even if
+the text is escaped."""
 
 _BLOCK = re.compile(r"\A(\d{1,9}(?=[.)](?: |\Z))|(?=(?:#{1,6}|[+-])(?: |\Z)))")
-"""Place in the beginning of a line that Markdown reads as a heading or a list."""
+"""The place at the beginning of a line that Markdown reads as a heading or a list."""
 
 _ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|@", re.IGNORECASE)
 WORD_JOINER = "\N{WORD JOINER}"
-"""An invisible character. Text that contains it in the right place is not read as a link, a mention or a formula."""
+"""An invisible character. In the right place, it prevents that a text is read as a link, a mention or a formula."""
 
 _MENTION = re.compile(r"<(?=\S)|(?<![\w.+-])@(?=\w)|\](?=[(\[])")
 
 LONGEST_NAME = 500
-"""The most characters of a name: an index of Postgres takes about 2,700 bytes."""
+"""The most characters of a name, because an index of Postgres takes about 2,700 bytes."""
 
 LONGEST_FAILURE = 4_000
 """The most characters of a library's error text, which may contain a whole file."""
 
 _IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)\S+@")
-"""A password in a URL, up to the last @, as a password that was not escaped may contain an @ or a slash."""
+"""A password in a URL. It ends at the last @, because a password that was not escaped may contain an @ or a slash."""
 
 _NAMED = re.compile(
     r"(?i)(?P<before>\b[\w-]*(?:password|passwd|secret|token|api_?key|access_?key)\b['\"]?\s*[=:]\s*)"
@@ -45,10 +45,10 @@ _TOKEN = re.compile(
 SAME_IN_PLURAL = ("series",)
 
 COMMENT_CHARACTERS = 60_000
-"""The most characters of a comment. GitHub takes 65,536, GitLab 1,000,000 (2026-11)."""
+"""The most characters of a comment on a forge. GitHub takes 65,536, GitLab 1,000,000 (2026-11)."""
 
 STATUS_CHARACTERS = 140
-"""The most characters in the description of a status, which is what GitHub takes. GitLab takes 255 (2026-11)."""
+"""The most characters of a commit status's description, which GitHub limits. GitLab takes 255 (2026-11)."""
 
 LINE_CHARACTERS = 2_000
 """The most characters of a line, such as one that names several hundred problems."""
@@ -71,14 +71,14 @@ def count_text(count: int, noun: str) -> str:
 
 
 def write_uncounted(examples: int, recorded: int) -> str:
-    """Returns a sentence on the changes that no count includes; an empty text if there are none."""
+    """Returns a sentence on the changes that pages do not count; an empty text if there are no such changes."""
     parts = [count_text(examples, "planted example")] if examples else []
     parts += [f"{count_text(recorded, 'change')} that came with recordings"] if recorded else []
     return f"Not counted: {' and '.join(parts)}." if parts else ""
 
 
 def change_text(change: float) -> str:
-    """Returns a relative change in words: 0.0312 is "+3.1 %". One that rounds to zero is "+0.0 %", never "-0.0 %"."""
+    """Returns a relative change in words: 0.0312 is "+3.1 %". A change that rounds to zero is always "+0.0 %"."""
     return f"{round(100 * change, 1) + 0.0:+.1f} %"
 
 
@@ -92,17 +92,17 @@ def write_change(change: float) -> str:
 
 def name_version(baseline: str, version: str) -> str:
     """Returns the name under which the times of a baseline in an environment are stored, for example "deepgemm 0.2.5".
-    The version is PyTorch's for all baselines but DeepGEMM."""
+    DeepGEMM has its own version; for all other baselines the version is PyTorch's."""
     return f"{baseline} {version}" if baseline.startswith("deepgemm") else f"{baseline} torch {version}"
 
 
 def has_version(baseline: str) -> bool:
-    """Returns whether a name is one from `name_version`. Such a baseline is never the main one."""
+    """Returns whether a name is from `name_version`. A baseline with such a name is never the main one."""
     return " " in baseline
 
 
 def without_controls(text: str) -> str:
-    """Returns other people's text with a replacement character for each control character: safe for a terminal."""
+    """Returns other people's text with a replacement character for each control character, safe for a terminal."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -122,7 +122,7 @@ def failure_text(text: str) -> str:
 
 def plain(value: object) -> str:
     """Returns other people's text safe for Markdown: one line without heading, link, picture, formula or colour. A word
-    joiner in each address stops Markdown from making it a link."""
+    joiner in each web address stops Markdown from making the address a link."""
     escaped = _BLOCK.sub(r"\1\\", _MARKDOWN.sub(r"\\\1", one_line(value)))
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, _SIGNS.sub(rf"{WORD_JOINER}\1", escaped))
 
@@ -143,7 +143,7 @@ def one_line(value: object) -> str:
 
 
 def without_links(markdown: str) -> str:
-    """Returns other people's Markdown without links and pictures. Headings and tables stay."""
+    """Returns other people's Markdown without links and pictures, but with its headings and tables."""
     shown = re.sub(r"\](?=[(\[:])", "]" + WORD_JOINER, without_controls(markdown))
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, shown)
 
@@ -160,8 +160,8 @@ def shorten(text: str, longest: int) -> str:
 
 
 def fit_lines(lines: Sequence[str], longest: int, link: str | None = None) -> list[str]:
-    """Returns the first of these lines, as many as fit into `longest` characters. If some do not fit, a last line says
-    how many, with a link to all lines if `link` is given."""
+    """Returns as many of the first lines as fit into `longest` characters. If some do not fit, a last line gives their
+    number, and a link to all lines if `link` is given."""
     short = [shorten(line, min(LINE_CHARACTERS, longest)) for line in lines]
     if sum(len(line) + 1 for line in short) <= longest:
         return short

@@ -21,12 +21,12 @@ FORMAT = 1
 MOST_DOUBLINGS = 1.0
 """The largest distance of a measured problem whose config is used: Euclidean, in doublings of each size.
 
-Two H200s swept 82 problems (benchmarks/tuned.py, 2026-11). Of those with another problem within 1 doubling, half lost
-nothing with its config, and one in twenty 17 % or more. Without a limit on the distance, one in twenty lost 100 %.
+Two H200s swept 82 problems (benchmarks/tuned.py, 2026-11). Each problem with another one within 1 doubling was run with
+the other's config: half lost nothing, and one in twenty lost 17 % or more. Without a limit, one in twenty lost 100 %.
 """
 
 KEPT_ANSWERS = 10_000
-"""The most answers that are kept for problems that are not in the table, so that repeated calls are fast."""
+"""The most choices that are kept for problems that are not in the table, so that repeated calls are fast."""
 
 Part = int | str
 _BETWEEN_PARTS = re.compile(r"(?<=\d)x(?=\d)|[-,;:=_/ ]+")
@@ -37,11 +37,11 @@ class WrongTable(ValueError):
 
 
 class Choice(NamedTuple):
-    """The config to launch with. `source` tells where it comes from: "exact", "nearest" (a near problem) or "fallback".
+    """The config to launch with. `source` is "exact", "nearest" (the config of a near problem) or "fallback".
 
     `problem` is the measured problem, empty for a fallback. `regret` estimates how much slower this config is than the
-    best one, as a share: 0 for "exact", None if unknown. For "nearest" it was measured on the near problem: how much
-    slower that one is with the config of its nearest problem.
+    best config, as a share: 0 for "exact", None if unknown. For "nearest", it is the share by which the near problem
+    itself is slower with the config of its own nearest problem.
     """
 
     config: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Choice(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The winner of a measured problem. `carried_regret` is the `regret` of a Choice that takes it as "nearest"."""
+    """The winner of a measured problem. `carried_regret` is the `regret` of a Choice that has this row as "nearest"."""
 
     problem: str
     config: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The rows whose problems have equal words, sorted by their sizes (as log2). `firsts` are the first sizes."""
+    """The rows whose problems have equal words, sorted by their sizes (as log2). `firsts` has each row's first size."""
 
     firsts: list[float]
     sizes: list[tuple[float, ...]]
@@ -94,8 +94,8 @@ class Table:
     def find(self, *problem: Part) -> Choice:
         """Returns the choice for a problem, given as the numbers and words of its name.
 
-        `find(4096, 4096, 4096, "float16")` asks for 4096x4096x4096-float16. Words must be equal, numbers may be near.
-        Raises ValueError for a number such as NaN.
+        `find(4096, 4096, 4096, "float16")` finds the choice for 4096x4096x4096-float16. A near problem has the same
+        words and similar numbers. Raises ValueError for a number such as NaN.
         """
         found = self._answers.get(problem)
         if found is None:
@@ -130,8 +130,8 @@ def load(
 ) -> Table:
     """Returns the table of one kernel for one GPU, which is named like "NVIDIA H200" or "h200".
 
-    `source` is the file with the kernel. If it is given, a table made with another version of that file is refused.
-    Raises WrongTable, among other reasons if the file is missing or damaged.
+    `source` is the file with the kernel. If it is given, a table made with another version of this file is refused.
+    Raises WrongTable if a table is refused, missing or damaged.
     """
     tables = read_tables(path)
     try:
@@ -170,7 +170,7 @@ def _choose_table(
 
 
 def read_tables(path: str | Path) -> list[dict[str, Any]]:
-    """Returns all tables of a file that `tilewatch tuned export` wrote. Raises WrongTable."""
+    """Returns all tables of a file of `tilewatch tuned export`. Raises WrongTable if it is missing or damaged."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -181,7 +181,7 @@ def read_tables(path: str | Path) -> list[dict[str, Any]]:
 
 
 def parse_file(path: str | Path, text: str) -> dict[str, Any]:
-    """Returns the whole content of a file that `tilewatch tuned export` wrote, from its text. Raises WrongTable."""
+    """Returns the content of a file of `tilewatch tuned export`, given its text. Raises WrongTable if it is damaged."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
