@@ -1,1 +1,1 @@
-"""Watches operators in their own repository: traces which kernels host code launches, and compiles them."""
+"""Watches operators in their own repository: traces which kernels their host code launches, and compiles these."""

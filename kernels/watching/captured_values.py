@@ -1,4 +1,4 @@
-"""Describes the values that a kernel captures when it is defined inside a function. They are constants in its code."""
+"""Describes the values that a kernel captures if it is defined inside a function. They are constants of its code."""
 
 import re
 from types import FunctionType
@@ -9,10 +9,10 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def describe_captured(function: FunctionType, *, within: tuple[FunctionType, ...] = ()) -> list[Any]:
-    """Returns the names and values that a function captures, ready for JSON, including those that captured functions
-    capture. Empty for a function defined at the top of a module.
+    """Returns the names and values that a function captures, ready for JSON, including what captured functions capture.
+    Returns [] for a function at the top of a module.
 
-    `within` are the functions around it that are being described, since a function may capture itself."""
+    `within` are the functions that are being described already, because a function may capture itself."""
     if function in within:
         return []
     pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)

@@ -16,11 +16,11 @@ PlainConfig = dict[str, Any]
 
 KERNEL_OPTIONS = (*HINTS, "opt_level")
 """Keyword arguments of `ct.kernel` (cuda-tile 1.7). HINTS has no opt_level, because the keys of stored cubins contain
-HINTS: another entry would make all cubins be compiled again."""
+HINTS, so a new entry would change all keys and all cubins would be compiled again."""
 
 
 def make_plain(config: Any) -> PlainConfig:
-    """Returns a config's fields by name. A value that JSON cannot hold is replaced by its name."""
+    """Returns a config's fields by name. Replaces a value that JSON cannot hold by the value's name."""
     return {name: _make_plain_value(value) for name, value in list_fields(config).items()}
 
 
@@ -41,7 +41,7 @@ def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
-    """Returns a config of the example's class with other values. Host code need not try such a config itself."""
+    """Returns a config of the example's class with other values. Host code need not have such a config itself."""
     if isinstance(example, Mapping):
         return {**example, **fields}
     if dataclasses.is_dataclass(example) and not isinstance(example, type):
@@ -53,8 +53,8 @@ def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class GivenConfigs:
-    """Holds the configs of a watch file. For each value that is not plain, such as a type, `values` maps the
-    parameter's name and the plain value to the original."""
+    """Holds the configs of a watch file. Some original values, such as types, have another plain value. `values` maps a
+    parameter's name and this plain value to the original value."""
 
     configs: tuple[PlainConfig, ...]
     values: Mapping[tuple[str, Any], Any]
@@ -65,7 +65,7 @@ class GivenConfigs:
 
 
 def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
-    """Returns the configs that `configs=` of a watch file describes, as plain values. Raises BadWatchFile."""
+    """Returns the configs of a watch file's `configs=` as plain values. Raises BadWatchFile if they are invalid."""
     given = list_configs(configs, problem, arch)
     pairs = [(name, value) for each in given for name, value in each.items()]
     values = {(name, plain): value for name, value in pairs if (plain := _make_plain_value(value)) is not value}
@@ -73,7 +73,7 @@ def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
 
 
 def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping[str, Any], ...]:
-    """Returns the configs that `configs=` of a watch file describes, as it states them. Raises BadWatchFile."""
+    """Returns the configs of a watch file's `configs=`, unchanged. Raises BadWatchFile if they are invalid."""
     found = configs(problem, arch) if callable(configs) else configs
     if isinstance(found, Mapping):
         for name, values in found.items():

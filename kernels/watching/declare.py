@@ -26,20 +26,20 @@ Configs = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | Callable[[
 
 
 LEAST_WORDS = 3
-"""Fewest words of a reason, so that `not_apart=True` or "yes" is refused."""
+"""Fewest words of a stated reason, so that `not_apart="yes"` is refused."""
 
 
 DECLARED: list["WatchedOperator"] = []
-"""All operators that `watch` has made, in order. A loop may declare several for which the module has no name."""
+"""All operators that `watch` has made, in order. A loop may declare several that no name in the module refers to."""
 
 
 class BadWatchFile(ExpectedError, ValueError):
-    """Raised if a watch file declares something that cannot be watched. The message is a sentence."""
+    """Raised if a watch file declares an operator that cannot be watched. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Holds one problem of an operator, ready to run. See `case` for the fields."""
+    """Holds one problem of an operator, ready to run. The fields are the arguments of `case`."""
 
     run: Callable[..., Any]
     reference: Callable[[], Any] | None
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def own_parameters(self) -> list[inspect.Parameter]:
-        """Returns the parameters of `run` that take a config's values: all but the one for `before`'s result."""
+        """Returns the parameters of `run` that take config values: all but the one for the result of `before`."""
         return list(inspect.signature(self.run).parameters.values())[self.before is not None :]
 
 
@@ -78,7 +78,7 @@ class WatchedOperator:
         return f"{self.file.name}, line {self.line}"
 
     def parse(self, text: str) -> Problem:
-        """Returns the problem that a text names, as a person types it. Raises BadProblem."""
+        """Returns the problem that a person's text names. Raises BadProblem if the text is malformed."""
         for each in self.problems:
             if each.problem.name == text:
                 return each.problem
@@ -133,7 +133,7 @@ def watch(
 
 
 def check_reason(name: str, reason: str) -> str:
-    """Returns the reason, or "" if none is given. Raises BadWatchFile if it has too few words."""
+    """Returns a stated reason, or "" if none is given. Raises BadWatchFile if the reason has too few words."""
     if not isinstance(reason, str) or 0 < len(reason.split()) < LEAST_WORDS:
         raise BadWatchFile(f"{name} is '{reason}': give the reason in {LEAST_WORDS} words or more")
     return reason

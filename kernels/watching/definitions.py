@@ -1,4 +1,4 @@
-"""Watches operators that flashinfer-bench Definition files state, without a function for each.
+"""Watches operators that flashinfer-bench Definition files describe, without a function for each operator.
 
 from tilewatch import watch_definitions
 
@@ -28,7 +28,7 @@ from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, find_project
 
 LANGUAGES = ("cuda-tile", "cutile", "python")
-"""Languages of Solutions that can be traced. Solutions in other languages (triton, cuda) launch no cuTile kernel."""
+"""Languages of the Solutions that can be traced. Solutions in triton or cuda launch no cuTile kernel."""
 
 REFERENCE = "torch"
 """Name under which a definition's reference is used as a baseline."""
@@ -94,7 +94,7 @@ def watch_definitions(
 def make_case(
     definition: Definition, entry: Callable[..., Any], given: Inputs, baselines: Sequence[str], p: ProblemInputs
 ) -> Case:
-    """Returns the case of one problem. Its reference gets copies of the inputs, because some references change them."""
+    """Returns the case of one problem. The reference gets copies of the inputs, because some references change them."""
     sizes = definition.values(p.problem.sizes)
     made = {each.name: _make_input(definition, each, given, sizes, p) for each in definition.inputs}
 
@@ -108,14 +108,14 @@ def make_case(
 
 
 def load_reference(definition: Definition) -> Callable[..., Any]:
-    """Runs the source text of a definition's reference, and returns the function in it. Needs PyTorch."""
+    """Runs the source text of a definition's reference, and returns the function that it defines. Needs PyTorch."""
     names: dict[str, Any] = {"__name__": f"reference of {definition.name}"}
     exec(compile(definition.reference, f"{definition.file.name} (reference)", "exec"), names)  # noqa: S102 - it is code of the commit, as the watch file is
     return names[ENTRY]  # type: ignore[no-any-return]
 
 
 def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) -> list[Problem]:
-    """Returns the problems of all combinations of the axes that the definition needs. The last axis varies fastest."""
+    """Returns a problem for each combination of the definition's axes. The last axis varies fastest."""
     for name in definition.free:
         if name not in axes:
             raise BadProblem(f"problems: {definition.name} needs the axis {name}; it has {', '.join(axes)}")
@@ -128,7 +128,7 @@ def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) ->
 def _make_input(
     definition: Definition, tensor: TensorSpec, given: Inputs, sizes: Mapping[str, float], p: ProblemInputs
 ) -> Any:
-    """Returns a tensor, or a number if the input has no shape. Raises BadProblem if its value is not known."""
+    """Returns a tensor, or a number if the input has no shape. Raises BadProblem if its value is unknown."""
     if tensor.name in given:
         value = given[tensor.name]
         return value(p) if callable(value) else value
@@ -150,7 +150,7 @@ def _make_input(
 
 
 def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str, Callable[..., Any]]:
-    """Maps each definition to the function of its Solution, or of the first one by file name if it has several."""
+    """Maps each definition to the function of its Solution, or of its first Solution by file name if it has several."""
     entries: dict[str, Callable[..., Any]] = {}
     for file in list_files(pattern, root):
         try:

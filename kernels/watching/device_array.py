@@ -1,4 +1,4 @@
-"""Describes an array that a launch gets, of any library: PyTorch, CuPy, Numba, or a class of the repository itself.
+"""Describes an array that a launch gets. It may be of PyTorch, CuPy, Numba, or a class of the repository itself.
 
 cuTile reads an array through DLPack or `__cuda_array_interface__`, and so does this module."""
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex", "V": "bfloat"}  # cuTile 1.7 reads "<V2" so
-"""Maps the letter of a `typestr` of `__cuda_array_interface__` to a type. A number of bits follows, but for bool."""
+"""Maps a letter of `__cuda_array_interface__`'s `typestr` to the start of a type's name. The number of bits follows."""
 
 GPU_DEVICE = 2
-"""Value of kDLCUDA in dlpack.h."""
+"""Value of kDLCUDA, the device type of NVIDIA GPUs in dlpack.h."""
 
 CATEGORIES = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
 """Maps a DLDataTypeCode of dlpack.h to the beginning of the type's name. The number of bits follows."""
@@ -24,7 +24,7 @@ OTHER_TYPES = {6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2", 14: "float8_e8
 class DeviceArray:
     """Describes an array in the GPU's memory. `strides` are in elements, and `dtype` is PyTorch's name of the type.
 
-    `memory` and `memory_bytes` are the allocation around the array, or the array itself if that is unknown."""
+    `memory` and `memory_bytes` are the allocation around the array, or the array if no allocation is known."""
 
     address: int
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ def is_array(value: Any) -> bool:
 
 
 def describe_array(value: Any) -> DeviceArray:
-    """Returns the description of an array, which is a value for which `is_array` is True."""
+    """Returns the description of a value for which `is_array` is True."""
     if hasattr(value, "element_size"):
         return _describe_tensor(value)
     if hasattr(value, "__cuda_array_interface__"):
@@ -84,7 +84,7 @@ def _describe_interface(value: Any) -> DeviceArray:
 
 
 class _DLTensor(ctypes.Structure):
-    """Mirrors DLTensor of dlpack.h (version 0.8), to which a capsule "dltensor" points."""
+    """Mirrors DLTensor of dlpack.h (version 0.8), to which a Python capsule named "dltensor" points."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -118,7 +118,7 @@ def _make_contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _find_extent(address: int, shape: Sequence[int], strides: Sequence[int], item_bytes: int) -> tuple[int, int]:
-    """Returns the lowest address of an array, and the number of bytes from there to its highest one."""
+    """Returns an array's lowest address, and the number of bytes from there to the end of the highest element."""
     if 0 in shape:
         return address, 0
     reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]

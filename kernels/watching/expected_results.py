@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
-    """Lists a sentence for the reference and each baseline that fails or returns results of other shapes than `run`."""
+    """Lists a sentence on the reference and on each baseline if it fails or its results' shapes differ from `run`'s."""
     given = list_shapes(result)
     wrong = []
     assert case.reference is not None

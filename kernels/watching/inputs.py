@@ -1,4 +1,4 @@
-"""Gives a watch file's function the sizes and choices of its problem, and makes its input tensors."""
+"""Gives a watch file's function the sizes and choices of a problem, and makes input tensors for it."""
 
 import contextlib
 import importlib
@@ -29,9 +29,9 @@ SHORT_TYPES = {
 
 
 class ProblemInputs:
-    """The argument `p` of a watch file's function: `p.rows` is a size and `p.dtype` a choice, by the problem's names. A
-    choice that names a PyTorch type is that type. Random tensors are equal for equal seeds. Their type is `p.dtype`
-    unless another type is given.
+    """The argument `p` of a watch file's function. `p.rows` is a size and `p.dtype` a choice, by the names in the
+    problem. A choice that names a PyTorch type is given as that type. Random tensors are equal for equal seeds. Their
+    type is `p.dtype` if no other type is given.
 
     A watch file without PyTorch makes arrays itself: `p.seed` is for its generator, `p.numpy_dtype` for their type."""
 
@@ -83,7 +83,7 @@ class ProblemInputs:
     def randint(self, low: int, high: int, shape: Sequence[int], dtype: Any = None) -> Any:
         """Returns a tensor of random whole numbers from `low` to `high` - 1, as int32 unless another type is given.
 
-        They are made on the CPU: host code that plans by them must see equal numbers with and without a GPU."""
+        They are made on the CPU, because host code that plans by them must see equal numbers with and without a GPU."""
         return self._torch.randint(low, high, tuple(shape), dtype=self._choose(dtype or "int32")).to(self.device)
 
     def zeros(self, *shape: int, dtype: Any = None) -> Any:
@@ -96,7 +96,7 @@ class ProblemInputs:
         return self._torch.empty(*shape, device=self.device, dtype=self._choose(dtype))
 
     def _choose(self, dtype: Any) -> Any:
-        """Returns the PyTorch type that `dtype` is or names, or that of `p.dtype` if it is None. Raises ValueError."""
+        """Returns the PyTorch type that `dtype` (or else `p.dtype`) is or names. Raises ValueError if it names none."""
         if dtype is None:
             return self._type(self._problem.choices.get("dtype", "f32"))
         found = self._type(dtype) if isinstance(dtype, str) else dtype
@@ -105,7 +105,7 @@ class ProblemInputs:
         return found
 
     def _type(self, choice: str) -> Any:
-        """Returns the PyTorch type that a choice names, None if it names no type."""
+        """Returns the PyTorch type that a choice names, or None if the choice names no type."""
         if importlib.util.find_spec("torch") is None:
             return None
         found = getattr(self._torch, SHORT_TYPES.get(choice, choice), None)

@@ -1,12 +1,12 @@
 """Gives host code tensors on "cuda" on a machine without a GPU. They are PyTorch's meta tensors, but report cuda:0.
 
 They have a shape, strides and a type, but no memory. Small tensors of whole numbers or bools keep their values, because
-host code plans by lengths of sequences, offsets of groups or pages of a cache. These lie on the CPU and have a class of
-their own. A result has values if all tensors from which it is computed have values. Values are never made up:
-`torch.empty` has none, and a tensor that a kernel was given has none until `run` ends, since the kernel may have
-written to it.
+host code plans by lengths of sequences, offsets of groups or pages of a cache. The tensors with values lie on the CPU
+and have a class of their own. A result has values if all tensors from which it is computed have values. Values are
+never invented: `torch.empty` has none, and a tensor that a kernel was given has none until `run` ends, because the
+kernel may have written to it.
 
-(FakeTensorMode would also give tensors without values, but a build without CUDA cannot slice one, 2.13.)"""
+(PyTorch's FakeTensorMode also gives tensors without values, but a build without CUDA cannot slice them, 2.13.)"""
 
 import contextlib
 import functools
@@ -25,13 +25,13 @@ WHAT_HAS_VALUES = (
 
 WITHOUT_VALUES = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 LIKE_ANOTHER = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
-"""Functions that use only the type, shape and device of the tensor that they get, not its values."""
+"""Functions that use only the type, shape and device of their tensor argument, and not the tensor's values."""
 
 IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__ifloordiv__", "__iand__", "__ior__", "__ixor__")
 
 _written: dict[int, Any] = {}
-"""Tensors that kernels were given since `on_meta` was entered, by the address of their memory. They are kept alive, so
-that no other tensor can have that address."""
+"""Maps addresses to the tensors that kernels were given since `on_meta` was entered. These are kept alive, so that no
+other tensor gets their address."""
 
 
 @functools.cache
@@ -42,7 +42,7 @@ def _class_with_values() -> type:
         __torch_function__ = torch._C._disabled_torch_function_impl
 
         def give_to_kernel(self) -> Any:
-            """Returns a tensor without values to launch with in its place. Notes that a kernel may write to it."""
+            """Returns a tensor without values to launch with instead. Notes that a kernel may write to this tensor."""
             with torch._C.DisableTorchFunction():
                 if not hasattr(self, "_without_values"):
                     self._without_values = _to_meta(self)
@@ -54,7 +54,7 @@ def _class_with_values() -> type:
 
 @contextlib.contextmanager
 def on_meta() -> Iterator[None]:
-    """Makes tensors on "cuda" tensors of this module inside the context. At first none was given to a kernel."""
+    """Makes each tensor on "cuda" a tensor of this module inside the context. At first, no kernel was given any."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -92,7 +92,7 @@ def on_meta() -> Iterator[None]:
 
 
 def _make(function: Callable[..., Any], given: Any) -> Any:
-    """Calls a function that gets no tensor with values. A tensor that it makes on "cuda" may have values."""
+    """Calls a function whose arguments have no values. A tensor that it makes on "cuda" may have values."""
     import torch
 
     found = _call(function, given, "meta")
@@ -110,7 +110,7 @@ def _make(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _compute(function: Callable[..., Any], given: Any) -> Any:
-    """Calls a function that gets tensors with values. Its results have values if all tensors that it gets have."""
+    """Calls a function that gets tensors with values. The results have values if all tensor arguments have values."""
     import torch
 
     args, named = given
@@ -134,7 +134,7 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _resolve_index(index: Any) -> Any:
-    """Returns an index with masks replaced by positions, and tensors by numbers: they decide the result's shape."""
+    """Returns an index with masks replaced by positions and tensors by numbers, which decide the result's shape."""
     import torch
 
     def resolve(each: Any) -> tuple[Any, ...]:
@@ -148,7 +148,7 @@ def _resolve_index(index: Any) -> Any:
 
 
 def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
-    """Returns whether a result has too many elements to keep values. Returns False if its size depends on values."""
+    """Returns whether a result is too large to keep values. Returns False if the result's size depends on values."""
     try:
         found = _call(function, _map(_to_meta, given), "meta")
     except Exception:  # noqa: BLE001 - the function is called with values next, and raises the error itself
@@ -174,7 +174,7 @@ def _keep_values(value: Any) -> Any:
 
 
 def _forget_written(value: Any) -> Any:
-    """Returns a tensor as one of PyTorch's own class. It has no values if a kernel may have written to it."""
+    """Returns a tensor of PyTorch's own class, without values if a kernel may have written to `value`."""
     import torch
 
     with_values: Any = _class_with_values()

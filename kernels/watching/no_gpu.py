@@ -1,4 +1,4 @@
-"""Runs host code without a GPU. The code sees a GPU of a chosen architecture, and tensors on it that have no memory.
+"""Runs host code without a GPU. Host code sees a GPU of a chosen architecture, and its tensors have no memory.
 
 The tensors are PyTorch's meta tensors (meta_tensors.py), or those of `torch_stand_in` if PyTorch is not installed."""
 
@@ -29,7 +29,7 @@ def install() -> None:
 
 @contextlib.contextmanager
 def as_gpu(project: Project | None) -> Iterator[None]:
-    """Shows code that is imported inside the context a GPU of the project's architecture. Does nothing without one."""
+    """Shows a GPU of the project's architecture to imports inside the context. Does nothing if it has none."""
     if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
         yield
         return
@@ -40,8 +40,8 @@ def as_gpu(project: Project | None) -> Iterator[None]:
 class PretendGpu:
     """A GPU that host code sees while `in_use` is open. Tensors of two such GPUs cannot be mixed.
 
-    It has as many multiprocessors as the usual GPU model of its architecture, or as an H200 if none is known. In a
-    process that owns a GPU, host code sees that one instead."""
+    The GPU has as many multiprocessors as the usual GPU model of its architecture, or as an H200 if no model is known.
+    In a process that owns a GPU, host code sees that real GPU instead."""
 
     def __init__(self, arch: str) -> None:
         model = device.model_of(arch)
@@ -52,7 +52,7 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
-        """Shows the GPU while host code is imported, which may ask for its properties. Tensors made then are real."""
+        """Shows the GPU while host code is imported, as that may read its properties. Tensors made then are real."""
         import torch
 
         cuda_stand_ins.show_gpu(self._gpu)
@@ -63,8 +63,8 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Shows the GPU while host code runs. Raises TracingError if host code needs values that no tensor has, or
-        tries to end the process."""
+        """Shows the GPU while host code runs. Raises TracingError if host code needs values of a tensor without values,
+        or tries to end the process."""
         cuda_stand_ins.begin_run()
         with self.at_import(), missing.running_host_code() if cuda_stand_ins.is_in_use("torch") else on_meta():
             try:
@@ -82,7 +82,7 @@ class PretendGpu:
 
 
 def _make_answers(gpu: cuda_stand_ins.GpuFacts) -> Mapping[str, Any]:
-    """Returns replacements for functions of torch.cuda, by name."""
+    """Maps names of functions of torch.cuda to replacements that describe the shown GPU."""
     properties = SimpleNamespace(
         name=gpu.name,
         multi_processor_count=gpu.sm_count,
@@ -126,7 +126,7 @@ class PretendStream(cuda_stand_ins.Idle):
 
 
 class _Constant:
-    """A function that returns one value, whatever device or stream it gets."""
+    """A function that returns the same value for all devices and streams."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

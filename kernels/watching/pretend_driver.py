@@ -1,9 +1,9 @@
 """Gives cuTile a CUDA driver that has one GPU and does nothing, in child processes that own no GPU.
 
-Only `ct.launch` itself knows what it compiles: which facts about its arguments it uses, and by which calling
-convention. (cuda-tile 1.7 uses another convention if a dimension has one element, which
-`KernelSignature.from_kernel_args` does not tell.) Before it asks for code, it asks the driver for its version and for
-the context of the stream and of each pointer. This driver answers these questions."""
+Only `ct.launch` itself determines what is compiled: the constraints on the arguments, and the calling convention.
+(cuda-tile 1.7 uses another convention if a dimension has one element, which `KernelSignature.from_kernel_args` does not
+tell.) Before compiling, `ct.launch` asks the driver for its version and for the context of the stream and of each
+pointer. This driver answers these calls."""
 
 import ctypes
 import sys
@@ -29,7 +29,7 @@ _alive: list[Any] = []
 
 
 def install() -> None:
-    """Installs the driver in this process. Call it before cuTile asks for one. A second call does nothing."""
+    """Installs the driver in this process. Call this before cuTile loads a driver. A second call does nothing."""
     if _alive:
         return
     module = types.ModuleType(MODULE)
@@ -56,7 +56,7 @@ ANSWERS: Mapping[bytes, Callable[[int, int], None]] = {
     b"cuPointerGetAttribute": lambda first, _: _write_pointer(first, CONTEXT),
     b"cuStreamGetCtx": lambda _, second: _write_pointer(second, CONTEXT),
 }
-"""Maps each driver function to what it writes, given its first two arguments. Others succeed and write nothing."""
+"""Maps driver functions to what they write, given their first two arguments. All others succeed and write nothing."""
 
 
 def _find(name: bytes, address: Any, *_: Any) -> int:

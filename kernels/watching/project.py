@@ -1,7 +1,7 @@
 """Reads `[tool.tilewatch]` of a checkout, and keeps the modules of several checkouts apart in one process.
 
-Two commits of one repository have modules with equal names, so only one checkout is active at a time. Its folders are
-on the import path and its modules in sys.modules; those of the others are set aside."""
+Two commits of one repository have modules with equal names, so only one checkout is active at a time. The active
+checkout's folders are on the import path and its modules in sys.modules; the others' are set aside."""
 
 import ast
 import collections
@@ -29,7 +29,7 @@ from tilewatch.kernels.project_settings import BadProject
 CANONICAL = "watched_checkout"
 INSTALLED = ("site-packages", "dist-packages")
 CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
-"""Types of the containers in which host code caches results. Such caches are reset before each run."""
+"""Types of the containers in which host code caches results. These containers are reset before each run."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Project:
     """A checkout whose watch files are loaded. `root` is its top folder; `path` lists the folders from which its own
     packages are imported.
 
-    `arch` is the architecture that host code sees when it is imported and when it runs, None for this machine's GPU."""
+    `arch` is the GPU architecture that host code sees when imported and run, or None if it sees this machine's GPU."""
 
     root: Path
     path: tuple[Path, ...]
@@ -46,7 +46,7 @@ class Project:
 
 @dataclass
 class _State:
-    """Holds a checkout's state while another one is active. `sources` are by canonical file name."""
+    """Holds a checkout's state while another checkout is active. `sources` are by canonical file name."""
 
     launch: Any
     path: list[str]
@@ -60,8 +60,8 @@ _active: list[Project] = []
 
 
 def find_project(library: Path, arch: str | None) -> Project | None:
-    """Returns the settings of the checkout that contains a watch folder, None if no pyproject.toml above it has a table
-    [tool.tilewatch]. Raises BadProject."""
+    """Returns the checkout that contains a watch folder, or None if no pyproject.toml above the folder has a table
+    [tool.tilewatch]. Raises BadProject if that table cannot be used."""
     library = library.resolve()
     for folder in (library, *library.parents):
         settings = project_settings.read(folder)
@@ -107,8 +107,8 @@ def canonical_name(project: Project, path: str) -> str:
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the last line of an error's traceback inside the checkout, as "src/ops.py, line 7"; "" if there is
-    none."""
+    """Returns the last place in an error's traceback that is inside the checkout, such as "src/ops.py, line 7", or ""
+    if there is none."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
     return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 
@@ -116,8 +116,8 @@ def find_place(error: BaseException) -> str:
 def compile_file(project: Project, path: str, content: bytes) -> Any:
     """Compiles a file of the checkout under a file name that does not depend on the checkout's folder.
 
-    The bytecode contains the file name, in a place that its hash includes. With the folder in the name, no two commits
-    of a kernel would have equal code."""
+    A kernel's code hash includes the file name that its bytecode contains. If this name had the checkout's folder in
+    it, no two commits of a kernel would have equal hashes."""
     name = canonical_name(project, path)
     source = importlib.util.decode_source(content)
     _states[project].sources[name] = source
@@ -127,7 +127,7 @@ def compile_file(project: Project, path: str, content: bytes) -> Any:
 
 def give_to_inspect(name: str, source: str) -> None:
     """Sets the source that inspect returns for a file name, because cuTile reads a kernel's source through inspect. The
-    entry has no time stamp, so it is not compared with the file on disk."""
+    source has no time stamp, so inspect does not compare it with a file on disk."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
 
 
@@ -160,8 +160,8 @@ sys.meta_path.insert(0, _Finder())
 
 
 def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
-    """Yields the imported modules of the checkout, including watch files, with their names in sys.modules. A module
-    that has several names is yielded once for each."""
+    """Yields the imported modules of the checkout, including watch files, with their names in sys.modules. Yields a
+    module with several names once per name."""
     for name, module in list(sys.modules.items()):
         # Some libraries put objects into sys.modules that are not modules and have every attribute.
         if isinstance(module, types.ModuleType) and any(
@@ -171,8 +171,8 @@ def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
 
 
 def _is_own(project: Project, name: str, place: str) -> bool:
-    """Returns whether a module belongs to the checkout. Packages of a virtual environment inside the checkout do not,
-    nor does Tilewatch itself if it is imported from there."""
+    """Returns whether a module belongs to the checkout. Packages of a virtual environment inside the checkout do not
+    belong to it, and neither does Tilewatch itself."""
     if name.partition(".")[0] == "tilewatch" or not place.startswith(f"{project.root}/"):
         return False
     return not any(folder in INSTALLED for folder in place.removeprefix(str(project.root)).split("/"))
@@ -186,8 +186,8 @@ def _list_places(names: dict[str, Any]) -> Iterator[str]:
 
 
 def hash_sources(project: Project) -> str:
-    """Returns a hash of the syntax trees of all files imported from the checkout, so without comments and line
-    numbers."""
+    """Returns a hash of the syntax trees of all files imported from the checkout. Comments and line numbers do not
+    change the hash."""
     digest = hashlib.sha256()
     files = {str(module.__file__) for _, module in own_modules(project) if getattr(module, "__file__", None)}
     for file in sorted(files):
@@ -203,7 +203,7 @@ def _hash_tree(file: str) -> str:
 
 
 def remember_globals(project: Project) -> None:
-    """Saves what dicts, lists and sets in the checkout's modules and their classes hold, when all are imported."""
+    """Saves the contents of dicts, lists and sets in the checkout's modules and classes. Call it after all imports."""
     state = _states[project]
     known = {id(container) for container, _ in state.containers}
     for _, module in own_modules(project):
@@ -219,7 +219,7 @@ def remember_globals(project: Project) -> None:
 def restore_globals(project: Project) -> None:
     """Restores the contents that `remember_globals` saved, and empties the caches of functions.
 
-    Host code remembers the config that it tuned for a shape. Without this a second run would not search again."""
+    Host code may keep the config that it found for a shape, and would then not search again in a second run."""
     for container, content in _states[project].containers:
         # Not compared first: it may hold tensors, and comparing those does not give a bool.
         container.clear()

@@ -1,10 +1,10 @@
-"""Finds the configs among which host code chooses by times that it takes itself, with events, `do_bench` or CuPy's
-`benchmark`.
+"""Finds the configs among which host code chooses by its own timing, with events, `do_bench` or CuPy's `benchmark`.
 
 No kernel is launched while host code is traced, so its own times would choose a config by chance. Instead, each timed
-region is a candidate of a search, and host code sees the shortest time for the chosen one. Repetitions in a region
-count once, and launches before the last region of their kernel are warm-ups. The launches after that are the
-operator's; if there are none, those of the chosen region are, as in a benchmark script."""
+region (the launches between two time stamps) is a candidate of a search, and host code sees the shortest time for the
+candidate that Tilewatch chooses. Repetitions in a region count once, and launches before the last region of their
+kernel are warm-ups. The operator's launches are those after the last region, or those of the chosen region if none come
+after, as in a benchmark script."""
 
 import contextlib
 import inspect
@@ -20,7 +20,7 @@ from tilewatch.kernels.watching.device_array import describe_array, is_array
 from tilewatch.kernels.watching.tracer import LaunchTrace, TracedLaunch, TracedSearch
 
 CHOSEN_MS, OTHER_MS = 0.5, 1.0
-"""Times that host code sees for the chosen region and for all others. They are not 0, because it may divide by them."""
+"""Times that host code sees for the chosen region and all others. They are not 0, because it may divide by times."""
 
 
 class TracedEvent:
@@ -51,7 +51,7 @@ class TracedEvent:
         return True
 
     def elapsed_time(self, end: "TracedEvent") -> float:
-        """Returns milliseconds: fewer for the config that host code is to choose as the best than for others."""
+        """Returns fewer milliseconds for the config that host code is to choose as the best than for other configs."""
         return CHOSEN_MS if tracer.time_region(self.launches, end.launches, _is_chosen) else OTHER_MS
 
 
@@ -107,7 +107,7 @@ REPLACED: Mapping[str, Mapping[str, Any]] = {
 
 @contextlib.contextmanager
 def events_traced(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Replaces events and benchmark functions, including the names under which these modules have imported them."""
+    """Replaces events and benchmark functions inside the context, also under their names in `modules`."""
     with contextlib.ExitStack() as stack:
         found: dict[int, Any] = {}
         for name, replaced in REPLACED.items():
@@ -167,8 +167,8 @@ def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
 
 
 def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, Any] | None) -> bool:
-    """Returns whether a region is the one that a config names; without a config, whether it is its kernels' first
-    one."""
+    """Returns whether `config` names a timed region, or, without a config, whether no earlier region has its
+    kernels."""
     found = _make_candidate(trace.launches[start:end])
     earlier = [_make_candidate(trace.launches[each[0] : each[1]]).kernels for each in trace.regions]
     if config is None:
@@ -202,8 +202,8 @@ def settle(trace: LaunchTrace) -> None:
 
 
 def _list_differing(fields: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Returns each different set of values of the fields that vary. The grid is included only if nothing else varies,
-    because it follows from the others."""
+    """Returns each distinct combination of values of the fields that vary. Includes the grid only if no other field
+    varies, because the grid follows from the other fields."""
     names = [name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1]
     names = [name for name in names if not name.endswith("grid")] or names
     found = {repr(config): config for config in ({name: each.get(name) for name in names} for each in fields)}

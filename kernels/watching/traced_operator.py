@@ -47,7 +47,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class CompilableLaunch:
-    """One kernel launch of an operator, as the compiler sees it. Launches of equal `launch_key` have equal code."""
+    """One kernel launch of an operator, as the compiler gets it. Launches with equal `launch_key` have equal code."""
 
     kernel: Any
     signature: KernelSignature
@@ -83,7 +83,7 @@ def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
 
 
 BUILT_IN = ("copy",)
-"""Baselines that every operator has. "copy" copies the bytes that the operator moves."""
+"""Baselines that every operator has. "copy" copies as many bytes as the operator moves."""
 
 
 def run_config(
@@ -95,11 +95,11 @@ def run_config(
     *,
     execute: Execute | None = None,
 ) -> LaunchTrace:
-    """Runs the host code with a config, as if its search had found that config to be the best. With None, nothing is
-    chosen.
+    """Runs the host code with `config`, as if its search had found this config to be the best. If `config` is None,
+    nothing is chosen.
 
-    `given` are the configs of the watch file, None if it has none. A config may also hold keyword arguments of `run`,
-    or hints that replace those of every launched kernel."""
+    `given` are the watch file's configs, or None if it has none. A config may also hold keyword arguments of `run`, or
+    hints that replace the hints of every launched kernel."""
     restore_globals(project)
     with events_traced(module for _, module in own_modules(project)):
         if case.before is not None:
@@ -159,7 +159,7 @@ def _trace_config(
 
 
 def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenConfigs | None:
-    """Returns the configs of the watch file, None if it has none. Raises BadWatchFile."""
+    """Returns the watch file's configs, or None if it states none. Raises BadWatchFile if they cannot be used."""
     if operator.configs is None:
         return None
     try:
@@ -169,15 +169,15 @@ def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenC
 
 
 def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | None:
-    """Returns the config to run the host code with first. None if it runs without a config, or if none is given."""
+    """Returns the config for the host code's first run, or None if it needs none or the watch file has none."""
     if given is None or not given.configs or _runs_by_itself(case):
         return None
     return given.configs[0]
 
 
 def describe_work(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
-    """Returns the operations, bytes and types that bound the time of a case. Bytes are 0 if the case does not state
-    them, because a launch may read only a part of its arrays, such as of a paged cache."""
+    """Returns the floating-point operations, bytes and types that bound the time of a case. Bytes are 0 if the case
+    does not state them, because a launch may read only a part of its arrays, such as a part of a paged cache."""
     return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": sorted({each.dtype for each in arrays})}
 
 
@@ -186,7 +186,7 @@ def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
 
 
 def to_launch(traced: TracedLaunch) -> CompilableLaunch:
-    """Returns what `ct.launch` would compile for the arguments of a launch. Stops `ct.launch` when it asks for code."""
+    """Returns what `ct.launch` would compile for the arguments of a launch. Stops `ct.launch` before compiling."""
     signature = find_signature(traced)
     named = signature.with_symbol(traced.kernel._pyfunc.__name__)
     key = hash_launch(traced.kernel, named)
@@ -194,8 +194,8 @@ def to_launch(traced: TracedLaunch) -> CompilableLaunch:
 
 
 def hash_launch(kernel: Any, signature: KernelSignature) -> str:
-    """Returns a hash of the compiler's input: the kernel's name, its captured values, its hints and the facts about its
-    arguments. Without captured values nothing is added for them, so that keys in stored bundles stay valid."""
+    """Returns a hash of the compiler's input: the kernel's name, captured values, hints and argument constraints. A
+    kernel without captured values adds nothing for them, so that keys in stored bundles stay valid."""
     function = kernel._pyfunc
     asked = [
         function.__module__,
@@ -237,7 +237,7 @@ class TracedOperator:
 
     @property
     def bytes_moved(self) -> int:
-        """Returns the bytes that the case states, or else the bytes of all arrays of the launches, each once."""
+        """Returns the bytes that the case states, or if there are none, the bytes of all launched arrays, each once."""
         if self.case.moves is not None:
             return int(self.case.moves)
         return sum(each.nbytes for each in self.arrays)
@@ -251,17 +251,17 @@ class TracedOperator:
         return tuple(to_launch(each) for each in self._run(config).launches)
 
     def find_shipped(self, launched: Sequence[tuple[CompilableLaunch, ...]]) -> PlainConfig | None:
-        """Returns the config that the host code launches by itself, None if it searches at run time.
+        """Returns the config that the host code launches by itself, or None if the host code searches at run time.
 
         `launched` are the launches of each config, in the order of `configs`."""
         found = [[each.identity for each in launches] for launches in launched]
         return self.configs[found.index(self._shipped)] if self._shipped in found else None
 
     def list_wrong_results(self) -> tuple[str, ...]:
-        """Lists, without a GPU, a sentence for each of the reference and the baselines whose shapes differ from those
-        of `run`.
+        """Lists, without a GPU, a sentence on the reference and on each baseline if its shapes differ from those of
+        `run`.
 
-        Empty if nothing is to be compared, or if PyTorch is not installed, whose stand-in lacks what references use."""
+        Lists nothing if PyTorch is not installed, because its stand-in lacks what references use."""
         if is_in_use("torch") or self.operator.unchecked:
             return ()
         activate(self.project)
@@ -283,14 +283,14 @@ class TracedOperator:
 
 
 def list_configs(first: LaunchTrace) -> tuple[PlainConfig, ...]:
-    """Returns the configs of the host code's own searches, from its first run, or only {} if it does not search."""
+    """Returns the configs of the searches in the host code's first run, or the one config {} if there is no search."""
     if len(first.searches) == 1:
         return drop_repetitions(make_plain(each) for each in first.searches[0].configs)
     return drop_repetitions(_vary_one_search(first))
 
 
 def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
-    """Returns configs for a run with several searches. Each varies one search, since their kernels' times add up."""
+    """Returns configs for a run with several searches. Each varies one search, because the kernels' times add up."""
     named = [
         [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in search.configs]
         for number, search in enumerate(trace.searches)

@@ -1,8 +1,8 @@
 """Records the calls of `ct.launch` and `exhaustive_search` by host code, in order.
 
 Both functions are replaced for the whole life of a child process, before a repository's files are imported, because
-host code may keep its own reference to them. Outside a trace they raise an error, since a child itself launches
-nothing."""
+host code may keep its own reference to them. Outside of a trace the replacements raise an error, because a child itself
+launches nothing."""
 
 import contextlib
 import importlib.machinery
@@ -27,8 +27,8 @@ class TracingError(ExpectedError):
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One call of `ct.launch` with its arguments. With `programmatic_dependent_launch`, the kernel may begin before the
-    one launched before it has ended."""
+    """One call of `ct.launch` with its arguments. If `programmatic_dependent_launch`, the kernel may begin before the
+    previous kernel has ended."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -48,10 +48,10 @@ class TracedSearch:
 
 @dataclass
 class LaunchTrace:
-    """The launches and searches of one run of host code. `result` is what the run returned.
+    """Holds the launches and searches of one run of host code. `result` is what `run` returned.
 
-    `regions` are ranges of launches that host code timed: first number, end, and whether it saw the shortest time.
-    `kept` are the numbers of the operator's launches, None if all are the operator's (timed_launches.py)."""
+    `regions` are ranges of launches that host code timed: the first launch, the end, and whether host code saw the
+    shortest time. `kept` are the numbers of the operator's launches (timed_launches.py), or None if all are."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
     searches: list[TracedSearch] = field(default_factory=list)
@@ -66,7 +66,7 @@ Choose = Callable[[int, tuple[Any, ...]], Any]
 Execute = Callable[[TracedLaunch], None]
 
 EXPERIMENTAL = "cuda.tile_experimental"
-"""Package of the search until 2026-04. Commits of that time import it, but the present compiler cannot use it."""
+"""Package that had `exhaustive_search` until 2026-04. Older commits import it, but the compiler cannot use it."""
 
 _real_launch = ct.launch
 
@@ -93,8 +93,8 @@ def trace_launches(
     execute: Execute | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> LaunchTrace:
-    """Runs host code and returns its launches. `config` says which of the configs that host code times itself is
-    chosen. Raises TracingError if nothing is launched."""
+    """Runs host code and returns its launches. `config` is chosen among the configs that the host code times itself.
+    Raises TracingError if the host code launches nothing."""
     with open_trace(execute, choose=choose, config=config) as trace:
         trace.result = run()
     if not trace.launches:
@@ -106,7 +106,7 @@ def trace_launches(
 def open_trace(
     execute: Execute | None, *, choose: Choose = choose_first, config: Mapping[str, Any] | None = None
 ) -> Iterator[LaunchTrace]:
-    """Records the launches made inside the context. `execute` is called for each launch; with None no kernel runs."""
+    """Records the launches made inside the context. `execute` is called for each launch; if None, no kernel runs."""
     _current.append(_Current(LaunchTrace(), choose, execute, config))
     try:
         yield _current[-1].trace
@@ -115,8 +115,8 @@ def open_trace(
 
 
 def find_part(config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """Returns the part of a config that belongs to the search of that number. With several searches, the second one's
-    parameters are named like "2.tile_m"."""
+    """Returns the part of a config that belongs to search number `number`. If there are several searches, the
+    parameters of the second search have names like "2.tile_m"."""
     start = f"{number + 1}."
     parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
     return parts or config
@@ -128,7 +128,7 @@ def count_launches() -> int:
 
 
 def time_region(start: int, end: int, is_chosen: Callable[..., bool]) -> bool:
-    """Notes that host code timed the launches from `start` to `end`. Returns whether it is to see the shortest time."""
+    """Notes that host code timed the launches from `start` to `end`. Returns whether to show it the shortest time."""
     if not _current or start == end:
         return False
     trace = _current[-1].trace
@@ -150,7 +150,7 @@ class _AskedForCode(Exception):
 
 
 def find_signature(launch: TracedLaunch) -> Any:
-    """Returns the KernelSignature with which `ct.launch` asks for code. Needs the pretended driver, but no GPU."""
+    """Returns the KernelSignature that `ct.launch` gives the compiler. Needs the pretended driver, but no GPU."""
     kernel = launch.kernel.replace_hints()  # a copy of the kernel without compiled code
     compiler = ct.kernel._compile
 
@@ -193,7 +193,7 @@ def _launch(
 
 
 def _take_argument(argument: Any) -> Any:
-    """Returns an argument of a launch. A tensor with values is marked as given to a kernel."""
+    """Returns an argument of a launch. Marks a tensor with values as given to a kernel."""
     if type(argument) in (list, tuple):
         return type(argument)(map(_take_argument, argument))
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument

@@ -1,1 +1,1 @@
-"""Stands in for CuPy, Numba, cuda.core and cuda.bindings on a machine without a GPU. Arrays have shape and type."""
+"""Replaces CuPy, Numba, cuda.core and cuda.bindings on a machine without a GPU. Its arrays have shapes and types."""

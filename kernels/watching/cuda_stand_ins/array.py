@@ -1,8 +1,8 @@
 """Defines arrays like CuPy's in reserved memory that is mostly never touched, so that any size fits a small machine.
 
-NumPy's own views of that memory give the shapes, strides and offsets. Values are known only where the host code gave
-them, in arrays of at most MOST_VALUES elements. They are never made up: what `cupy.empty` or a random generator makes
-has no values, and neither has an array that a kernel was given, until `run` ends."""
+NumPy's own views of that memory give the shapes, strides and offsets. Values are known only where the host code stated
+them, in arrays of at most MOST_VALUES elements. Values are never invented: arrays that `cupy.empty` or a random
+generator makes have no values, and an array that a kernel was given has none until `run` ends."""
 
 import mmap
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 
 class NoValues(TracingError):
-    """Raised if host code asks for values of an array that has none."""
+    """Raised if host code needs values of an array without known values."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class NoValues(TracingError):
 
 
 class _Memory:
-    """An allocation. `known` says whether its content is that of the host code's arrays."""
+    """An allocation. `known` says whether its bytes are the values that the arrays would have on a GPU."""
 
     def __init__(self, nbytes: int, *, known: bool) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
@@ -67,7 +67,7 @@ class ndarray:
 
     @property
     def base(self) -> "ndarray | None":
-        """Returns the whole memory of which this array is a part, None if the array is all of it."""
+        """Returns the whole memory of which this array is a part, or None if the array is all of that memory."""
         whole = self.memory.bytes
         return None if self.nbytes == whole.nbytes else ndarray(of=(whole, self.memory))
 
@@ -81,12 +81,12 @@ class ndarray:
         return {**self.view_.__array_interface__, "strides": self.strides, "version": 3, "stream": 1}
 
     def give_to_kernel(self) -> "ndarray":
-        """Notes that a kernel may write to the array, which then has no known values."""
+        """Notes that a kernel may write to the array, so that the array has no known values."""
         self.memory.given_in_run = find_run()
         return self
 
     def read(self, what: str) -> np.ndarray:
-        """Returns the values. Raises NoValues if they are not known."""
+        """Returns the array's values. Raises NoValues if the values are not known."""
         if not self.has_values:
             raise NoValues(what)
         values: np.ndarray = self.view_
@@ -144,7 +144,7 @@ for _name in ("bool", "int", "float", "index", "complex"):
 
 
 def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> ndarray:
-    """Returns a new array. It has values if `fill` is given and the array is small enough."""
+    """Returns a new array. The array has known values if `fill` is given and it is small enough."""
     sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
     kind = np.dtype(float if dtype is None else dtype)
     count = int(np.prod(sizes, dtype=np.int64))
@@ -156,7 +156,7 @@ def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> n
 
 
 def keep(values: np.ndarray, *, known: bool) -> ndarray:
-    """Returns a new array like NumPy's `values`. It has no values if `known` is False."""
+    """Returns a new array like `values` in shape, type and layout. It has no known values if `known` is False."""
     made = new(values.shape, values.dtype, order="C" if values.flags.c_contiguous else "F", fill=0 if known else None)
     if made.memory.known:
         made.view_[...] = values
@@ -164,7 +164,7 @@ def keep(values: np.ndarray, *, known: bool) -> ndarray:
 
 
 def _read_index(index: Any) -> Any:
-    """Returns an index in which arrays are replaced by their values, which decide the result's shape or place."""
+    """Returns an index with arrays replaced by their values, because these decide the result's shape or place."""
     if isinstance(index, tuple):
         return tuple(map(_read_index, index))
     return index.read("as an index") if isinstance(index, ndarray) else index

@@ -15,7 +15,7 @@ _allocated: list[ndarray] = []
 
 
 class Buffer(Idle):
-    """Memory of the GPU. Read as an array it consists of bytes, like a buffer of cuda.core."""
+    """Memory of the GPU. As an array it has elements of one byte, like a buffer of cuda.core."""
 
     is_device_accessible, is_host_accessible, device_id = True, False, 0
 
@@ -53,7 +53,7 @@ ANSWERS = {
     "DeviceGet GetDevice StreamCreate EventCreate CtxCreate CtxGetCurrent DevicePrimaryCtxRetain": (0,),
     "DeviceGetCount GetDeviceCount": (1,),
 }
-"""Maps names of driver and runtime functions, without their prefix, to the values that they return beside success."""
+"""Maps names of driver and runtime functions, without their prefix, to the values that they return besides success."""
 
 
 def _find_binding(_: str, name: str) -> Any:

@@ -13,7 +13,7 @@ from tilewatch.kernels.watching.timed_launches import TracedEvent, benchmark, ge
 
 
 def _find_in_numpy(module: str, name: str) -> Any:
-    """Returns NumPy's type or constant of that name, or a function that calls NumPy's; None if there is none."""
+    """Returns NumPy's type or constant of that name, a function that calls NumPy's, or None if NumPy lacks the name."""
     found = getattr(np, name, None) if module == "cupy" else None
     if found is None or isinstance(found, ModuleType):
         return None

@@ -1,5 +1,5 @@
-"""Lets imports find the stand-ins. Those of PyTorch and Triton are found only if the package is not installed. Those of
-CuPy and similar packages are always found, because without a driver the installed package makes no array."""
+"""Lets imports find the stand-ins. The stand-ins of PyTorch and Triton are found only if the package is not installed.
+All others are always found, because without a driver the installed packages make no arrays."""
 
 import importlib
 import importlib.abc
@@ -14,10 +14,10 @@ from typing import Any
 from tilewatch.kernels.watching.tracer import TracingError
 
 CONTENT: dict[str, Mapping[str, Any]] = {}
-"""Maps the name of each module to its names and their values. Each stand-in adds its own when it is imported."""
+"""Maps each module to the names in it and their values. Each stand-in adds its modules when it is imported."""
 
 FALLBACKS: dict[str, Callable[[str, str], Any]] = {}
-"""Maps a package to a function that finds names which CONTENT lacks: module and name in; None out if there is none."""
+"""Maps a package to a function of a module and a name that CONTENT lacks, which returns the name's value or None."""
 
 PACKAGES = ("torch", "triton", "cupy", "cupyx", "numba", "cuda.core", "cuda.bindings")
 
@@ -49,7 +49,7 @@ _run_number = [0]
 
 
 def begin_run() -> None:
-    """Begins a run of host code. Arrays that kernels of earlier runs were given have their values again."""
+    """Begins a run of host code. Arrays that lost their values to kernels of earlier runs have them again."""
     _run_number[0] += 1
 
 
@@ -120,7 +120,7 @@ def install() -> None:
 
 
 def is_in_use(package: str) -> bool:
-    """Returns whether this process has imported the stand-in for a package."""
+    """Returns whether this process has imported a package's stand-in."""
     return isinstance(sys.modules.get(package), StandInModule)
 
 
@@ -130,7 +130,7 @@ def constant(value: Any) -> Callable[..., Any]:
 
 
 class Idle:
-    """A stream, an event or a device of a stand-in. Its methods that IDLE names do nothing."""
+    """A stream, an event or a device of a stand-in. The methods that IDLE names do nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

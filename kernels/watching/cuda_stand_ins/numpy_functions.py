@@ -1,7 +1,7 @@
 """Computes the shape, strides and type that CuPy's functions return, and the values if all input values are known.
 
-CuPy's functions are those of NumPy. NumPy itself is called on known values, on small arrays, and for views. On other
-large arrays it would touch all of their memory, so it is called on small arrays in their place."""
+CuPy's functions have the names and arguments of NumPy's. NumPy itself is called if values are known, if arrays are
+small, and for views. On other large arrays it would touch all memory, so small arrays take their place."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,11 +22,11 @@ METHODS_OF_NUMPY = (
 )
 
 SMALL_SIZES = (11, 13, 17, 19, 23, 29)
-"""Sizes of the small arrays, one for each distinct size of the large ones. Other sizes in a result are unknown."""
+"""Sizes in the small arrays, one for each distinct size in the large arrays. Other sizes in a result are unknown."""
 
 
 def call(name: str, *args: Any, out: Any = None, **named: Any) -> Any:
-    """Calls NumPy's function of that name. The result has values if all arrays among the arguments have.
+    """Calls NumPy's function of that name. The result has values if all arrays among the arguments have values.
 
     Raises NoValues if the result's shape depends on values that are not known."""
     given = _list_arrays((args, tuple(named.values())))
@@ -67,7 +67,7 @@ def _list_arrays(value: Any) -> list[ndarray]:
 
 
 def _wrap(made: Any, given: Sequence[ndarray], *, known: bool) -> Any:
-    """Returns NumPy's result as arrays of the stand-in. They share memory where NumPy's result does."""
+    """Returns NumPy's result as arrays of the stand-in, which share memory with `given` where NumPy's result does."""
     if isinstance(made, list | tuple):
         return type(made)(_wrap(each, given, known=known) for each in made)
     if not isinstance(made, np.ndarray | np.generic):
@@ -125,7 +125,7 @@ def _concatenate(arrays: Sequence[ndarray], axis: int = 0) -> Any:
 
 
 def array(values: Any, dtype: Any = None, copy: bool = True, order: str = "K") -> ndarray:
-    """Returns an array of known values, or one with the layout of an array that another library made."""
+    """Returns an array of known values, or an array with the layout of another library's array."""
     if is_array(values) and not isinstance(values, ndarray | np.ndarray):
         described = describe_array(values)
         kind = np.dtype(described.dtype)
@@ -190,7 +190,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ascontiguousarray": lambda given, dtype=None: asarray(given, dtype, "C"),
     "asnumpy": lambda values, *_, **__: values.get() if isinstance(values, ndarray) else np.asarray(values),
 }
-"""CuPy's functions for which `call` with NumPy's function of that name is not enough."""
+"""Maps names of CuPy's functions to functions, where calling NumPy's function of that name is not enough."""
 
 METHODS |= {name: partial(call, name) for name in f"{VIEWS} {METHODS_OF_NUMPY}".split()}
 METHODS |= {"astype": _cast, "view": _view, "transpose": _transpose, "reshape": _reshape, "copy": FUNCTIONS["copy"]}

@@ -1,4 +1,4 @@
-"""Fills the module `triton` where Triton is not installed. Its benchmarks run, but its kernels can only be defined."""
+"""Fills the module `triton` where Triton is not installed. Benchmarks then run; kernels can only be defined."""
 
 import contextlib
 import importlib
@@ -25,13 +25,13 @@ class TritonKernel:
 
 
 class Benchmark:
-    """Holds the sizes and lines of a benchmark."""
+    """Holds the sizes that a Triton benchmark measures, and the lines of its plot."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
 
     def list_cases(self) -> Iterator[dict[str, Any]]:
-        """Yields the arguments of each line of the benchmark, for its first size."""
+        """Yields the benchmark function's arguments for each line of the plot, at the first size."""
         fields = vars(self)
         for x in fields["x_vals"][:1]:
             values = x if isinstance(x, list | tuple) else [x] * len(fields["x_names"])
@@ -46,7 +46,7 @@ class _Report:
         self.benchmarks = [benchmarks] if isinstance(benchmarks, Benchmark) else list(benchmarks)
 
     def run(self, **_: Any) -> None:
-        """Runs each line of each benchmark. The lines are alternatives, so an error in one does not end the others."""
+        """Runs each line of each benchmark. Lines are alternatives, so an error in one does not stop others."""
         for benchmark in self.benchmarks:
             for case in benchmark.list_cases():
                 with contextlib.suppress(Exception):
@@ -63,7 +63,7 @@ class _ActiveDriver:
 
 
 def hide_from_torch() -> None:
-    """Makes PyTorch act as if Triton were not installed, as its compiler would import parts that the stand-in lacks."""
+    """Makes PyTorch act as if Triton were missing, because PyTorch's compiler imports parts that the stand-in lacks."""
     if importlib.util.find_spec("torch.utils._triton") is not None:
         vars(importlib.import_module("torch.utils._triton"))["has_triton_package"] = lambda: False
 

@@ -33,7 +33,7 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def promote(*operands: Any, least: int = 0) -> DType:
-    """Returns the type of a result: the widest type of the highest category. Numbers count only for the category."""
+    """Returns a result's type: the widest type of the operands' highest category. Numbers only set the category."""
     types = [each.dtype for each in operands if isinstance(each, Tensor) and each.shape]
     types = types or [each.dtype for each in operands if isinstance(each, Tensor)]
     plain = [_category(each) for each in operands if isinstance(each, Tensor | int | float)]
@@ -172,7 +172,7 @@ FUNCTIONS |= {
 
 
 def size_of(shape: Sequence[Any]) -> list[int]:
-    """Returns as a list a shape that was given either as one sequence or as separate numbers."""
+    """Returns a shape as a list, whether it was given as one sequence or as separate numbers."""
     return list(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else list(shape)
 
 

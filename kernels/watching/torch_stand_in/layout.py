@@ -1,4 +1,4 @@
-"""Computes shapes and strides by PyTorch's rules, from and to integers alone."""
+"""Computes shapes and strides by PyTorch's rules. All arguments and results are whole numbers."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ Shape = tuple[int, ...]
 
 
 def contiguous(shape: Sequence[int]) -> Shape:
-    """Returns row-major strides. A dimension of size 0 counts as one of size 1, as in PyTorch."""
+    """Returns row-major strides. A dimension of size 0 counts as if it had size 1, as in PyTorch."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -16,7 +16,7 @@ def contiguous(shape: Sequence[int]) -> Shape:
 
 
 def dense_like(shape: Sequence[int], strides: Sequence[int]) -> Shape:
-    """Returns strides without gaps in which the dimensions lie in memory in the order of the given strides."""
+    """Returns strides without gaps that keep the memory order of the dimensions in the given strides."""
     found, step = [0] * len(shape), 1
     for place in sorted(range(len(shape)), key=lambda each: (strides[each], -each)):
         found[place] = step
@@ -30,7 +30,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def broadcast(*shapes: Sequence[int]) -> Shape:
-    """Returns the shape to which these shapes broadcast. Raises ValueError if they do not fit together."""
+    """Returns the shape to which these shapes broadcast. Raises ValueError if they cannot be broadcast."""
     found = [1] * max((len(each) for each in shapes), default=0)
     for shape in shapes:
         for back, size in enumerate(reversed(shape), start=1):
@@ -51,7 +51,7 @@ def fill_in(shape: Sequence[int], numel: int) -> Shape:
 
 
 def view(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> Shape | None:
-    """Returns the strides of a view of this memory in another shape; None if it needs a copy (ATen's computeStride)."""
+    """Returns the strides of a view in the shape `wanted`, or None if it would need a copy (ATen's computeStride)."""
     if math.prod(shape) == 0:
         return contiguous(wanted)
     found: list[int] = []

@@ -1,5 +1,5 @@
-"""Stands for the parts of PyTorch that the stand-in lacks. They are usable while modules are imported, and raise an
-error when host code runs.
+"""Stands for the parts of PyTorch that the stand-in lacks. These parts can be used while modules are imported, and
+raise an error when host code runs.
 
 A module may decorate functions, derive classes and write annotations with any name of PyTorch. When host code is
 traced, results must be exact, so a missing function then raises an error."""
@@ -16,7 +16,7 @@ _running: list[None] = []
 
 
 class NeedsTorch(TracingError):
-    """Raised if the stand-in cannot do what host code asks for. PyTorch itself may be able to."""
+    """Raised if the stand-in cannot do what host code asks for. PyTorch itself may be able to do it."""
 
 
 class Missing(NeedsTorch, AttributeError):
@@ -41,7 +41,7 @@ class ValuesMissing(NeedsTorch):
 
 @contextlib.contextmanager
 def running_host_code() -> Iterator[None]:
-    """Marks that host code runs inside the context. What the stand-in lacks then raises Missing."""
+    """Marks that host code runs inside the context. There, names that the stand-in lacks raise Missing."""
     _running.append(None)
     try:
         yield
@@ -97,8 +97,8 @@ class Unknown:
 
 
 def refuse_unknown(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that raises Missing for an argument that the stand-in lacks, such as torch.channels_last,
-    because such an argument may decide a result's strides."""
+    """Returns `function` with a check that raises Missing for arguments that the stand-in lacks, such as
+    torch.channels_last, because these may decide a result's strides."""
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:

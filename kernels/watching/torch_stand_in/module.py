@@ -18,7 +18,7 @@ from tilewatch.kernels.watching.torch_stand_in.tensor import DTYPES, SYNONYMS, D
 
 NAME = "torch"
 VERSION = "2.9.0+stand.in"
-"""Version of PyTorch that the stand-in reports, whose functions host code may use. Tensor libraries compare it."""
+"""Version of PyTorch that the stand-in reports. Host code may use this version's functions and compare versions."""
 
 assert combining
 assert views
@@ -51,7 +51,7 @@ class Function:
 
 
 class FunctionContext:
-    """Holds the values that a Function's forward passes to its backward."""
+    """Holds the values that a Function's `forward` passes to its `backward`."""
 
     def __init__(self, args: Sequence[Any]) -> None:
         self.needs_input_grad = tuple(isinstance(each, Tensor) and each.requires_grad for each in args)
@@ -112,7 +112,7 @@ class Parameter(Tensor):
 
 
 class _Context(contextlib.ContextDecorator):
-    """Stands in for no_grad and similar: a context manager, and a decorator with or without brackets."""
+    """Stands in for no_grad and similar names, as a context manager and as a decorator with or without brackets."""
 
     def __new__(cls, function: Any = None, *_: Any, **__: Any) -> Any:
         return function if callable(function) else super().__new__(cls)

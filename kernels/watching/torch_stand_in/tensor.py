@@ -9,11 +9,11 @@ from tilewatch.kernels.watching.torch_stand_in import layout
 from tilewatch.kernels.watching.torch_stand_in.missing import Missing, ValuesMissing
 
 BASE_ADDRESS = 1 << 20
-"""Address of the memory of every tensor. The memory is never read; cuTile only asks whether it is a multiple of 16."""
+"""Address of the memory of every tensor. The memory is never read. cuTile only checks that this is a multiple of 16."""
 
 
 class DType:
-    """A type of PyTorch, with its name there. `category`: 0 is bool, 1 whole numbers, 2 floating point."""
+    """A type of PyTorch. `category` is 0 for bool, 1 for whole numbers and 2 for floating point."""
 
     is_complex = False
 
@@ -100,7 +100,7 @@ class Tensor:
         self._offset = offset
 
     def like(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int | None = None) -> "Tensor":
-        """Returns a tensor of another shape: a view of the memory if `strides` is given, else row-major new memory."""
+        """Returns a tensor of another shape: a view of this one if `strides` is given, else a new row-major one."""
         place = 0 if strides is None else self._offset if offset is None else offset
         made = Tensor(shape, self.dtype, strides, place, self.device)
         if strides is not None and self.grad_fn is not None:
@@ -163,7 +163,7 @@ class Tensor:
         return self
 
     def backward(self, gradient: Any = None, **_: Any) -> None:
-        """Calls the backward functions of the autograd functions that made this tensor, last one first."""
+        """Calls the `backward` of each autograd function that made this tensor, in reverse order."""
         if self.grad_fn is None:
             raise Missing("autograd but for torch.autograd.Function (Tensor.backward)")
         self.grad_fn(self, self.functions["empty_like"](self) if gradient is None else gradient)
