@@ -1,1 +1,1 @@
-"""Runs other people's code in child processes: starts and confines them, and caches the code that they compile."""
+"""Runs other people's code in child processes. Starts and sandboxes these, and caches the code that they compile."""

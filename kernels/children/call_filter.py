@@ -1,8 +1,8 @@
 """Builds the seccomp filter of a child process, which refuses system calls by their number and arguments.
 
-The filter sees only numbers: of a path or a structure it sees the address. A call that names a process is allowed only
-for the caller's own process. A call that changes a file's mode, owner, times or attributes is refused for all files,
-because the filter cannot tell whose they are. This module only builds the filter; the sandbox installs it.
+The filter sees only numbers. If an argument is a path or a structure, the filter sees its address. A call that takes a
+process id is allowed only for the caller's own process. A call that changes a file's mode, owner, times or attributes
+is refused for all files, because the filter cannot tell whose file it is. sandbox.py installs the filter.
 """
 
 import os
@@ -13,10 +13,10 @@ from tilewatch import processes
 from tilewatch.kernels.children.system_calls import NUMBERS
 
 Instruction = tuple[int, int, int, int]
-"""One step of classic BPF: code, number of steps to skip if it is true, and if it is false, operand."""
+"""One step of classic BPF: code, steps to skip if its condition is true, steps to skip if it is false, operand."""
 
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""Maps an architecture to the number by which the operating system names it to a filter."""
+"""Maps each architecture to its AUDIT_ARCH number, which Linux passes to a filter."""
 
 LOAD, EQUAL, AT_LEAST, MASK, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 X32 = 0x40000000
@@ -26,11 +26,11 @@ ACCEPT: Instruction = (RETURN, 0, 0, 0x7FFF0000)
 REFUSE: Instruction = (RETURN, 0, 0, 0x00050000 | EPERM)
 REFUSE_SOCKET: Instruction = (RETURN, 0, 0, 0x00050000 | EACCES)
 UNKNOWN: Instruction = (RETURN, 0, 0, 0x00050000 | ENOSYS)
-"""Answers that the call does not exist, upon which glibc uses the older call, whose flags are a number."""
+"""Answers that the call does not exist. glibc then makes the older call, whose flags the filter can read."""
 
 AF_UNIX, AF_NETLINK = 1, 16
 CONNECTED = (1, 5)
-"""SOCK_STREAM and SOCK_SEQPACKET send only when connected. A datagram socket could send to any address."""
+"""Socket types that send only when connected (SOCK_STREAM, SOCK_SEQPACKET). Datagrams could go to any address."""
 
 OTHER_PROCESSES = (
     *("ptrace", "process_madvise", "process_mrelease", "kcmp"),
@@ -44,10 +44,10 @@ TARGETS = {
     **dict.fromkeys(("move_pages", "migrate_pages"), 0),
     "perf_event_open": 1,
 }
-"""Maps each call that takes a process to the position of that argument."""
+"""Maps each call that takes a process id to the position of this argument."""
 
 PRIORITIES = {"setpriority": 0, "ioprio_set": 1}
-"""Maps each call whose first argument says what its second one names, to that argument's value for a process."""
+"""Maps calls to the value of their first argument that says that the second argument is a process id."""
 
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
@@ -55,7 +55,7 @@ REMAINS = (
     *("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl"),
     *("mq_open", "mq_unlink", "keyctl", "add_key", "request_key"),
 )
-"""Calls whose objects outlive processes and folders: messages, semaphores, shared memory, and keys of the system."""
+"""Calls that make or use objects of the system that outlive processes: messages, semaphores, shared memory, keys."""
 
 ATTRIBUTES = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
@@ -72,11 +72,11 @@ ADMINISTRATION = (
     *("syslog", "bpf", "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load"),
     *("iopl", "ioperm", "io_uring_setup"),
 )
-"""Calls that change the machine, which a child on a GPU could do as root, and calls for namespaces, inside which every
-user can be root. io_uring could make sockets without socket(2)."""
+"""Calls that change the machine, which a child on a GPU could make as root, and calls that make namespaces, inside
+which every user can be root. io_uring is included because it could make sockets without socket(2)."""
 
 CLONE_FLAGS = 0x7E028000
-"""Flags that make new namespaces, or a sibling of the parent (CLONE_PARENT), which is no descendant of it."""
+"""Flags of clone(2) that make new namespaces, or a process that is no descendant of its maker (CLONE_PARENT)."""
 
 SET_OWNER, SET_OWNER_EX = 8, 15  # fcntl(2): the process that the kernel signals when a file is ready
 IOCTLS = (
@@ -94,9 +94,9 @@ PR_SCHED_CORE = 62
 
 @dataclass(frozen=True)
 class CallPolicy:
-    """Says what a filter allows. `families`: sockets of these families. `unix`: connected Unix sockets. `attributes`:
-    changes of files' attributes. `bounds_connect`, `bounds_signals`, `bounds_truncate`: Landlock already restricts
-    connect(2), signals to other processes, or truncating files, so the filter need not."""
+    """Says what a filter allows: sockets of the address families in `families`, connected Unix sockets if `unix`, and
+    changes of files' attributes if `attributes`. If Landlock already restricts connect(2) (`bounds_connect`), signals
+    to other processes (`bounds_signals`) or truncating files (`bounds_truncate`), the filter does not."""
 
     families: tuple[int, ...] = ()
     unix: bool = False
@@ -109,7 +109,7 @@ class CallPolicy:
 def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction]:
     """Returns the filter for the process `process_id` and its descendants.
 
-    It is a program over struct seccomp_data: the call's number at 0, the architecture at 4, the arguments from 16 on.
+    The filter reads struct seccomp_data: the call's number at 0, the architecture at 4, the arguments from 16 on.
     """
     own = (0, process_id)
     refused = (*OTHER_PROCESSES, *REMAINS, *ADMINISTRATION, *(() if policy.attributes else ATTRIBUTES))
@@ -147,12 +147,12 @@ def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction
 
 
 def _load(argument: int) -> Instruction:
-    """Returns the step that loads the low half of an argument. All arguments that are examined have 32 bits."""
+    """Returns the step that loads the low half of an argument. All examined arguments have 32 bits."""
     return (LOAD, 0, 0, 16 + 8 * argument)
 
 
 def _answer(values: Iterable[int], answer: Instruction) -> list[Instruction]:
-    """Returns steps that give the answer if the loaded number is one of the values."""
+    """Returns steps that end the filter with `answer` if the loaded number is one of `values`."""
     return [each for value in values for each in ((EQUAL, 0, 1, value), answer)]
 
 
@@ -161,11 +161,11 @@ def _bound_priority(kind: int, own: Sequence[int]) -> list[Instruction]:
 
 
 def _refuse_devices(mode: int) -> list[Instruction]:
-    """Returns steps that refuse to make device files, which a child on a GPU could make as root."""
+    """Returns steps that refuse calls that make device files, which a child on a GPU could make as root."""
     return [_load(mode), (MASK, 0, 0, FILE_KIND), *_answer(DEVICES, REFUSE), ACCEPT]
 
 
 def _refuse_cuts(flags: int) -> list[Instruction]:
-    """Returns steps that refuse to truncate a file not opened for writing, which Landlock before version 3 allows."""
+    """Returns steps that refuse truncating a file opened for reading only, which Landlock before version 3 allows."""
     cut = (os.O_RDONLY | TRUNCATE, ACCESS | TRUNCATE)
     return [_load(flags), (MASK, 0, 0, ACCESS | TRUNCATE), *_answer(cut, REFUSE), ACCEPT]

@@ -1,4 +1,4 @@
-"""Writes and reads the answers of child processes. Each is one line of JSON whose text a database can store."""
+"""Writes and reads the answers of child processes. Each answer is one line of JSON whose text a database can store."""
 
 import json
 import re
@@ -8,21 +8,21 @@ from typing import Any
 from tilewatch.text import failure_text
 
 FAILURES = frozenset({"failure", "refused", "stays", "sentence", "reason"})
-"""Fields of answers whose text may come from the library and is shown on pages."""
+"""Fields of answers with text that may come from a library and is shown on pages."""
 
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-r"""Matches an escaped NUL in JSON: after an even number of backslashes, since `\\u0000` is a backslash and letters."""
+r"""Matches an escaped NUL in JSON. An even number of backslashes precedes it, because `\\u0000` is no NUL."""
 
 
 def make_line(answer: Mapping[str, Any]) -> bytes:
-    """Returns an answer as a line of JSON. Half a surrogate pair, which Python makes from an undecodable file name,
-    becomes "?"."""
+    """Returns an answer as a line of JSON. Replaces half a surrogate pair, which Python makes from an undecodable file
+    name, by "?"."""
     return json.dumps(answer, ensure_ascii=False).encode(errors="replace") + b"\n"
 
 
 def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
-    """Returns the answer on a line, None if it is not a JSON object. A NUL, which Postgres cannot store, becomes
-    U+FFFD."""
+    """Returns the answer on a line, or None if the line is no JSON object. Replaces NUL in the answer, which Postgres
+    cannot store, by U+FFFD."""
     try:
         # Few answers have a NUL, and searching for backslashes takes 25 ns per letter (2026-11-25).
         stored = _NUL.sub(rb"\1\\ufffd", line) if b"\\u0000" in line else line
@@ -33,7 +33,7 @@ def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
 
 
 def _clean(value: Any) -> Any:
-    """Returns an answer in which the texts of failures are shortened and cleaned."""
+    """Returns a value of an answer with the texts of failures shortened and cleaned."""
     if isinstance(value, list):
         return [_clean(each) if isinstance(each, dict | list) else each for each in value]
     return {

@@ -1,7 +1,7 @@
 """Starts child processes for dangerous or heavy work. Each request and each answer is one JSON line, with a deadline.
 
-A child may hang, crash its CUDA context or leak memory. It is then killed with its whole process group and replaced,
-which costs one trial and never the parent. A child gets few environment variables, so credentials never reach it.
+A child may hang, crash its CUDA context or leak memory. It is then killed with its whole process group and replaced, so
+the parent loses one trial and survives. A child gets few environment variables, so credentials never reach it.
 """
 
 import contextlib
@@ -42,23 +42,23 @@ PASSED_ON = (
 """Environment variables that a child gets. It gets no others, because it may run other people's code."""
 
 END_OF = {"compile": signal.SIGTERM}
-"""Signals that end children whose parent has ended, by role. With SIGTERM the compile child can also end its tile
-compiler (child.py), which would compile a 512x512x512 tile for ever. Other children are killed."""
+"""Maps a role to the signal that ends its children when their parent has ended. SIGTERM lets the compile child end its
+tile compiler (child.py), which would compile a 512x512x512 tile for ever. Other children are killed."""
 
 ANSWER_BYTES = 64 << 20
-"""Most bytes of an answer. The plans of a library of 9,000 configs have some 3 MB."""
+"""Most bytes of an answer. The plans of a library with 9,000 configs have 3 MB."""
 
 MEMORY_BYTES = 4 << 30
 """Most memory of a child and its descendants. A compiler may take 1.25 GiB (compiler.py), PyTorch takes 1 GiB."""
 
 GPU_MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-"""Most memory of a child that measures: half of the machine's, so that references and inputs of every size fit."""
+"""Most memory of a child that measures: half of the machine's memory, so that large references and inputs fit."""
 
 MOST_PROCESSES = 1024
-"""Most processes of a child. PyTorch starts one per core when it compiles."""
+"""Most processes of a child and its descendants. PyTorch starts one process per core when it compiles."""
 
 FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
-"""Most that a child may write into its own folder. In the sandbox, a child without a store can write nowhere else."""
+"""Most bytes and files that a child may have in its own folder. A sandboxed child without a store writes only there."""
 
 # With these Git reads root's checkouts for another user.
 TRUSTS_CHECKOUTS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
@@ -76,7 +76,7 @@ ON_GPU = ("gpu", "library")
 
 LOOK_EVERY_S = 0.5
 BEGIN_LIMIT_S = 30.0
-"""Seconds that writing a request may take if nobody waits for its answer yet. Only a hanging child takes more."""
+"""Seconds that `begin` may take to write a request. Only a hanging child takes longer to read the request."""
 
 ROOT = Path(tilewatch.__file__).resolve().parent.parent
 
@@ -90,7 +90,7 @@ class ChildHung(Exception):
 
 
 class ChildProcess:
-    """A process that runs `python -m tilewatch.kernels.child ROLE` and answers JSON lines, for one caller at a time."""
+    """A process that runs `python -m tilewatch.kernels.child ROLE` and answers requests of one caller at a time."""
 
     program: ClassVar[tuple[str, ...]] = PROGRAM
 
@@ -108,14 +108,14 @@ class ChildProcess:
         torch: bool = False,
         cpu_limit_s: float | None = None,
     ) -> None:
-        """Starts the child. If `packages` is a folder, the child imports from it before installed packages, and imports
-        PyTorch first. (CuPy would load the cuBLAS installed beside it, and a process has one cuBLASLt; 13.1 for both,
-        H200, 2026-11-23.) With `torch` it imports PyTorch when it starts, but after CuPy, for baselines.
+        """Starts the child. If `packages` is a folder, the child imports packages from there before installed ones, and
+        PyTorch before CuPy. (A process has one cuBLASLt, and CuPy would load the cuBLAS installed beside CuPy; H200,
+        2026-11-23.) If `torch`, the child imports PyTorch when it starts, but after CuPy, for baselines.
 
         A child may read the checkouts of `library` and `others` and the folders `readable`, and write into `writable`,
-        besides what every child may. On a GPU it gets a cache folder that it shares only with children of exactly these
-        checkouts. Its interpreter is that of `library` (interpreters.py). Raises SandboxMissing if the child must be
-        confined and cannot be, and BadInterpreter.
+        besides what every child may read and write. On a GPU it gets a cache folder that it shares only with children
+        of exactly these checkouts. Its interpreter is that of `library` (interpreters.py). Raises SandboxMissing if a
+        required sandbox is missing, and BadInterpreter if no interpreter can run the library.
         """
         sandbox.require()
         self._python = interpreters.find(library)
@@ -199,7 +199,7 @@ class ChildProcess:
             raise interpreters.BadInterpreter(f"{self._python} does not run a library: {error}") from None
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends one request and returns its answer. Raises ChildDied or ChildHung; the child has then ended."""
+        """Sends one request and returns its answer. If this raises ChildDied or ChildHung, the child has ended."""
         if self._stdout.closed:
             raise ChildDied("it had ended before it was asked")
         deadline = time.monotonic() + deadline_s
@@ -213,14 +213,14 @@ class ChildProcess:
         return self._read_answer(deadline)
 
     def begin(self, request: Mapping[str, Any]) -> None:
-        """Sends one request without waiting for its answer. `finish` returns the answer, `ask` discards it. Both raise
-        if the child died."""
+        """Sends one request without waiting for its answer. A later `finish` returns the answer, and a later `ask`
+        discards it. Both raise ChildDied if the child died."""
         with contextlib.suppress(BrokenPipeError):
             self._send(request, time.monotonic() + BEGIN_LIMIT_S)
             self._unread += 1
 
     def finish(self, *, deadline_s: float) -> dict[str, Any]:
-        """Returns the answer to the request of the last `begin`. Raises ChildDied or ChildHung."""
+        """Returns the answer to the request of the last `begin`. Raises ChildDied or ChildHung if none comes."""
         if self._stdout.closed:
             raise ChildDied("it had ended before it answered")
         deadline = time.monotonic() + deadline_s
@@ -243,7 +243,7 @@ class ChildProcess:
                 self._home.close()
 
     def kill(self) -> None:
-        """Ends the child from another thread. A thread waiting for an answer gets ChildDied and closes it."""
+        """Ends the child. Any thread may call this. A thread that waits for an answer then gets ChildDied."""
         if self._process.poll() is None:
             processes.signal_group(self._process, signal.SIGSTOP)
             processes.kill_descendants(self._process.pid)  # a descendant may have left its group
@@ -259,7 +259,7 @@ class ChildProcess:
         return not self._stdout.closed and self._process.poll() is None
 
     def _send(self, request: Mapping[str, Any], deadline: float) -> None:
-        """Writes a request to the child in pieces, as the child may have stopped reading, and a pipe takes 64 KiB."""
+        """Writes a request in pieces, because a pipe takes only 64 KiB and the child may have stopped reading."""
         writable = select.poll()
         writable.register(self._stdin, select.POLLOUT)
         line = memoryview(json.dumps(request).encode() + b"\n")
@@ -297,7 +297,7 @@ class ChildProcess:
         return ChildHung("no answer before its deadline")
 
     def _end(self, deadline: float) -> ChildDied | ChildHung:
-        """Returns how the child ended. A child that has only closed its output gets until the deadline to end."""
+        """Returns how the child ended. If it only closed its output, waits for its end until the deadline."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -315,7 +315,7 @@ class ChildProcess:
             raise ChildDied(too_much)
 
     def _find_excess(self) -> str | None:
-        """Returns which limit the child exceeds, None if it exceeds none."""
+        """Returns a sentence on the limit that the child exceeds, or None if it exceeds no limit."""
         if len(processes.list_descendants(self._process.pid)) > MOST_PROCESSES:
             return f"it started more than {MOST_PROCESSES:,} processes"
         usage = processes.measure_usage(self._process.pid)

@@ -1,8 +1,8 @@
-"""Gives children that run a library on a GPU a cache folder, called a home, for the code that CuPy and Triton compile.
-Later children of that library load the code from there.
+"""Gives children that run a library on a GPU a cache folder for the code that CuPy and Triton compile. Later children
+of that library load the code from there. The folder is also called the library's home.
 
-A home belongs to the checkouts that one process runs, so one commit never loads what another one wrote. A parent holds
-a lock on a home while its child runs. The lock file lies beside the home, where the child cannot write.
+A cache folder belongs to the checkouts that one process runs, so no commit loads what another commit wrote. A parent
+holds a lock on the folder while its child runs. The lock file lies beside the folder, where the child cannot write.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ from tilewatch.kernels.children import sandbox
 
 KEPT_HOMES = 16
 HOME_BYTES, HOME_FILES = 1 << 30, 100_000
-"""Most bytes and files that a home may have. A child that writes more is ended, and the next child gets a new home."""
+"""Most bytes and files of a cache folder. A child that writes more is ended, and the next child gets a new folder."""
 
 CUPY_CACHE = Path(".cupy", "kernel_cache")
-"""Folder of CuPy's compiled kernels inside a home. A new home starts with a copy of the user's cache, to which no
-library can write. Otherwise each commit's first child would compile for 7 s (H200, 2026-11-22)."""
+"""Folder of CuPy's compiled kernels inside a cache folder. It starts as a copy of the user's own CuPy cache, to which
+no library can write. Without that copy each commit's first child would compile for 7 s (H200, 2026-11-22)."""
 
 MOST_SEEDS = 2_000
 
@@ -36,13 +36,13 @@ class LibraryHome:
     lock: IO[bytes]
 
     def close(self) -> None:
-        """Releases the lock on the home, so that other processes may delete it."""
+        """Releases the lock on the cache folder, so that other processes may delete the folder."""
         self.lock.close()
 
 
 def open_home(libraries: Iterable[str | Path]) -> LibraryHome | None:
-    """Returns the home of these libraries' checkouts, and deletes homes that were long unused. Returns None if this
-    user may not write there, or if another process holds the lock on the home."""
+    """Returns the locked cache folder of these libraries' checkouts, and deletes cache folders that were long unused.
+    Returns None if this user may not write there, or if another process holds the folder's lock."""
     cache = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-homes")
     roots = sorted({str(sandbox.find_root(Path(each))) for each in libraries})
     folder = cache / hashlib.sha256("\0".join(roots).encode()).hexdigest()[:32]
@@ -57,7 +57,7 @@ def open_home(libraries: Iterable[str | Path]) -> LibraryHome | None:
 
 
 def is_filled(folder: str | Path, most_bytes: int, most_files: int) -> bool:
-    """Returns whether a folder exceeds a limit. Stops counting there, as a folder may have millions of files."""
+    """Returns whether a folder exceeds a limit. Stops counting at the limit, because there may be millions of files."""
     size_bytes = 0
     files = (os.path.join(place, name) for place, folders, names in os.walk(folder) for name in folders + names)
     for count, file in enumerate(files, start=1):
@@ -95,7 +95,7 @@ def _make(folder: Path) -> None:
 
 
 def _remove_unused(cache: Path, used: Path) -> None:
-    """Deletes all homes except those used last and those in use."""
+    """Deletes all cache folders except the KEPT_HOMES folders used last and those in use."""
     homes = []
     for path in cache.glob("*.lock"):
         with contextlib.suppress(FileNotFoundError):  # another process removed it
@@ -112,7 +112,7 @@ def _find_lock_file(folder: Path) -> Path:
 
 
 def _is_same(lock: IO[bytes], path: Path) -> bool:
-    """Returns whether a lock file is still the home's. Another process may have deleted both while this one waited."""
+    """Returns whether an open lock file still exists. Another process may have deleted it while this process waited."""
     try:
         return os.path.samestat(os.fstat(lock.fileno()), path.stat())
     except FileNotFoundError:

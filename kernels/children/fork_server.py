@@ -1,11 +1,11 @@
 """Forks child processes that have already imported cuTile, CuPy and Tilewatch: `python -m tilewatch.kernels.child fork
 FD`.
 
-Importing takes 0.4 to 0.7 s of CPU time, with PyTorch for baselines a second more; a fork takes 10 ms (2 cores,
-2026-11-22). Comparing two commits takes five children. The server runs no library: a child loads one after the fork,
-and confines itself like a started one (kernels/child.py). The server makes no CUDA call, after which a fork could not
-use CUDA; importing CuPy, CUPTI, NVML and PyTorch makes none. When a child ends, the server ends its descendants. When
-the other end of its socket FD closes, the server ends all children and then itself.
+Importing takes 0.4 to 0.7 s of CPU time, and a second more with PyTorch, but a fork takes 10 ms (2 cores, 2026-11-22).
+Comparing two commits takes five children. The server runs no library. A child loads a library after the fork, in a
+sandbox (kernels/child.py). The server makes no CUDA call, because its forks could then not use CUDA; importing CuPy,
+CUPTI, NVML and PyTorch makes no CUDA call. When a child ends, the server ends the child's descendants. When the other
+end of its socket FD closes, the server ends all children and then itself.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 from tilewatch import processes
 
 FORK = "fork"
-"""Role of the server itself."""
+"""Role in the command line of the server itself."""
 
 COMPILING = ("trace", "compile")
-"""Roles of children that make bytecode."""
+"""Roles of children that make or compile bytecode."""
 
 MESSAGE_BYTES = 1 << 17
 STREAMS = 3
@@ -44,8 +44,8 @@ class Forked(NamedTuple):
 
 
 def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forked | None:
-    """Answers requests until the socket closes, and then returns None. In each child it returns a Forked, after the
-    server has called `import_role` for the child's role."""
+    """Forks a child for each request until the socket closes. Returns None in the server, and a Forked in each child.
+    Before it forks, the server calls `import_role` for the child's role."""
     server = os.getpid()
     processes.adopt_orphans()
     forked: set[int] = set()
@@ -93,8 +93,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
 
 @functools.cache
 def _ask_bytecode_version() -> None:
-    """Asks the compiler once which bytecode version it reads, so that children with that compiler need not. cuTile
-    would ask in each process, by two programs and with 0.05 s of CPU time."""
+    """Asks the compiler once which bytecode version it reads, so that children with the same compiler need not. cuTile
+    would run two programs for it in each process, which takes 0.05 s of CPU time."""
     from cuda.tile import _compile
 
     ask = _compile._get_max_supported_bytecode_version
@@ -125,7 +125,7 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def _read_cutile_settings() -> None:
-    """Reads cuTile's settings from the child's environment. At its import cuTile read the server's."""
+    """Reads cuTile's settings from the child's environment. At import, cuTile read the server's environment."""
     from cuda.tile import _context
     from cuda.tile._cext import default_tile_context
 
@@ -134,8 +134,8 @@ def _read_cutile_settings() -> None:
 
 
 def _read_cupy_settings() -> None:
-    """Makes CuPy choose its cache folder again. CuPy 14.2 chose it when it was imported, as a folder into which the
-    server's user may write, but not a child that runs a library."""
+    """Makes CuPy choose its cache folder again. When the server imported CuPy 14.2, it chose a folder into which a
+    child that runs a library may not write."""
     import cupy
 
     compiler = cupy.cuda.compiler

@@ -1,5 +1,5 @@
 """Starts child processes through servers that fork them (kernels/children/fork_server.py). There is one server for each
-name and environment. It lives as long as this process."""
+name and environment. A server lives as long as this process."""
 
 import atexit
 import contextlib
@@ -17,7 +17,7 @@ from typing import IO, Any
 from tilewatch.kernels.children.fork_server import FORK, MESSAGE_BYTES
 
 END_LIMIT_S = 5.0
-"""Seconds after which a server that has not ended is killed. It may be stopped or still importing."""
+"""Seconds after which a server that has not ended is killed. It may be suspended or still importing."""
 
 _servers: dict[tuple[Any, ...], "_Server"] = {}
 _lock = threading.Lock()
@@ -42,8 +42,8 @@ atexit.register(_close_all)
 
 
 class ForkedProcess:
-    """A process that a server forked, with those methods of subprocess.Popen that are used. It ends when the server
-    ends, so at the latest with this process."""
+    """A process that a server forked, with the methods of subprocess.Popen that Tilewatch uses. It ends when the server
+    ends, which is when this process ends or earlier."""
 
     def __init__(self, server: "_Server", process_id: int, handle: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self.pid, self.stdin, self.stdout = process_id, stdin, stdout
@@ -52,13 +52,13 @@ class ForkedProcess:
         self._ending = threading.Lock()
 
     def poll(self) -> int | None:
-        """Returns the exit code (minus a signal's number if one ended the process), None while it runs."""
+        """Returns the exit code (minus a signal's number if one ended the process), or None while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0.0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Returns the exit code. Raises subprocess.TimeoutExpired after `timeout` seconds."""
+        """Waits for the process's end and returns the exit code. Raises TimeoutExpired after `timeout` seconds."""
         with self._ending:
             if self._code is None:
                 ended = select.poll()
@@ -79,7 +79,7 @@ def fork(
     log: IO[bytes],
 ) -> ForkedProcess:
     """Starts the child that `request` describes (kernels/children/fork_server.py). Children with equal `server_name`,
-    `command` and `imports_from` share a server and what it imported. Raises OSError if the child cannot be started."""
+    `command` and `imports_from` share a server and its imports. Raises OSError if the child cannot be started."""
     try:
         return _find_server(server_name, command, imports_from).fork(request, log)
     except ConnectionError:  # the server was ended, with all of its children
@@ -96,7 +96,7 @@ def _find_server(name: str, command: Sequence[str], environment: Mapping[str, st
 
 
 class _Server:
-    """Holds a server process and the socket to it. The server gets one request at a time."""
+    """Holds a server process and the socket to it. Only one request is sent at a time."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class _Server:
             unless_started.pop_all()
 
     def close(self) -> None:
-        """Closes the socket, upon which the server ends all children and itself. Kills a server that does not end."""
+        """Closes the socket, so that the server ends all children and itself. Kills a server that does not end."""
         self.control.close()
         try:
             self._process.wait(END_LIMIT_S)

@@ -1,8 +1,8 @@
-"""Confines a child process by Linux's Landlock and seccomp: it has no network, no access to other processes, and only
-its own files. This needs no administrator of the machine or container, and holds for root too.
+"""Confines a child process by Linux's Landlock and seccomp. The child has no network, no access to other processes, and
+only its own files. This needs no administrator of the machine or container, and restricts root too.
 
-A process confines itself before it loads other people's code. Its descendants are confined as well, and it cannot be
-undone. docs/operate/security.md says what each level prevents.
+A process confines itself before it loads other people's code. Its descendants are confined as well, and no process can
+undo this. docs/operate/security.md says what each level prevents.
 """
 
 import ctypes
@@ -26,16 +26,16 @@ from tilewatch.kernels.children.call_filter import CallPolicy
 
 REQUIRE, SWITCH = "TILEWATCH_REQUIRE_SANDBOX", "TILEWATCH_SANDBOX"
 REQUIRE_APART = "TILEWATCH_REQUIRE_APART"
-"""Environment variable that forbids a process to measure the host code that it runs (see Apart)."""
+"""Environment variable that forbids a process to measure the same host code that it runs (see Apart)."""
 
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/proc", "/sys")
 """Folders that programs and libraries read. Homes, /var, /tmp, /run, terminals and other disks are not among them."""
 
 PACKAGE = Path(__file__).parents[2]
-"""Tilewatch's own folder. In a checkout its subfolders are links, whose targets a child must be able to read."""
+"""Tilewatch's own folder. In a checkout its subfolders are links, and a child must be able to read their targets."""
 
 SOCKETS_OF_THE_DRIVER = ("/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/tmp/nvidia-mps")  # noqa: S108
-"""Where CUDA looks for NVIDIA's persistence daemon and for MPS, unless CUDA_MPS_PIPE_DIRECTORY names another folder."""
+"""Paths at which CUDA looks for NVIDIA's persistence daemon and for MPS, if CUDA_MPS_PIPE_DIRECTORY is not set."""
 
 READ_BY_THE_DRIVER = ("/run/nvidia", "/var/run/nvidia", "/var/lib/nvidia", *SOCKETS_OF_THE_DRIVER)
 
@@ -57,14 +57,14 @@ WRITES = 0b1_1111_1111_0010  # write, remove and make anything; `_find_file_righ
 OF_A_FILE = 0b1_0100_0000_0000_0111  # execute, write, read, truncate, connect; folders have the others too
 CONNECTS = 1 << 16  # connect to a socket that a process outside of this sandbox made
 OLDEST_WITH_TRUNCATE, OLDEST_WITHOUT_FILES, OLDEST_WITH_SIGNALS, OLDEST_WITH_SOCKETS = 3, 4, 6, 9
-"""Landlock versions that first count truncating as writing, take a ruleset without files, block signals to outside
-processes, and bind connect(2) to path rules (Linux 7.1)."""
+"""Landlock versions that first count truncating as writing, accept a ruleset without files, block signals to outside
+processes, and restrict connect(2) by path rules (Linux 7.1)."""
 
 _SHA = re.compile("[0-9a-f]{40,64}")
 
 
 class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which has no StrEnum
-    """What a child cannot reach. At PROCESSES and NETWORK it can use the user's files, at NONE everything."""
+    """What a child cannot reach. At PROCESSES and NETWORK it can use all files of the user, at NONE everything."""
 
     FULL = "files, network and other processes"
     PROCESSES = "network and other processes"
@@ -86,8 +86,8 @@ class SandboxMissing(ExpectedError):
 
 
 def find_level() -> Level:
-    """Returns what a child without a GPU cannot reach here. It is NONE if TILEWATCH_SANDBOX is `off` and the sandbox is
-    not required."""
+    """Returns what a child without a GPU cannot reach on this machine. Returns NONE if TILEWATCH_SANDBOX is `off` and
+    the sandbox is not required."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
     if refused or platform.machine() not in call_filter.AUDIT or not _has_seccomp():
         return Level.NONE
@@ -95,7 +95,7 @@ def find_level() -> Level:
 
 
 def find_gpu_level() -> Level:
-    """Returns what a child that measures cannot reach here. It is never FULL."""
+    """Returns what a child that measures cannot reach on this machine. Never returns FULL."""
     level = Level.PROCESSES if landlock_version() >= OLDEST_WITHOUT_FILES else Level.NETWORK
     return level if find_level() is not Level.NONE else Level.NONE
 
@@ -121,14 +121,14 @@ def find_apart() -> Apart:
 
 
 def landlock_version() -> int:
-    """Returns Linux's version of Landlock, 0 if it has none or does not let this process use it."""
+    """Returns Linux's version of Landlock, or 0 if Linux has none or does not let this process use it."""
     return max(0, int(_libc().syscall(CREATE_RULESET, None, 0, 1)))
 
 
 def find_root(library: Path) -> Path:
     """Returns the folder from which a library's files may import: the checkout whose pyproject.toml has a table
-    [tool.tilewatch], or the library's own folder if there is none. The search ends at a commit's checkout, which is a
-    folder named by the commit's sha, because the folders above it are not the commit's."""
+    [tool.tilewatch], or the library's own folder if there is none. The search ends at a folder that is named by a
+    commit's sha, because the folders above such a checkout are not the commit's."""
     library = library.resolve()
     for folder in (library, *library.parents):
         try:
@@ -142,9 +142,9 @@ def find_root(library: Path) -> Path:
 
 
 def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], ends_others: bool = False) -> None:
-    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network. If
-    it runs as root, it becomes a user of its own, to whom `writable` is given. With `ends_others` it may signal other
-    processes, to end its own children. Before Linux 6.12 it may then signal every process of its user.
+    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network. A
+    process of root becomes a user of its own, who then owns `writable`. If `ends_others`, this process may signal other
+    processes, to end its own children; before Linux 6.12 it may then signal every process of its user.
     """
     level = find_level()
     if level is Level.NONE:
@@ -163,10 +163,10 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
 
 
 def confine_with_gpu(*, readable: Iterable[str] = (), writable: Iterable[str] | None) -> None:
-    """Confines this process: it has no network, no access to other processes, and only the driver's Unix sockets (none
-    before Linux 7.1; CUDA works without its daemons). It reads what a child without a GPU may, `readable` and the
-    driver's files, and writes `writable` and what the driver needs. If `writable` is None, files are not restricted,
-    and root keeps its capabilities, which CUPTI may need for counters."""
+    """Confines this process, so that it has no network, no access to other processes, and only the driver's Unix
+    sockets (none before Linux 7.1; CUDA works without its daemons). It may read what a child without a GPU may read,
+    `readable` and the driver's files, and write `writable` and what the driver needs. If `writable` is None, files are
+    not restricted, and root keeps its capabilities, which CUPTI may need for counters."""
     level = find_level()
     if level is Level.NONE:
         return
@@ -203,7 +203,7 @@ def _list_devices() -> list[str]:
 
 
 def _list_readable(also: Iterable[str]) -> list[str]:
-    """Lists the folders of the system, of this Python and its packages, and of our own code, and those in `also`."""
+    """Lists the folders of the system, of this Python and its packages, and of Tilewatch's own code, and `also`."""
     python = [sys.prefix, sys.base_prefix, *sys.path, *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))]
     ours = [str(PACKAGE), *(str(each.resolve()) for each in PACKAGE.iterdir())]
     named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
@@ -215,7 +215,7 @@ def _enter_landlock(
     readable: Iterable[str] | None, writable: Iterable[str] | None, sockets: Iterable[str] = ()
 ) -> None:
     """Restricts this process by Landlock to files in `readable` and `writable`. If both are None, files are not
-    restricted. Of other processes' Unix sockets it may reach only `sockets`, and no abstract one (version 6)."""
+    restricted. It may reach only `sockets` among other processes' Unix sockets, and no abstract socket (version 6)."""
     version = landlock_version()
     rights = 0 if writable is None else _find_file_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
@@ -235,7 +235,7 @@ def _enter_landlock(
 
 
 def _find_file_rights(version: int) -> int:
-    """Returns the rights that a ruleset restricts: moving between folders from version 2, truncating from 3."""
+    """Returns the rights that a ruleset restricts. They include moving files from version 2, truncating from 3."""
     return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
 
 
@@ -258,9 +258,9 @@ def _forbid_new_privileges() -> None:
 
 
 def _leave_root(folders: Sequence[str]) -> int:
-    """Makes a process of root a process of a user that no other process has, and gives that user `folders`. Returns the
-    capability to read checkouts and Python in root's home folder, which Landlock restricts. Returns 0 if this process
-    is not root, may not change its user (as in a container with users of its own), or needs programs of root."""
+    """Changes this process's user from root to one that no other process has, and gives that user `folders`. Returns
+    the capability to read checkouts and Python in root's home, as far as Landlock allows. Returns 0 if this process is
+    not root, may not change its user (as in a container with users of its own), or needs programs of root."""
     if os.geteuid():
         return 0
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -285,8 +285,8 @@ def _leave_root(folders: Sequence[str]) -> int:
 
 
 def _drop_capabilities(kept: int = 0) -> None:
-    """Drops all capabilities except `kept`, which the programs that it starts keep too. With CAP_PERFMON, root could
-    read other processes' environment in spite of Landlock (Linux 6.18)."""
+    """Drops all capabilities except `kept`. Programs that this process starts keep these too. With CAP_PERFMON, root
+    could read other processes' environment in spite of Landlock (Linux 6.18)."""
     sets = struct.pack("=6I", kept, kept, kept, 0, 0, 0)  # effective, permitted, inheritable; the upper halves
     _require(_libc().capset(struct.pack("=Ii", 0x20080522, 0), sets))  # version 3, this process
     if kept:

@@ -1,7 +1,7 @@
 """Starts kernels/child.py in a Python that lacks Tilewatch: `python -I start_child.py ROLE READABLE`.
 
-From the folders around this file, only the package `tilewatch` can be imported. The packages beside it are for another
-Python or have other versions.
+From the folders around this file, only the package `tilewatch` can be imported. The other packages there are for
+another Python or have other versions.
 """
 
 import importlib.util

@@ -1,5 +1,5 @@
-"""Maps the names of Linux's system calls to their numbers, on the two architectures that have a sandbox. The sandbox's
-filter (call_filter.py) uses these names."""
+"""Maps the names of Linux's system calls to their numbers, on the two architectures that have a sandbox
+(call_filter.py)."""
 
 _COLUMNS = ("x86_64", "aarch64")
 
