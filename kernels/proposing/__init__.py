@@ -1,1 +1,1 @@
-"""Proposes watch files for a repository that has none: runs what calls its kernels, and writes the calls."""
+"""Proposes a watch file for a repository that has none. Runs its tests and scripts, and records kernel calls."""

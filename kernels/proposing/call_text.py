@@ -1,4 +1,4 @@
-"""Writes values as the Python source that makes them again in a watch file."""
+"""Writes the arguments of a recorded call as Python source that makes equal arguments in a watch file."""
 
 import inspect
 import math
@@ -12,18 +12,18 @@ from tilewatch.kernels.watching.cuda_stand_ins.modules import Idle
 from tilewatch.kernels.watching.device_array import DeviceArray, describe_array, is_array
 
 MOST_LISTED = 32
-"""Most whole numbers that are written one by one, such as lengths and offsets."""
+"""Most whole numbers of one array, such as lengths or offsets, that are written into the source one by one."""
 
 PLAIN = (bool, int, float, str, type(None))
 
 
 class NotWritable(Exception):
-    """A value that no short source makes again; the message says which."""
+    """Raised if no short source makes an equal value. The message says which value it is."""
 
 
 @dataclass
 class CallText:
-    """The lines that make the arguments of one call, the sizes in them, and the modules that they need."""
+    """Holds the source lines that make one call's arguments, the sizes in these lines, and the modules to import."""
 
     lines: list[str] = field(default_factory=list)
     sizes: dict[int, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class CallText:
     kept: list[Any] = field(default_factory=list)
 
     def write(self, value: Any, name: str) -> str:
-        """Returns an expression for a value. An array becomes a line of its own, with this name."""
+        """Returns a Python expression for a value. For an array, adds a line that makes it, and returns its name."""
         if type(value) in PLAIN:
             return _write_plain(value)
         if isinstance(value, np.generic):
@@ -47,7 +47,7 @@ class CallText:
         return self._write_object(value, name)
 
     def write_size(self, size: int) -> str:
-        """Returns the name of a size of the problem. A size of 1 belongs to the layout and stays a number."""
+        """Returns an expression for a dimension's size, such as "p.n1". Size 1 belongs to the layout and stays "1"."""
         if size == 1:
             return "1"
         return f"p.{self.sizes.setdefault(size, f'n{len(self.sizes) + 1}')}"
@@ -85,7 +85,7 @@ class CallText:
         return f"{made}.requires_grad_()" if getattr(tensor, "requires_grad", False) and tensor.is_leaf else made
 
     def write_tensor(self, array: DeviceArray, values: Any = None) -> str:
-        """Returns an expression for a tensor of PyTorch. Whole numbers without values become 0: they may be indices."""
+        """Returns an expression for a PyTorch tensor. Unknown whole numbers become 0, because they may be indices."""
         self.imports.add("torch")
         dtype = f"torch.{array.dtype}"
         if values is not None and values.size and values.size <= MOST_LISTED and array.dtype != "bool":
@@ -118,7 +118,7 @@ class CallText:
 
 
 def _list_values(tensor: Any) -> Any:
-    """Returns the whole numbers of a tensor that has values; None for others."""
+    """Returns a tensor's whole numbers, or None if the tensor has other numbers or no values."""
     if not hasattr(tensor, "give_to_kernel") or tensor.is_meta:
         return None
     import torch
@@ -143,7 +143,7 @@ def _write_plain(value: Any) -> str:
 
 
 def list_given(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a call that differ from the function's defaults."""
+    """Returns those arguments of a call that differ from the function's defaults."""
     try:
         defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
     except (TypeError, ValueError):

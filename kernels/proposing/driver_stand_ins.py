@@ -1,6 +1,6 @@
-"""Makes drivers run to their end without a GPU: missing packages, pytest, and values that tensors do not have.
+"""Replaces what drivers (files that call host code) lack without a GPU: packages, pytest, and values of tensors.
 
-Only the calls that a driver makes are wanted. What it compares afterwards is made up, so a comparison never ends it."""
+Only the calls that a driver makes matter. Values that it compares are invented, so that no comparison stops it."""
 
 import contextlib
 import importlib.abc
@@ -26,17 +26,17 @@ VALUES = (
 """Functions of PyTorch that need the values of a tensor."""
 
 COPIES = "MemcpyDtoH MemcpyDtoHAsync Memcpy2D Memcpy2DAsync"
-"""Functions of the driver that copy values to the host."""
+"""Names of CUDA driver functions that copy values to the host."""
 
 MARKS = "tilewatch_marks"
 
 
 class Skipped(Exception):
-    """The driver skips a test."""
+    """Raised if a driver skips a test."""
 
 
 def make_pytest() -> ModuleType:
-    """Returns a module for `pytest`, whose marks are kept and whose other functions do nothing."""
+    """Returns a module in place of `pytest`. It stores marks on the tests; its other functions do nothing."""
     functions = {
         "mark": _Marks(),
         "fixture": _decorate_fixture,
@@ -82,7 +82,7 @@ def _skip(*_: Any, **__: Any) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds packages that are not installed, as modules with every name."""
+    """Finds packages that are not installed, as mock modules that have every name."""
 
     def __init__(self, packages: Sequence[str]) -> None:
         self._packages = packages
@@ -100,7 +100,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextlib.contextmanager
 def packages_replaced(required: Sequence[str]) -> Iterator[None]:
-    """Replaces pytest, and the required packages that are not installed, while open."""
+    """Replaces pytest, and required packages that are not installed, by stand-ins inside the context."""
     before, finder = sys.modules.get("pytest"), _Finder([each for each in required if each not in PACKAGES])
     sys.modules["pytest"] = make_pytest()
     sys.meta_path.append(finder)  # the last: what is installed is found first
@@ -117,7 +117,7 @@ def packages_replaced(required: Sequence[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def values_made_up() -> Iterator[None]:
-    """Gives every tensor a value of 1 where code asks for one, and lets every comparison succeed."""
+    """Makes every tensor element 1 where code reads its value, and lets every comparison of tensors succeed."""
 
     def read(array: ndarray, _: str) -> Any:
         return np.broadcast_to(np.ones((), array.dtype), array.shape)
@@ -145,7 +145,7 @@ def _make_up_torch(stack: contextlib.ExitStack) -> None:
 
 
 def _read_or_make_up(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that asks a tensor for its values, and makes up those of a tensor that has none."""
+    """Returns `function`, which reads a tensor's values, changed so that it invents values if the tensor has none."""
     import torch
 
     def answer(tensor: Any, *given: Any, **named: Any) -> Any:
@@ -175,8 +175,8 @@ def _make_up(name: str, tensor: Any, *given: Any) -> Any:
 
 
 def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """Returns the arguments of a test: the first, the last and the middle combination that its marks name, and its
-    fixtures."""
+    """Returns arguments to call a test with: the first, the middle and the last combination that the test's
+    `parametrize` marks list, each with the test's fixtures."""
     named: dict[str, list[dict[str, Any]]] = {}
     for name, given in getattr(function, MARKS, ()):
         if name == "parametrize" and len(given) > 1:
@@ -195,7 +195,7 @@ def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[di
 
 
 def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[[str], Any]) -> dict[str, Any]:
-    """Returns a value for each other parameter: its fixture, or for a test without one a stand-in for pytest's own."""
+    """Returns a value for each parameter not in `given`: its fixture, or in tests a stand-in if there is no fixture."""
     code = function.__code__
     wanted = [each for each in code.co_varnames[: code.co_argcount] if each not in (*given, "self")]
     found = {each: find_fixture(each) for each in wanted}
@@ -209,5 +209,5 @@ def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[
 
 
 def _call_first(called: Callable[..., Any] | None = None, *given: Any, **named: Any) -> Any:
-    """Stands in for a fixture such as `benchmark`, which calls the function that it is given."""
+    """Stands in for fixtures such as `benchmark`, which call the function that they get."""
     return called(*given, **named) if callable(called) else None

@@ -1,4 +1,4 @@
-"""Proposes a watch file for a checkout: records calls in a confined child, writes them, and tries what was written."""
+"""Proposes a watch file for a checkout. Records calls in a sandboxed child, writes these calls, and tries the file."""
 
 import json
 import os
@@ -18,20 +18,20 @@ from tilewatch.kernels.validating.mistake import Mistake
 from tilewatch.kernels.validating.mistakes import LONGEST_WALL, validate_library
 
 DRIVER_S = 120.0
-"""Seconds that a driver may take on an idle machine, before its child is ended."""
+"""Seconds that a driver (see Driver) may take on an idle machine before its child process is ended."""
 
 FILE, FOLDERS = "proposed.py", ("watch", "tilewatch_watch", "tilewatch_operators")
 NOT_CALLED = "no test, benchmark or script that runs without a GPU calls it"
 
 MOST_LOOKS = 4
-"""Drivers that are run in search of host code, for a kernel whose launch is recorded."""
+"""Most drivers that are run to find a call of host code for a kernel of which only a launch is recorded."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed watch file, the table that goes into pyproject.toml, and how many of the kernels it reaches."""
+    """A proposed watch file, the table for pyproject.toml, and the kernels that the file watches and leaves out."""
 
     text: str
     settings: str
@@ -45,19 +45,19 @@ class Proposal:
 
 @dataclass
 class _Recorded:
-    """Calls by kernel, those of host code first, and why a kernel has none."""
+    """Holds the recorded calls of each kernel, calls of host code first, and why a kernel has no calls."""
 
     calls: dict[KernelName, list[RecordedCall]] = field(default_factory=dict)
     reasons: dict[KernelName, str] = field(default_factory=dict)
     looked: Counter[KernelName] = field(default_factory=Counter)
 
     def wants_more(self, kernel: KernelName) -> bool:
-        """Returns whether another driver may bring a call of host code."""
+        """Returns whether to run another driver to find a call of host code that launches this kernel."""
         calls = self.calls.get(kernel, ())
         return not calls or (calls[0].is_launch and self.looked[kernel] < MOST_LOOKS)
 
     def add(self, answer: Mapping[str, Any], file: str, missing: Iterable[KernelName]) -> None:
-        """Adds the calls of a driver, or why the kernels in it that have no call still have none."""
+        """Adds a driver's calls. Notes for each kernel in `missing` that still has no call why it has none."""
         for kernel, fields in answer.get("calls", ()):
             known = self.calls.setdefault(KernelName(*kernel), [])
             known += {RecordedCall.read(fields)} - set(known)
@@ -72,8 +72,8 @@ class _Recorded:
 
 
 def propose(root: Path, arch: str, store_url: str, on_step: Say = lambda _: None) -> Proposal:
-    """Returns a proposal for the checkout in a folder of its own, into which this function writes. Calls `on_step` with
-    what is done next. Raises LibraryError."""
+    """Returns a proposal for the checkout in the folder `root`, and writes watch file and settings into that checkout.
+    Calls `on_step` with the next step's name. Raises LibraryError if no kernel can be found."""
     listed = _Drivers(root, arch).list()
     kernels = tuple(KernelName(*each) for each in listed["kernels"])
     if not kernels:
@@ -90,7 +90,7 @@ def propose(root: Path, arch: str, store_url: str, on_step: Say = lambda _: None
 
 
 def _write_settings(root: Path, settings: str) -> None:
-    """Adds the table to the checkout's pyproject.toml, which is replaced if it is no plain file."""
+    """Adds the table to the checkout's pyproject.toml. Replaces a pyproject.toml that is no plain file."""
     file = root / project_settings.FILE
     text = "" if file.is_symlink() or not file.is_file() else read_given_text(file, MOST_TOML_BYTES)
     file.unlink(missing_ok=True)
@@ -98,14 +98,14 @@ def _write_settings(root: Path, settings: str) -> None:
 
 
 class _Drivers:
-    """The confined child that runs drivers; a new one replaces one that died."""
+    """Runs drivers in a sandboxed child process, and replaces the child if it dies."""
 
     def __init__(self, root: Path, arch: str) -> None:
         self._root, self._arch = root, arch
         self._child: ChildProcess | None = None
 
     def list(self) -> dict[str, Any]:
-        """Returns the kernels, drivers and import folders of the repository. Raises LibraryError."""
+        """Returns the repository's kernels, drivers and import folders. Raises LibraryError if it cannot be read."""
         answer = self._ask({"ask": "list"})
         self.close()
         if "failure" in answer:
@@ -113,7 +113,7 @@ class _Drivers:
         return answer
 
     def record(self, file: str, path: Sequence[str]) -> dict[str, Any]:
-        """Returns the calls of a driver; only a failure if it ended its process."""
+        """Runs a driver, and returns the recorded calls, or only a "failure" if the child died or hung."""
         return self._ask({"ask": "record", "file": file, "path": path})
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class _Drivers:
 
 
 def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Recorded:
-    """Runs drivers until each kernel has a call of host code, or no driver is left."""
+    """Runs drivers until each kernel has a recorded call of host code, or until no driver is left."""
     recorded = _Recorded()
     wanted = {KernelName(*each) for each in listed["kernels"]}
     try:
@@ -148,7 +148,7 @@ def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Reco
 
 
 def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_step: Say) -> tuple[ProposedOperator, ...]:
-    """Returns operators that pass together. A kernel whose call fails gets its next call, as long as it has one."""
+    """Returns operators that pass validation in one file. If a kernel's call fails, tries the kernel's next call."""
     left = {kernel: list(calls) for kernel, calls in recorded.calls.items()}
     entries: tuple[ProposedOperator, ...] = ()
     while left:
@@ -171,7 +171,7 @@ def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_ste
 def _list_failures(
     folder: Path, entries: Sequence[ProposedOperator], arch: str, store_url: str, on_step: Say
 ) -> dict[str, str]:
-    """Returns the reason of each operator that fails `tilewatch validate`."""
+    """Returns, by name, why each operator that fails `tilewatch validate` fails."""
     text = write_file(entries, {})
     folder.joinpath(FILE).write_text(text)
     try:
@@ -182,8 +182,8 @@ def _list_failures(
 
 
 def _blame(findings: Iterable[Mistake], entries: Sequence[ProposedOperator], text: str) -> dict[str, str]:
-    """Returns the first finding of each operator: in its lines, or in the line that imports its module. A finding in
-    another line fails all."""
+    """Returns each operator's first mistake, which is in the operator's own lines or in the line that imports its
+    module. A mistake in any other line counts for all operators."""
     lines = text.split("\n")
     ends = [place for place, line in enumerate(lines, 1) if line.startswith("@watch")] + [len(lines)]
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Writes a proposed watch file from recorded calls, and what could not be watched as comments."""
+"""Writes a proposed watch file from recorded calls. Kernels that could not be watched become comments."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ HEADER = """# Proposed by Tilewatch from calls in tests, benchmarks and scripts.
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call of host code that launches kernels, as source. With `is_launch` it launches the kernel itself.
+    """A call of host code that launches kernels, as source. If `is_launch`, it is `ct.launch` of a kernel itself.
 
-    `sizes` are the sizes of its problem by name, and `lines` make its arguments."""
+    `sizes` are the problem's sizes by name, and `lines` is the source that makes the call's arguments."""
 
     module: str
     function: str
@@ -29,14 +29,14 @@ class RecordedCall:
 
     @classmethod
     def read(cls, fields: Sequence[Any]) -> "RecordedCall":
-        """Makes a call of its fields as JSON has them."""
+        """Builds a call from a JSON list of its fields, in order."""
         module, function, lines, run, sizes, imports, is_launch = fields
         return cls(module, function, tuple(lines), run, tuple(map(tuple, sizes)), tuple(imports), is_launch)
 
 
 @dataclass(frozen=True)
 class ProposedOperator:
-    """An operator of the proposed file."""
+    """An operator of the proposed watch file: a name, its recorded call, and the kernels that this call launches."""
 
     name: str
     call: RecordedCall
@@ -44,7 +44,7 @@ class ProposedOperator:
 
 
 def name_entries(chosen: Mapping[RecordedCall, Sequence[KernelName]]) -> tuple[ProposedOperator, ...]:
-    """Returns the operators of a file, each with a name of its own."""
+    """Returns an operator for each chosen call. Each has its own name."""
     entries: list[ProposedOperator] = []
     for call, kernels in chosen.items():
         base = re.sub(r"\W", "_", call.function.removesuffix(".apply")).strip("_").lower() or "operator"
@@ -57,7 +57,7 @@ def name_entries(chosen: Mapping[RecordedCall, Sequence[KernelName]]) -> tuple[P
 
 
 def write_file(entries: Sequence[ProposedOperator], left_out: Mapping[KernelName, str]) -> str:
-    """Returns the text of a watch file. Kernels that it does not watch are comments with the reason."""
+    """Returns the text of a watch file. Kernels in `left_out` become comments with the reason."""
     modules = _name_modules(entries)
     plain = sorted({each for entry in entries for each in entry.call.imports})
     lines = [HEADER, "from importlib import import_module", ""]
@@ -73,7 +73,7 @@ def write_file(entries: Sequence[ProposedOperator], left_out: Mapping[KernelName
 
 
 def _name_modules(entries: Iterable[ProposedOperator]) -> dict[str, str]:
-    """Returns the variable that holds each module, by the module's name."""
+    """Maps the name of each imported module to the variable that holds this module in the watch file."""
     named: dict[str, str] = {}
     for module in dict.fromkeys(entry.call.module for entry in entries):
         base = re.sub(r"\W", "_", module.rpartition(".")[2])

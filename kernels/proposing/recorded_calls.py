@@ -28,23 +28,23 @@ from tilewatch.kernels.watching.timed_launches import events_traced
 from tilewatch.kernels.watching.tracer import TracedLaunch, open_trace
 
 MOST_BYTES = 1 << 21
-"""Largest Python file that is read."""
+"""Size in bytes of the largest Python file that is read."""
 
 MOST_LAUNCHES = 400
-"""Launches after which a driver is stopped: a benchmark repeats itself for many sizes."""
+"""Launches after which a step of a driver is stopped, because benchmarks repeat themselves for many sizes."""
 
 
 MOST_CPU_S, MOST_DRIVER_CPU_S = 20, 40
-"""CPU seconds after which a step of a driver is stopped, and after which no other step of it begins."""
+"""CPU seconds after which one step of a driver is stopped, and after which a driver begins no further step."""
 
 
 class Enough(BaseException):
-    """The driver has launched enough."""
+    """Raised in a driver to stop a step after MOST_LAUNCHES launches or MOST_CPU_S seconds."""
 
 
 @dataclass
 class _Entered:
-    """A running function of the repository, with its arguments as it was entered."""
+    """A running function of the repository, with the arguments that it was called with."""
 
     frame: types.FrameType
     given: Mapping[str, Any]
@@ -52,7 +52,7 @@ class _Entered:
 
 @dataclass
 class _DriverCalls:
-    """Keeps one call for each kernel and host function that launches it."""
+    """Keeps one call for each pair of a kernel and a host function that launches this kernel."""
 
     modules: Mapping[str, str]
     driver: str
@@ -62,7 +62,7 @@ class _DriverCalls:
     launches: int = 0
 
     def look(self, frame: types.FrameType, event: str, _: Any) -> None:
-        """Takes note of a function that is entered or left, as sys.setprofile says."""
+        """Notes that a function of the repository was entered or left. Called by Python (sys.setprofile)."""
         if not frame.f_code.co_filename.startswith(f"{CANONICAL}/"):
             return
         if event == "call":
@@ -72,7 +72,7 @@ class _DriverCalls:
                 pass
 
     def keep(self, launch: TracedLaunch) -> None:
-        """Records the outermost call that a watch file can make and that leads to this launch, else the launch."""
+        """Records this launch, and also the outermost call leading to it that a watch file can make, if any."""
         function = launch.kernel._pyfunc
         kernel = (_find_file(function.__code__), function.__name__)
         for each in self._list_candidates():
@@ -84,7 +84,7 @@ class _DriverCalls:
             raise Enough
 
     def _list_candidates(self) -> list[_Entered]:
-        """Lists the functions that may be the host code: outermost first, and those of the driver last."""
+        """Lists the running functions that may be host code, outermost first, but functions of the driver last."""
         taking = [each for each in self.entered if any(map(_has_array, each.given.values()))]
         own = [each for each in taking if _find_file(each.frame.f_code) == self.driver]
         return [*(each for each in taking if each not in own), *own]
@@ -126,7 +126,7 @@ class _DriverCalls:
 
 
 def _write_arguments(text: CallText, names: Sequence[str], given: Mapping[str, Any]) -> str:
-    """Returns the arguments of a call: by position as long as none is left out, then by name."""
+    """Returns a call's arguments as source: by position up to the first one that is left out, then by name."""
     written = []
     for place, (name, value) in enumerate(given.items()):
         by_name = "" if list(given)[: place + 1] == list(names)[: place + 1] else f"{name}="
@@ -135,7 +135,7 @@ def _write_arguments(text: CallText, names: Sequence[str], given: Mapping[str, A
 
 
 def _write_argument(text: CallText, value: Any, name: str) -> str:
-    """Returns an expression for what a kernel is given: every array as a tensor of PyTorch, whatever its class."""
+    """Returns an expression for a kernel's argument. Writes an array of any class as a tensor of PyTorch."""
     if type(value) in (list, tuple):
         return f"({''.join(_write_argument(text, each, f'{name}_{place}') + ', ' for place, each in enumerate(value))})"
     if not is_array(value):
@@ -157,7 +157,7 @@ def _find_file(code: types.CodeType) -> str:
 
 
 def _list_arguments(frame: types.FrameType) -> dict[str, Any]:
-    """Returns the arguments of a running function by name; nothing if it takes more by position than it names."""
+    """Returns a running function's arguments by name, or {} if the function takes unnamed positional arguments."""
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     given = {name: values[name] for name in code.co_varnames[:count] if name in values}
@@ -175,8 +175,8 @@ def _has_array(value: Any) -> bool:
 
 
 def _find_function(frame: types.FrameType) -> tuple[Any, str, int] | None:
-    """Returns a running function as its module names it, with the number of arguments that are not given to it: a
-    function of the module, or the `forward` of an autograd function. None for others."""
+    """Returns a running function, its name in its module, and the number of its first arguments that a caller does not
+    write. Finds functions of a module and `forward` of autograd functions, and returns None for all others."""
     parts = frame.f_code.co_qualname.split(".")
     owner: Any = frame.f_globals.get(parts[0])
     if len(parts) == 1 and owner is not None and _is_code_of(owner, frame.f_code):
@@ -193,7 +193,7 @@ def _is_code_of(function: Any, code: types.CodeType) -> bool:
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the kernels and drivers of a repository, or the calls of one driver, with what stopped it."""
+    """Returns a repository's kernels and drivers, or one driver's recorded calls and its steps' errors."""
     root = Path(request["root"])
     sources = _read_repository(root)
     if request["ask"] == "list":
@@ -249,7 +249,7 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
 
 
 def _run_driver(recorder: _DriverCalls, project: Project, path: Path, content: bytes) -> list[str]:
-    """Runs a file as a script, then its tests and its functions without arguments. Returns why some of them stopped."""
+    """Runs a file as a script, then its tests and its functions without arguments. Returns the errors of these."""
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     module.__package__ = ".".join(path.relative_to(project.root).parts[:-1])  # for its relative imports
@@ -290,7 +290,7 @@ def _stop(*_: object) -> None:
 
 
 def _list_steps(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Lists the tests of a module and its functions that can be called without arguments, with their arguments."""
+    """Lists calls of a module's tests, with arguments, and of its functions that need no arguments."""
 
     def find_fixture(name: str) -> Any:
         made = names.get(name)

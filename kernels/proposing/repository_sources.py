@@ -1,4 +1,4 @@
-"""Reads the syntax of a repository's Python files: its kernels, what reaches them, and how its modules are imported."""
+"""Finds in a repository's Python files its kernels, the files that use these, and the names to import modules by."""
 
 import ast
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 DRIVER_NAMES = ("test", "bench", "example", "demo", "sample", "profile", "probe", "main", "run", "verify", "check")
-"""Words in the path of a file that calls host code to try it."""
+"""Words in the paths of files that call host code to test it, time it or show it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -20,8 +20,8 @@ class KernelName:
 
 @dataclass(frozen=True)
 class Driver:
-    """A file that can be run for the calls in it, such as a test, a benchmark or a script, and the kernels that the
-    names in it lead to."""
+    """A file that is run because it calls host code, such as a test, a benchmark or a script. `kernels` are the kernels
+    that the names used in the file lead to."""
 
     file: str
     kernels: frozenset[KernelName]
@@ -29,8 +29,8 @@ class Driver:
 
 @dataclass(frozen=True)
 class RepositorySources:
-    """Kernels of a repository, its drivers, the folders from which its modules are imported, their names by file,
-    and the packages that it requires. Kernels of tests are left out, unless there are no others."""
+    """Holds a repository's kernels, its drivers, the folders from which its modules are imported, the modules' names by
+    file, and the required packages. Kernels of tests are left out if there are other kernels."""
 
     kernels: tuple[KernelName, ...]
     drivers: tuple[Driver, ...]
@@ -40,7 +40,7 @@ class RepositorySources:
 
 
 def read_sources(texts: Mapping[str, bytes]) -> RepositorySources:
-    """Returns what the Python files of a repository hold. A file that Python cannot parse holds nothing."""
+    """Returns what a repository's Python files contain. Ignores a file that Python cannot parse."""
     trees = {file: parse(text) for file, text in texts.items()}
     found = sorted(kernel for file, tree in trees.items() for kernel in list_kernels(file, tree))
     kernels = [each for each in found if not _is_of_tests(each.file)] or found
@@ -59,7 +59,7 @@ def read_sources(texts: Mapping[str, bytes]) -> RepositorySources:
 
 
 def parse(text: bytes) -> ast.Module:
-    """Returns the syntax tree of a file; an empty one if Python cannot parse it."""
+    """Returns the syntax tree of a file, or an empty tree if Python cannot parse the file."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -81,13 +81,13 @@ def _is_kernel(decorator: ast.expr) -> bool:
 
 
 def _is_of_tests(file: str) -> bool:
-    """Returns whether a file's kernels only try something out, as those of tests and documents do."""
+    """Returns whether a file is a test or part of documents, so that its kernels only try something out."""
     parts = file.lower().split("/")
     return parts[0] in ("docs", "skills") or any(each.startswith("test") for each in parts)
 
 
 def list_names(tree: ast.AST) -> Iterator[str]:
-    """Yields each name that code uses. A definition, a comment or a text is no use."""
+    """Yields each name that code uses. Definitions, comments and string literals do not count as uses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
@@ -98,7 +98,7 @@ def list_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _follow_names(trees: Mapping[str, ast.Module], kernels: Iterable[KernelName]) -> dict[str, frozenset[KernelName]]:
-    """Returns the kernels that each function or class of a module leads to, by its bare name."""
+    """Maps the bare name of each function and class to the kernels that its code uses, directly or through others."""
     uses: dict[str, set[str]] = {}
     for tree in trees.values():
         for node in tree.body:
@@ -122,7 +122,7 @@ def _reach(tree: ast.Module, reached: Mapping[str, frozenset[KernelName]]) -> fr
 
 
 def _can_run(file: str, tree: ast.Module) -> bool:
-    """Returns whether running a file calls something: it is a script, or its path says that it tries code."""
+    """Returns whether a file is worth running: it calls functions at its top level, or its path is like a test's."""
     scripts = (ast.For, ast.With, ast.Assert)
     if any(isinstance(node, scripts) or _is_call(node) or _is_guard(node) for node in tree.body):
         return True
@@ -138,8 +138,8 @@ def _is_guard(node: ast.stmt) -> bool:
 
 
 def _rank(driver: Driver, kernels: int) -> tuple[bool, int, str]:
-    """Returns the place of a driver: tests have small shapes and no arguments, so they come first. One whose names lead
-    to most kernels says nothing about any of them, and comes last."""
+    """Returns a key that sorts drivers. Tests come first, because they have small shapes and need no arguments. A
+    driver whose names lead to most kernels comes last, because it may call few of these."""
     kind = 1 if "bench" in driver.file.lower() else 0 if "test" in driver.file.lower() else 2
     return len(driver.kernels) > max(4, kernels // 2), kind, driver.file
 
@@ -154,8 +154,8 @@ def _list_imports(tree: ast.AST) -> Iterator[str]:
 
 
 def _name_module(file: str, files: Iterable[str], imported: set[str]) -> str:
-    """Returns the name by which a file is imported: the longest that the repository itself imports, else the name below
-    the folder that is no package."""
+    """Returns the name by which to import a file: the longest name by which the repository itself imports it, or else
+    the name relative to the innermost folder that is no package."""
     parts = list(PurePosixPath(file).with_suffix("").parts)
     parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
     for start in range(len(parts)):
@@ -174,6 +174,6 @@ def _find_folder(file: str, module: str) -> str:
 
 
 def _list_required(tree: ast.Module) -> Iterator[str]:
-    """Yields the packages that a file imports without a condition or a `try` around it."""
+    """Yields the packages that a file imports at its top level, outside of any condition or `try`."""
     own = (node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     yield from (each.partition(".")[0] for node in own for each in _list_imports(node))
