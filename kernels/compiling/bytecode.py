@@ -1,9 +1,9 @@
 """Hashes TileIR bytecode without the source positions in it, so that moved lines do not change the hash.
 
 Layout (CUDA Tile IR bytecode, versions 13.1 to 13.4): a header of 12 bytes, then sections until the end marker 0x00. A
-section is an id byte (bit 7: aligned), a length, if aligned the alignment and padding bytes of 0xcb, and the content.
-Numbers are LEB128. Section 3 holds the source positions. The name of an inlined function also holds its position:
-"helper@file:7:1_s0"."""
+section is an id byte (bit 7: aligned), a length, then, if it is aligned, the alignment and padding bytes of 0xcb, and
+last the content. Numbers are LEB128. Section 3 holds the source positions. The name of an inlined function has a
+position too: "helper@file:7:1_s0"."""
 
 import hashlib
 import re
@@ -19,11 +19,11 @@ HELPER = re.compile(rb"(\w+@\w+):\d+:\d+(_s\d+)")
 
 
 class BadBytecode(ValueError):
-    """Raised if bytes are not TileIR bytecode in the layout above. The message says where."""
+    """Raised if bytes are not TileIR bytecode in this module's layout. The message says where they differ from it."""
 
 
 def hash_without_positions(bytecode: bytes) -> str:
-    """Returns a hash of the header and the sections, without debug information and inlined positions."""
+    """Returns a hash of the header and the sections, without source positions (section 3, inlined functions)."""
     digest = hashlib.sha256(bytecode[:HEADER_BYTES])
     for section, content in read_sections(bytecode):
         if section == DEBUG:
@@ -55,14 +55,14 @@ def read_sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _drop_position(string: bytes) -> bytes:
-    """Returns a string of bytecode after its length. The name of an inlined function loses its position."""
+    """Returns a string with its length in front. Removes the source position from the name of an inlined function."""
     helper = HELPER.fullmatch(string)
     kept = helper[1] + helper[2] if helper else string
     return len(kept).to_bytes(8, "little") + kept
 
 
 def _read_strings(content: bytes) -> Sequence[bytes]:
-    """Returns the strings of a section. Empty if the layout of the section is unknown."""
+    """Returns the strings of a section, or an empty sequence if the section's layout is unknown."""
     try:
         count, at = _read_number(content, 0)
     except BadBytecode:

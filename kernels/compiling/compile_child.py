@@ -1,7 +1,7 @@
 """Child role `compile`: compiles the launches of a config to a cubin with its static facts, or hashes their code.
 
-It runs no library: a request contains bytecode that trace_child.py made in another process. So no commit's code decides
-which key its cubin gets, what is stored, or what the compiler may use."""
+This process runs no library, because a request contains bytecode that trace_child.py made in another process. So no
+commit's code decides under which key a cubin is stored, what is stored, or what the compiler may use."""
 
 import functools
 import hashlib
@@ -33,8 +33,8 @@ _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Compiles or identifies the code of a request. The answer has a status, also if the config fails. If the set-up is
-    broken it has "error" instead, and if the store cannot be used "store_error"."""
+    """Compiles or identifies the code of a request. The answer has a "status", even if the config fails. If the set-up
+    is broken it has "error" instead, and if the store cannot be used it has "store_error"."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}
@@ -50,7 +50,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _identify(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the hashes of the code and of its grids and arguments, without compiling."""
+    """Returns the hash of a config's code and the hash of its grids and arguments, without compiling the code."""
     try:
         keys = [_content_key(each, request) for each in code.launches]
     except BadBytecode as error:
@@ -127,8 +127,8 @@ def _make_failure(status: str, failure: str, compile_s: float, cpu_s: float, key
 
 def _content_key(launch: LaunchInput, request: Mapping[str, Any]) -> str:
     """Returns the key of a launch's compilation: a hash of everything on which its outcome depends. This includes the
-    symbol, by which machine code is launched, and the limits, because a compilation that exceeds a limit is stored too.
-    Raises BadBytecode."""
+    kernel's symbol and the limits, because a compilation that exceeds a limit is stored too. Raises BadBytecode if the
+    bytecode's layout is unknown."""
     limits = [request["limit_s"], request["memory_bytes"]]
     parts = [NAMING, launch.symbol, launch.wanted.identify(), request["arch"], compiler_version(), limits]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

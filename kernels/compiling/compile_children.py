@@ -1,5 +1,5 @@
 """Keeps the child processes of a Compiler: one for each library that is traced, and one that compiles. A tracing child
-runs a commit's code. The compiling child runs no commit's code, and its parent stores what it makes."""
+runs a commit's code. The compiling child runs no commit's code, and its parent stores its cubins."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from tilewatch.kernels.children.child_process import ChildDied, ChildHung, Child
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 
 LIBRARIES = 2
-"""Most tracing children, one per library. A comparison has two libraries. Each child takes about 150 MB."""
+"""Most tracing children, one per library. A comparison needs two libraries. Each child takes about 150 MB."""
 
 READY_S = 120.0
 """Seconds that a child may take to start. Importing cuda-tile takes 1 s, and more from a cold disk."""
@@ -22,17 +22,17 @@ class BuildError(ExpectedError):
 
 class CompileChildren:
     def __init__(self, packages: Path | None, cubins: LocalCubins) -> None:
-        """`packages` is the folder of a toolchain, None for the installed one."""
+        """Starts no child yet. `packages` is the folder of a toolchain, or None for the installed toolchain."""
         self._packages, self._cubins = packages, cubins
         self._tracers: dict[tuple[str, Path | None], ChildProcess] = {}
-        """Tracing children by the folder of their library and its interpreter, the least recently used one first."""
+        """Maps a library's folder and interpreter to the library's tracing child, the least recently used first."""
         self._compiler: ChildProcess | None = None
         self._version: str | None = None
 
     def find_tracer(self, library: str) -> ChildProcess:
         """Returns the child that runs a library. Each library has its own child, because one commit's code could change
-        what is traced of another. Raises BuildError if the child does not start. Raises it too if an owner's
-        interpreter runs the library, but a toolchain is wanted: it may not fit that Python."""
+        what is traced of another commit. Raises BuildError if the child does not start, or if a toolchain is given but
+        an owner's interpreter runs the library, because the toolchain may not fit that Python."""
         place = (library, interpreters.find(library))
         if self._packages is not None and place[1] is not None:
             raise BuildError(
@@ -67,7 +67,7 @@ class CompileChildren:
         return self._version
 
     def kill(self) -> None:
-        """Kills all children, from another thread than the one that waits for them, which must still call `close`."""
+        """Kills all children. Any thread may call it. The thread that waits for them must still call `close`."""
         for child in self._list_all():
             child.kill()
 
@@ -81,7 +81,7 @@ class CompileChildren:
         return (*self._tracers.values(), *([] if self._compiler is None else [self._compiler]))
 
     def _require_ready(self, child: ChildProcess) -> str:
-        """Returns a new child's compiler version. Raises BuildError if it does not start or uses other packages."""
+        """Returns a new child's compiler version. Raises BuildError if it fails to start or uses other packages."""
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:
@@ -95,8 +95,8 @@ class CompileChildren:
 
 
 def _describe_foreign(files: Mapping[str, str | None], folder: Path) -> str | None:
-    """Returns a sentence about the first of the compiler's files that is not in a folder, None if all are. cuda-tile
-    uses another tileiras of the machine if the package is missing or its version does not fit."""
+    """Returns a sentence about the first of the compiler's files that lies outside of `folder`, or None if all lie in
+    it. If the tileiras package is missing or does not fit, cuda-tile uses another tileiras of the machine."""
     for name, file in files.items():
         if file is None or not Path(file).is_relative_to(folder):
             return f"{name} is missing in it" + (f", and {file} would be used" if file else "")

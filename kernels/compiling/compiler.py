@@ -1,8 +1,8 @@
 """Compiles configs into the cubin store, one at a time, in child processes that can be killed.
 
-One child runs a library and traces the launches of a config; another compiles them and runs no library. The compiler
-has a limit of CPU time and a longer one of wall time. The child has a still longer one, for a compiler that ignores
-both. A config that fails gives an outcome, not an exception."""
+One child runs a library and traces the launches of a config. Another child compiles these launches and runs no library.
+The compiler has a limit of CPU time and a longer limit of wall time. The child has a still longer limit, in case the
+compiler ignores both. A config that fails gives an outcome and raises no exception."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,25 +20,25 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 from tilewatch.kernels.toolchains.versions import compiler_version
 
 LIMIT_S = 15.0
-"""CPU seconds that a config may take to compile. 31 to 35 of the 500 configs of the FP8 space take longer, and none of
-those is fast (H200 machine, 2026-11)."""
+"""CPU seconds that a config may take to compile. 31 to 35 of the 500 configs in the space of the FP8 kernel take
+longer, and no such config is fast (H200, 2026-11)."""
 
 WALL_LIMITS = 8
-"""Wall time after which a compiler is stopped, in multiples of its CPU limit, because it hangs or the machine is too
-busy. Such a timeout is not final (kernels/compiling/store.py)."""
+"""Wall time after which a compiler is stopped, as a multiple of its limit of CPU time. The compiler then hangs, or the
+machine is too busy, so such a timeout is not final (kernels/compiling/store.py)."""
 
 SLACK_S = 30.0
-"""Further seconds for the start of the child, the bytecode and the static facts, on a busy machine."""
+"""Seconds added to the wall limit for starting the child, making bytecode and reading static facts."""
 
 MEMORY_BYTES = 5 << 28
-"""Most resident memory of a compiler. Configs that never end take 2 to 3 GiB within LIMIT_S; those that end take 120 to
-500 MiB (sm_90 and sm_100, tileiras 13.4, 2026-11). With this limit two compilers fit a machine with 4 GiB."""
+"""Most resident memory of a compiler. Compilations that never end take 2 to 3 GiB within LIMIT_S, all others 120 to 500
+MiB (sm_90 and sm_100, tileiras 13.4, 2026-11). Two compilers fit a machine with 4 GiB."""
 
 
 @dataclass(frozen=True)
 class CodeIdentity:
-    """Holds hashes of a config's code and of its grids and arguments. Configs with equal identities have equal code,
-    launched in the same way. If the kernel is not valid code, both hashes are None and `failure` says why."""
+    """Holds a hash of a config's code, and a hash of its grids and arguments. Configs with equal identities have equal
+    code, launched with equal grids and arguments. Without valid code both are None, and `failure` says why."""
 
     content_key: str | None = None
     launch_sha256: str | None = None
@@ -46,7 +46,7 @@ class CodeIdentity:
 
 
 class Compiler:
-    """Compiles configs until it is closed. It is not thread-safe: use one per process or thread."""
+    """Compiles configs until it is closed. It is not thread-safe, so each thread needs its own."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Compiler:
         memory_bytes: int = MEMORY_BYTES,
         toolchain: Toolchain | None = None,
     ) -> None:
-        """`limit_s` is CPU time; `wall_limit_s` is by default WALL_LIMITS times as long. `toolchain` is None for the
-        installed one. Raises StoreError."""
+        """`limit_s` is CPU time. `wall_limit_s` is WALL_LIMITS times as long if it is None. `toolchain` is None for the
+        installed toolchain. Raises StoreError if the store's protocol is unknown."""
         self._cubins = LocalCubins(store_url)
         self.limit_s = limit_s
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
@@ -68,14 +68,14 @@ class Compiler:
 
     @property
     def version(self) -> str:
-        """Returns in one line the versions of everything that compiles, and the limits, because a timeout is an outcome
-        too. Raises BuildError if a toolchain's child does not start: only that child knows the versions."""
+        """Returns in one line the versions of the compiler's parts, and the limits, because a timeout is an outcome
+        too. A toolchain's child reads its versions, so BuildError is raised if that child does not start."""
         return f"{self._read_toolchain_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str | None = None
     ) -> Compiled:
-        """Compiles one config. If its host code cannot run here, compiles what another machine traced under `code_key`.
+        """Compiles one config. If host code cannot run here, compiles what another machine traced under `code_key`.
         Raises BuildError if no config can be compiled here, PackageMissing if the host code needs a missing package and
         no machine traced it, and StoreError if the store cannot be used."""
         request = self._make_request(library, kernel, problem, config, arch)
@@ -98,7 +98,7 @@ class Compiler:
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str
     ) -> Mapping[str, Any]:
         """Stores the launches of a config, for machines that cannot run its host code. Returns them in the format of
-        config_code.py, or the reason why the config cannot be launched. Raises what `compile` raises."""
+        config_code.py, or the reason why the config has no launches. Raises what `compile` raises."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("trace", request)
@@ -108,7 +108,7 @@ class Compiler:
         return traced
 
     def _traced_key(self, code_key: str) -> str:
-        """Returns the store key of traced code. It depends on the toolchain: others cannot read the bytecode."""
+        """Returns the store key of traced code. It contains the toolchain, because others cannot read the bytecode."""
         if self._packages is None:
             return code_key
         return hashlib.sha256(f"{code_key} {self._read_toolchain_version()}".encode()).hexdigest()
@@ -132,7 +132,7 @@ class Compiler:
         return self._make_outcome(answer, arch)
 
     def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
-        """Returns the hashes of a config's code, without compiling its bytecode. Raises what `compile` raises."""
+        """Returns hashes of a config's code, grids and arguments, without compiling. Raises what `compile` raises."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("identify", request)
@@ -153,7 +153,7 @@ class Compiler:
         self._cubins.close()
 
     def kill(self) -> None:
-        """Stops a compilation from another thread; its outcome is then an error. `close` must still be called."""
+        """Stops a compilation of another thread, with an error as its outcome. `close` must still be called."""
         self._children.kill()
 
     @property
@@ -203,7 +203,7 @@ class Compiler:
         return answer
 
     def _read_toolchain_version(self) -> str:
-        """Returns the compiler's version. The installed one needs no child, because a plan often compiles nothing."""
+        """Returns the compiler's version. Starts no child for the installed one, because a plan may compile nothing."""
         return compiler_version() if self._packages is None else self._children.read_version()
 
     def _make_failure(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:

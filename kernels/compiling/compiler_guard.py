@@ -1,10 +1,10 @@
 """Kills a compiler that this process started if it takes too much memory or CPU time.
 
-Memory is resident memory. RLIMIT_DATA would count reserved stacks and arenas, which grow with the number of cores: 1.25
-GiB were enough for every compilation on 2 cores and for none on 16.
+Memory is resident memory. RLIMIT_DATA would count reserved stacks and arenas too, which grow with the number of cores.
+With it, 1.25 GiB were enough for every compilation on 2 cores and for none on 16.
 
 Time is CPU time. On a busy machine 120 of 1,002 compilations took over 15 s of wall time but only 1.2 to 5.4 CPU
-seconds. Nine of ten of them compiled when tried again (2026-11)."""
+seconds. Nine of ten of these succeeded in a second try (2026-11)."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ LOOK_EVERY_S = 0.1
 
 
 class CompilerGuard:
-    """Inside the context, kills each child of the calling thread that exceeds a limit; `exceeded` then names the limit.
+    """Inside the context, kills each child of the calling thread that exceeds a limit. `exceeded` then names the limit.
     The memory and time of a child include those of its own children. `cpu_s` is the largest CPU time seen."""
 
     def __init__(self, *, memory_bytes: int, cpu_s: float) -> None:

@@ -1,8 +1,8 @@
 """Captures the input that cuTile gives to the tile compiler, and compiles such an input, here or on another machine.
 
 Making bytecode needs the kernel's Python and all that its host code imports; compiling bytecode needs only the
-compiler. cuTile's own path is split at its function `compile_cubin` (cuda-tile 1.6 and 1.7), so the machine code is
-that of `ct.launch`."""
+compiler. cuTile's own code is split at its function `compile_cubin` (cuda-tile 1.6 and 1.7), so the machine code is the
+same that `ct.launch` compiles."""
 
 import base64
 import hashlib
@@ -22,16 +22,16 @@ from cutile_cache._remarks import cleanup  # the compiler repeats remarks, and c
 from tilewatch.kernels.compiling.bytecode import hash_without_positions
 
 LIBRARY_BYTES = 1 << 28
-"""Largest file with which a kernel may be linked, in bytes."""
+"""Bytes of the largest file that a kernel may be linked with."""
 
 
 class NeedsLibraries(Exception):
-    """Raised if a kernel is linked with this machine's libraries: no other can compile it. The message names them."""
+    """Raised if a kernel is linked with files of this machine, so that no other can compile it. Names the files."""
 
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """A file of this machine to link with. It is read only once, so that the hashed content is the linked content."""
+    """A file of this machine to link with. The file is read only once, so that what is hashed is what is linked."""
 
     path: Path
     content: bytes
@@ -62,8 +62,8 @@ class CompilerInput:
             raise NeedsLibraries(f"the kernel is linked with {linked} of this machine")
 
     def identify(self) -> dict[str, Any]:
-        """Returns all fields on which the machine code depends. Bytecode is hashed without source positions, libraries
-        by their content. Fields that are added to this class later are included. Raises BadBytecode."""
+        """Returns all fields, because the machine code depends on them, with hashes in place of bytecode and libraries.
+        Bytecode is hashed without source positions. Raises BadBytecode if the bytecode's layout is unknown."""
         hashed = {
             "bytecode": hash_without_positions(self.bytecode),
             "libraries": [hashlib.sha256(each.content).hexdigest() for each in self.libraries],
@@ -105,8 +105,8 @@ def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerIn
 
 
 def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[bytes, str]:
-    """Returns the cubin, and the compiler's remarks as YAML (empty if it makes none). Raises cuTile's errors if the
-    input does not compile, and FileNotFoundError if there is no compiler."""
+    """Returns the cubin, and the compiler's remarks as YAML, which are "" if the compiler makes no remarks. Raises
+    cuTile's errors if the input does not compile, and FileNotFoundError if there is no compiler."""
     with tempfile.TemporaryDirectory(dir=default_tile_context.config.temp_dir) as folder:
         file, remarks = Path(folder) / "kernel.bytecode", Path(folder) / "remarks.yaml"
         file.write_bytes(wanted.bytecode)
@@ -127,7 +127,7 @@ def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[b
 
 
 def find_compiler_files() -> dict[str, str | None]:
-    """Returns the paths of the cuda-tile and tileiras with which this process compiles. A missing one is None."""
+    """Returns the paths of the cuda-tile and tileiras with which this process compiles, or None for a missing file."""
     try:
         tileiras = _compile._find_compiler_bin().path
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Compiles in several processes at once. When the caller is interrupted, all of them end at once."""
+"""Compiles in several processes at once. If the caller is interrupted, all these processes end immediately."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ KILL_EVERY_S = 0.05
 
 
 class CompilerPool:
-    """Starts processes when there is work for them, and keeps them until the pool is closed."""
+    """Starts compiling processes when there is work for them, and keeps these processes until the pool is closed."""
 
     def __init__(
         self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S, toolchain: Toolchain | None = None
     ) -> None:
-        """Makes a pool of `jobs` compilers. `toolchain` is the one that compiles, None for the installed one."""
+        """Makes a pool of `jobs` compilers. `toolchain` is None for the installed toolchain."""
         self.store_url, self.jobs = store_url, jobs
         self._make_compiler = partial(Compiler, store_url, limit_s=limit_s, toolchain=toolchain)
         # Each thread starts its own child, because Linux kills a child when the thread that started it ends.
@@ -29,15 +29,15 @@ class CompilerPool:
         self._compilers: list[Compiler] = []
 
     def start_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Future[Result]]:
-        """Returns the futures of the works, in order. They raise the errors of the works, among them BuildError."""
+        """Starts all works, which get a compiler each, and returns their futures in order."""
         return [self._threads.submit(self._run, work) for work in works]
 
     def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:
-        """Returns the results of the works, in order. Raises the first error of a work."""
+        """Runs all works, which get a compiler each. Returns their results in order, or raises the first error."""
         return [each.result() for each in self.start_all(works)]
 
     def close(self) -> None:
-        """Kills every process, even during a compilation."""
+        """Kills every process of the pool, even during a compilation."""
         closing = threading.Thread(target=self._threads.shutdown, kwargs={"cancel_futures": True})
         closing.start()
         # A thread may be starting a process, so processes are killed until every thread has ended.

@@ -1,5 +1,5 @@
-"""Traces the launches of a config by running its library file or its host code, and writes them as JSON. The JSON
-(traced_code.py) contains the launches with their bytecode, or why the config has no code."""
+"""Traces the launches of a config by running a library file or host code, and writes these launches as JSON. The JSON
+(traced_code.py) contains the launches with their bytecode, or says why the config has no code."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.tracer import TracingError
 
 SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
-"""Numbers of multiprocessors for which grids are hashed. They are those of real GPUs, a smaller and a larger one."""
+"""Numbers of multiprocessors for which grids are hashed: the numbers of real GPUs, a smaller and a larger number."""
 
 Request = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ class LaunchCode:
 @dataclass(frozen=True)
 class ConfigCode:
     """The launches of a config. `hash_launches` returns a hash of grids and arguments, which are not part of the
-    bytecode. `is_bundle` is False for a kernel of a library file: its only cubin is stored without a bundle."""
+    bytecode. `is_bundle` is False for a library file's kernel, whose only cubin is stored without a bundle."""
 
     launches: Sequence[LaunchCode]
     hash_launches: Callable[[], str]
@@ -47,8 +47,8 @@ class ConfigCode:
 
 
 def read_code(request: Request) -> ConfigCode:
-    """Runs a library file or its host code, and returns the code of a config. Raises LibraryError if it cannot be run.
-    Raises BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
+    """Runs a library file or a watched operator's host code, and returns the code of a config. Raises LibraryError if
+    the library cannot be run, and BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
     arch = request["arch"]
     loaded = find(Path(request["library"]), request["kernel"], arch)
     problem = loaded.kernel.parse(request["problem"])
@@ -63,9 +63,8 @@ def write_failure(failure: str) -> dict[str, Any]:
 
 
 def write_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
-    """Returns the code as JSON. `movable`: other machines must be able to compile it. `named`: add the hash of grids
-    and arguments. Raises NeedsLibraries if other machines cannot compile it, and cuTile's errors if a kernel is not
-    valid code."""
+    """Returns the code as JSON. If `movable`, raises NeedsLibraries for code that other machines cannot compile. If
+    `named`, adds the hash of grids and arguments. Raises cuTile's errors if a kernel is not valid code."""
     inputs = {each.launch_key: each.make_input() for each in code.launches}
     if movable:
         for each in inputs.values():
@@ -108,7 +107,7 @@ def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config,
 
 
 def _list_given(asked: KernelSignature) -> list[Any]:
-    """Lists the arguments that a launch passes to the machine code, which are all except constants."""
+    """Lists the parameters whose arguments a launch passes to the machine code. These are all except constants."""
     return [each for each in asked.parameters if not isinstance(each, ConstantConstraint)]
 
 

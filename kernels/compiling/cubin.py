@@ -1,7 +1,7 @@
 """Reads static facts from a cubin: registers, stack, shared memory, code size, and the compiler's remarks.
 
-Resource usage is read by NVIDIA's cuobjdump (PyPI, or the toolkit's on PATH). Machine code is hashed from its ELF
-sections without debug information, so that equal hashes mean identical code."""
+NVIDIA's cuobjdump (from PyPI or a CUDA toolkit) reads the resource usage. Machine code is hashed from its ELF sections
+without debug information, so that equal hashes mean identical code."""
 
 import hashlib
 import io
@@ -23,15 +23,15 @@ CODE_SECTIONS = (".text.", ".nv.constant", ".nv.info.", ".rela.text.")
 
 REQNTID = 0x10
 SIZED_VALUE = 4
-"""Numbers that NVIDIA's files use for ELF attributes (EIATTR_REQNTID, EIFMT_SVAL)."""
+"""Numbers of an attribute (EIATTR_REQNTID) and of a format (EIFMT_SVAL) in .nv.info sections of cubins."""
 
 API_VERSION = 0x37
-"""Number of the attribute EIATTR_CUDA_API_VERSION: 134 from ptxas 13.4, 135 from 13.5. Code does not depend on it."""
+"""Number of the attribute EIATTR_CUDA_API_VERSION (134 from ptxas 13.4, 135 from 13.5). Code does not depend on it."""
 
 
 def hash_machine_code(cubin: bytes, *, with_version: bool = True) -> str:
-    """Returns the hash of the machine code. Function names are left out: a renamed kernel keeps its hash. If
-    `with_version` is False, the compiler's version is left out too, so that cubins of two compilers can be compared."""
+    """Returns the hash of a cubin's machine code. Leaves out function names, so that a renamed kernel keeps its hash.
+    Leaves out the compiler's version too if `with_version` is False, so that two compilers can be compared."""
     sections = _read_code_sections(cubin)
     if not with_version:
         sections = [(name, _drop_version(data) if name.startswith(".nv.info.") else data) for name, data in sections]
@@ -75,7 +75,7 @@ def read_static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
 
 
 def read_threads_per_block(cubin: bytes) -> int | None:
-    """Returns the threads per block that a launch must have (attribute REQNTID), None if any number is allowed."""
+    """Returns how many threads per block a launch must have (attribute REQNTID), or None if any number is allowed."""
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         if section.name.startswith(".nv.info."):
             for attribute, value in _read_attributes(section.data()):
@@ -92,7 +92,7 @@ def _drop_version(info: bytes) -> bytes:
 
 def _read_attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
     """Yields the number and value of each attribute of an .nv.info section. An attribute is a format byte, a number
-    byte, then two bytes of value, or of the value's length if the format says so."""
+    byte and two bytes. These are the value, or the length of the value after them if the format is SIZED_VALUE."""
     at = 0
     while at + 4 <= len(info):
         length = int.from_bytes(info[at + 2 : at + 4], "little") if info[at] == SIZED_VALUE else 0

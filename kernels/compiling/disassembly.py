@@ -16,20 +16,20 @@ ZIP = b"PK\x03\x04"
 """First bytes of a bundle."""
 
 LIMIT_S = 60.0
-"""Seconds that a disassembler may take. It takes 0.2 to 1.4 s of two busy cores, for up to 12,800 lines (2026-11)."""
+"""Seconds that a disassembler may take. It takes 0.2 to 1.4 s on two busy cores, for up to 12,800 lines (2026-11)."""
 
 LISTINGS_KEPT = 16
-"""Most disassembled texts that are cached. A winner is compared with the previous winner and the next best config, and
-again on the next night. Disassembling takes at least 0.9 s of a busy core (2026-11-22)."""
+"""Most disassembled texts that are cached. A page compares a winner with the previous winner and with the next best
+config, and the next night's page does so again. Disassembling takes at least 0.9 s on a busy core (2026-11-22)."""
 
 
 class NotDisassembled(Exception):
-    """Raised if a program cannot read this code. The message is the program's first error."""
+    """Raised if a disassembler cannot read the code. The message is the first error that the program printed."""
 
 
 def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
     """Returns the disassembled launches of a config by key. A kernel of a library file has one launch, with the key "".
-    Raises StoreError, ProgramMissing or NotDisassembled."""
+    Raises StoreError, ProgramMissing or NotDisassembled if it cannot."""
     cubins = _open(store.cubin(content_key))
     bytecode = store.bytecode(content_key)
     bytecodes = {} if bytecode is None else _open(bytecode)
@@ -72,7 +72,7 @@ def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
 
 
 def _first_error(stderr: bytes) -> str:
-    """Returns the first error line of a program's output; later lines warn of its consequences. nvdisasm 13.2 to 13.5
-    does not know a NOP in some clusters' code, and then warns about its analysis (2026-11-25)."""
+    """Returns the first error line of a program's output, because later lines only follow from the first error.
+    (nvdisasm 13.2 to 13.5 does not know a NOP in some code for clusters, and then warns about its analysis.)"""
     lines = stderr.decode(errors="replace").strip().splitlines() or ["failed"]
     return next((line for line in lines if " error" in line), lines[-1])

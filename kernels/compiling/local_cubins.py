@@ -1,7 +1,7 @@
-"""Gives child processes the cubins of a store, and stores those that they made.
+"""Gives child processes the cubins of a store, and stores the cubins that these processes made.
 
-A child runs other people's code, so it has no credentials for an object store: its parent fetches the cubins that it
-needs. It reads a store that is a folder, and writes into a folder of its own, whose files its parent stores."""
+A child runs other people's code, so it has no credentials for an object store, and its parent fetches the cubins that
+it needs. A child reads a folder as its store, and writes into a folder of its own, whose files its parent stores."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ from tilewatch.kernels.compiling.store import CubinStore, find_folder, folder
 
 class LocalCubins:
     def __init__(self, url: str) -> None:
-        """Opens the store. Raises StoreError if it cannot be used at all."""
+        """Opens the store. Raises StoreError if the URL's protocol is unknown."""
         self.store = CubinStore(url)
         self._url = url
         self.remote = None if self.store.is_folder else self.store  # an object store
@@ -33,7 +33,7 @@ class LocalCubins:
         return path
 
     def fetch(self, content_key: str) -> None:
-        """Downloads a cubin into the child's folder. Raises StoreError if it cannot be read."""
+        """Downloads a cubin into the folder that a child reads. Raises StoreError if the cubin cannot be read."""
         if self.remote is None:
             return
         here = CubinStore(self.url)
@@ -41,7 +41,7 @@ class LocalCubins:
             here.put(content_key, {}, self.remote.cubin(content_key))
 
     def send(self) -> None:
-        """Stores what the child made and deletes its files. Raises StoreError."""
+        """Stores the cubins and outcomes that the child wrote, and deletes its files. Raises StoreError on failure."""
         here = CubinStore(folder(Path(self.made)))
         for file in sorted(Path(self.made).glob("*/*.json")):
             outcome = here.outcome(file.stem)

@@ -1,5 +1,5 @@
 """Stores the machine code of an operator's launches as one bundle. A bundle is an uncompressed ZIP file with one cubin
-for each different launch, whose key is the file's name. Their bytecode is stored in a second such file."""
+for each different launch, under the launch's key as its name. A second such file has the bytecode."""
 
 import hashlib
 import io
@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from tilewatch.kernels.compiling.store import CubinStore
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Earliest time that ZIP can express. It is written for every file, so that equal code gives equal bundles."""
+"""Earliest time that ZIP can express. Every file gets it, so that equal code gives equal bundles."""
 
 
 class NamedLaunch(Protocol):
-    """One kernel launch. Launches with equal `launch_key` compile to equal code. `symbol` is its name in the cubin."""
+    """One kernel launch. Launches with equal `launch_key` compile to equal code. `symbol` is a name in the cubin."""
 
     @property
     def launch_key(self) -> str: ...
@@ -28,7 +28,8 @@ class NamedLaunch(Protocol):
 
 
 def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
-    """Returns the content key of a bundle: a hash of its launches in order, and of whether each is dependent."""
+    """Returns the content key of a bundle: a hash of each launch's keys, and of whether the launch is a programmatic
+    dependent launch."""
     parts = [
         (each.launch_key, content_key, each.programmatic_dependent_launch)
         for each, content_key in zip(launches, content_keys, strict=True)
@@ -39,8 +40,8 @@ def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) ->
 def store_bundle(
     store: CubinStore, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """Stores the bundle and returns the operator's outcome: that of its first launch that failed, else the sum of all.
-    `outcomes` maps launch keys to the outcomes of the launches; each has its cubin in the store."""
+    """Stores a config's bundle, and returns the config's outcome. If a launch failed to compile, stores nothing and
+    returns the first such launch's outcome. `outcomes` maps launch keys to outcomes, whose cubins are in the store."""
     for outcome in outcomes.values():
         if outcome["status"] != "ok" or "error" in outcome:
             return outcome
@@ -73,8 +74,8 @@ def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapp
 
 
 def _hash_launched_code(launch: NamedLaunch, outcome: Mapping[str, Any]) -> str:
-    """Returns the hash of a launch's machine code. A programmatic dependent launch gets another hash, because it may
-    overlap the launch before it and then takes another time."""
+    """Returns the hash of a launch's machine code. The same code in a programmatic dependent launch gets another hash,
+    because this launch may overlap the previous one and then takes another time."""
     code: str = outcome["code_sha256"]
     return f"{code} programmatic dependent launch" if launch.programmatic_dependent_launch else code
 

@@ -19,7 +19,7 @@ class ProgramMissing(Exception):
 
 @functools.cache
 def find_program(name: str) -> str:
-    """Returns the path of a program in PACKAGES. Raises ProgramMissing."""
+    """Returns the path of a program in PACKAGES. Raises ProgramMissing if this machine lacks the program."""
     package = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
     for folder in package.submodule_search_locations or () if package else ():
         program = Path(folder) / "bin" / name

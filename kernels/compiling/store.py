@@ -2,8 +2,8 @@
 
 `<content key>.json` is the outcome of a compilation, `<content key>.cubin` its machine code and `<content
 key>.tileirbc` its bytecode (2 to 6 KB; a cubin has 40 to 400). A timeout or a compiler error has only an outcome, so
-that it is not compiled again (unless `is_final` is False). `<code key>.recorded` is the traced code of a config whose
-host code runs on some machines only (config_code.py)."""
+that the config is not compiled again if `is_final` returns True. `<code key>.recorded` is the traced code of a config
+whose host code runs on some machines only (config_code.py)."""
 
 import json
 import os
@@ -23,7 +23,7 @@ DEFAULT_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) 
 """Cubin store of commands that work without the queue."""
 
 EXTRAS = {"s3": ("s3fs", "s3")}
-"""Maps a protocol to the package that reaches it and the extra that installs the package."""
+"""Maps a URL's protocol to the package that supports it and to Tilewatch's extra that installs this package."""
 
 HEALTH_KEY = "health"  # which `require_access` reads and writes; keys of cubins are hashes
 ROOM_BYTES = 64 << 20
@@ -36,7 +36,7 @@ class StoreError(ExpectedError):
 class CubinStore:
     def __init__(self, url: str, made: str | None = None) -> None:
         """Opens a store by a path or by a URL that fsspec can open. If `made` is a folder, files are written there, and
-        looked for there first. Raises StoreError for an unknown protocol."""
+        read from there first. Raises StoreError if the protocol is unknown."""
         self.url, self._made = url, made
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
@@ -47,13 +47,13 @@ class CubinStore:
         self.is_folder = isinstance(self._files, LocalFileSystem)
 
     def outcome(self, content_key: str) -> dict[str, Any] | None:
-        """Returns the outcome of a compilation, None if `content_key` was never compiled."""
+        """Returns the outcome of a compilation, or None if the store has none or lacks its cubin."""
         return self.outcomes((content_key,)).get(content_key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Returns the outcomes of compilations by key. Keys that were never compiled are left out. Keys whose cubin was
-        deleted are too, so that they are compiled again. All are read in one call, which an object store does in
-        parallel."""
+        """Returns the outcomes of compilations by key. Leaves out keys that were never compiled, and keys whose cubin
+        was deleted, so that these are compiled again. Reads all outcomes in one call, because an object store reads
+        them in parallel."""
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
@@ -65,7 +65,7 @@ class CubinStore:
         return {key: outcome for key, outcome in found.items() if key not in lost}
 
     def _list_lost(self, keys: Collection[str]) -> set[str]:
-        """Lists the keys without a cubin. Reads each cubin's first byte, which an object store does in parallel."""
+        """Lists the keys without a cubin. Reads each cubin's first byte, which an object store can do in parallel."""
         paths = [self._path(key, "cubin") for key in keys]
         if not paths:
             return set()
@@ -73,7 +73,7 @@ class CubinStore:
         return {key for key, each in zip(keys, read, strict=True) if isinstance(each, FileNotFoundError)}
 
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None, bytecode: bytes | None = None) -> None:
-        """Writes an outcome after its cubin and its bytecode, so that the cubin of a stored outcome is always there."""
+        """Writes cubin and bytecode, and last the outcome, so that the cubin of a stored outcome always exists."""
         with self._raise_store_errors("written"):
             if bytecode is not None:
                 self._write(key, "tileirbc", bytecode)
@@ -90,7 +90,7 @@ class CubinStore:
         return content
 
     def bytecode(self, content_key: str) -> bytes | None:
-        """Returns the bytecode from which a cubin was made, None if it was not kept."""
+        """Returns the bytecode from which a cubin was made, or None if the bytecode was not kept."""
         with self._raise_store_errors("read"), suppress(FileNotFoundError):
             content: bytes = self._files.cat_file(self._path(content_key, "tileirbc"))
             return content
@@ -101,15 +101,15 @@ class CubinStore:
             self._write(code_key, "recorded", json.dumps(traced).encode())
 
     def find_traced(self, code_key: str) -> dict[str, Any] | None:
-        """Returns the traced launches of a config, None if no machine traced it."""
+        """Returns the traced launches of a config, or None if no machine traced the config."""
         with self._raise_store_errors("read"), suppress(FileNotFoundError):
             found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))
             return found
         return None
 
     def require_access(self, *, writes: bool) -> None:
-        """Raises StoreError unless the store can be read, and with `writes` also written. It lists the bucket, because
-        reading a key of a missing bucket fails like reading a missing key."""
+        """Raises StoreError if the store cannot be read, or cannot be written although `writes` is True. Lists the
+        bucket, because reading a key of a missing bucket fails like reading a missing key."""
         if writes:
             self.put(HEALTH_KEY, {}, None)
         self.outcome(HEALTH_KEY)
@@ -124,9 +124,9 @@ class CubinStore:
         return f"{self._made if is_made else self._root}/{name}"
 
     def _write(self, key: str, kind: str, data: bytes) -> None:
-        """Writes a file completely or not at all, because two workers may write one key, and one may be killed
-        meanwhile. An object store does so by itself and has no folders: if asked to make one, s3fs would create a
-        missing bucket."""
+        """Writes a file completely or not at all, because two workers may write one key, and one worker may be killed
+        meanwhile. Object stores always write complete files. They have no folders, and s3fs would create a missing
+        bucket if asked for a folder."""
         path = f"{self._made or self._root}/{key[:2]}/{key}.{kind}"
         if not self.is_folder:
             self._files.pipe_file(path, data)
@@ -146,13 +146,13 @@ class CubinStore:
 
 
 def require_room() -> None:
-    """Raises StoreError if the disk of temporary files is full. Any config can fail then, so the failure is no fact."""
+    """Raises StoreError if the disk of temporary files is full, because a config may fail for that alone."""
     if shutil.disk_usage(tempfile.gettempdir()).free < ROOM_BYTES:
         raise StoreError(f"no space is left in {tempfile.gettempdir()}")
 
 
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
-    """Returns False for a timeout within less CPU time than `limit_s`: the machine was slow, not the config."""
+    """Returns False for a timeout before `limit_s` of CPU time, when only the machine was slow. Else returns True."""
     cpu_s: float = outcome.get("cpu_s", 0.0)
     return outcome["status"] != "timeout" or cpu_s >= limit_s
 

@@ -1,5 +1,5 @@
-"""Answers the requests of child role `trace`: runs a library and returns the launches of a config, as JSON. It may not
-write into the store; compile_child.py compiles the launches and runs no library."""
+"""Answers the requests of child role `trace`. Runs a library and returns the launches of a config, as JSON. This
+process may not write into the store. compile_child.py compiles the launches and runs no library."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +15,9 @@ from tilewatch.kernels.watching.tracer import TracingError
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the launches of a config, or why it cannot be traced, under "traced". Returns "error" if the library
-    cannot be run, and "package_missing" if its host code needs another machine. The request "trace" requires code that
-    any machine can compile. The requests "trace" and "identify" add the hash of grids and arguments."""
+    """Returns under "traced" the launches of a config, or why it cannot be traced. Returns "error" if the library
+    cannot be run, and "package_missing" if host code needs a package that is missing. The request "trace" requires code
+    that any machine can compile. The requests "trace" and "identify" add the hash of grids and arguments."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}

@@ -1,7 +1,7 @@
 """Reads and checks the launches of a config that another process or machine traced: their bytecode and names.
 
-They are checked like a file from elsewhere, because the process that wrote them (config_code.py) ran a library. That
-process does not import this module: pydantic would be a quarter of its start time."""
+The launches are checked like untrusted input, because the process that wrote them (config_code.py) ran a library. That
+process does not import this module, because importing pydantic would be a quarter of its start time."""
 
 import base64
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tilewatch.kernels.watching.tracer import TracingError
 Name = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,100}$")]
-"""Name of a preview feature. It becomes part of an argument of the tile compiler."""
+"""Name of a preview feature of cuTile, which becomes part of an argument of the tile compiler."""
 
 AbsolutePath = Annotated[str, StringConstraints(max_length=4096, pattern=r"^/[^\x00]*$")]
 
@@ -49,7 +49,7 @@ _CODE: TypeAdapter[_Code] = TypeAdapter(_Code)
 
 
 class OtherCompiler(LibraryError):
-    """Raised if code was traced with another compiler than this machine's. The message names both."""
+    """Raised if code was traced with a compiler other than this machine's. The message names both compilers."""
 
 
 class BadTracedCode(LibraryError):
@@ -68,8 +68,8 @@ class LaunchInput:
 
 @dataclass(frozen=True)
 class TracedCode:
-    """The launches of a config as another process traced them. `launch_sha256` is a hash of grids and arguments, None
-    if it was not requested. `is_bundle` is False for a kernel of a library file: its only cubin is stored without a
+    """The launches of a config as another process traced them. `launch_sha256` is a hash of grids and arguments, or
+    None if it was not requested. `is_bundle` is False for a library file's kernel, whose only cubin is stored without a
     bundle."""
 
     launches: tuple[LaunchInput, ...]
@@ -78,7 +78,7 @@ class TracedCode:
 
 
 def read_traced(traced: Mapping[str, Any]) -> TracedCode:
-    """Returns traced code, checked. Raises BadTracedCode, OtherCompiler, or TracingError with the stored reason."""
+    """Checks and returns traced code. Raises BadTracedCode or OtherCompiler, or TracingError if tracing had failed."""
     compiler = traced.get("compiler")
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(

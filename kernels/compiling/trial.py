@@ -1,4 +1,4 @@
-"""Tests whether a toolchain compiles at all, with one config of our own library."""
+"""Tests whether a toolchain can compile, with one config of Tilewatch's own library."""
 
 import tempfile
 from pathlib import Path
