@@ -258,7 +258,7 @@ def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
 
 
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
-    """Returns the GPU of this index. Raises GpuMissing without such a GPU of `arch`, GpuBusy if it is in use."""
+    """Returns the GPU of this index. Raises GpuMissing if none of `arch` is there, GpuBusy if it is in use."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")

@@ -114,14 +114,14 @@ class PairWork:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """Returns the base's library if it is not the head's too, else () (in comparisons of toolchains)."""
+        """Returns the base's library, or () if the head has the same library, as in comparisons of toolchains."""
         return () if self.base.library == self.head.library else (self.base.library,)
 
 
 @dataclass(frozen=True)
 class Launched:
     """Holds the median time of each side in one new process. `described` are the launches of both sides, or why they
-    cannot be described. `describe_not_apart` returns `not_apart`."""
+    cannot be described. `not_apart` is the result of `describe_not_apart`."""
 
     base_us: float
     head_us: float
@@ -133,8 +133,8 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """Describes a launch that gave no times. `failure` is a sentence; `is_of_head` says whether the head failed, else
-    the base failed. `is_final` is False if the process died, because the next launch may then succeed."""
+    """Describes a launch that gave no times. `failure` is a sentence; `is_of_head` is True if the head failed, False if
+    the base did. `is_final` is False if the process died, because the next launch may then succeed."""
 
     failure: str
     is_of_head: bool

@@ -21,7 +21,7 @@ SEEDS = 2**31
 
 
 def draw_seed() -> int:
-    """Returns a random seed for inputs. It must not be guessed: a library could then tell the inputs."""
+    """Returns a random seed for inputs. A library that could guess the seed could tell which inputs are compared."""
     return secrets.randbelow(SEEDS)
 
 

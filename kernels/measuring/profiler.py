@@ -53,7 +53,7 @@ class Profiler:
         self._started = None if program is None else _start(program, gpu_uuid, metrics)
 
     def profile(self, described: Described, store_url: str) -> str:
-        """Profiles the described launches, and returns what Nsight Compute printed. Raises NoCounters."""
+        """Profiles the described launches, and returns what Nsight Compute printed. Raises NoCounters if that fails."""
         if self._started is None:
             raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
         cubins = LocalCubins(store_url)

@@ -65,7 +65,7 @@ def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Co
 
 
 def count_with(profiler: Profiler, described: Described | str, store_url: str) -> tuple[Counts, ...]:
-    """Reads each config's counters with a started profiler. Raises NoCounters, also if `described` is a reason."""
+    """Reads each config's counters with `profiler`. Raises NoCounters if that fails or if `described` is a reason."""
     if isinstance(described, str):
         raise NoCounters(described)
     output = profiler.profile(described, store_url)

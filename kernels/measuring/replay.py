@@ -25,7 +25,7 @@ no change, and reading counters takes 6 s of the GPU."""
 
 
 class ReplayFailed(ExpectedError):
-    """Raised if further launches cannot compare the sides either. The message is a sentence that names the side."""
+    """Raised if no launch can compare the sides. The message is a sentence that names the side that fails."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ReplayResult:
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
     """Times two cubins in turn, each launch in a new process, and returns the times of all launches. Raises GpuMissing,
-    GpuBusy, MeasureFailed (this GPU cannot be used) or ReplayFailed (a side cannot)."""
+    GpuBusy, MeasureFailed (this GPU cannot be used) or ReplayFailed (a side cannot be launched)."""
     with PairBench(request.gpu_index, request.arch, request.store_url, rounds=REPLAYED, may_use_events=True) as bench:
         gpu, started_at = bench.find_gpu(), dt.datetime.now(dt.UTC)
         done = _launch_all(bench, request, on_launch)
@@ -107,6 +107,6 @@ def _launch_all(bench: PairBench, request: ReplayRequest, on_launch: Callable[[i
 
 
 def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
-    """Returns whether the time ratios' interval excludes 1 and their median is LEAST_DIFFERENCE away from 1."""
+    """Returns whether the confidence interval of the ratios excludes 1 and their median is LEAST_DIFFERENCE away."""
     ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE

@@ -28,8 +28,8 @@ TRIAL_DEADLINE_S = 20.0
 """Deadline of one trial in seconds. A correct config takes milliseconds; a hang must not take the night."""
 
 DRAWN_DEADLINE_S = 5.0
-"""Deadline in seconds of one trial outside of the short list. Some of these configs never end. With 20 s each, one
-kernel's kept all other series of a night off a GPU for three minutes (H100, 2026-11-28)."""
+"""Deadline in seconds of one trial outside of the short list. Some of these configs never end. With 20 s each, the
+configs of one kernel kept all other series of a night off a GPU for three minutes (H100, 2026-11-28)."""
 
 PREPARE_DEADLINE_S = 300.0
 
