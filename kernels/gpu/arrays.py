@@ -1,5 +1,5 @@
 """Fills, encodes and decodes arrays on the GPU, including those of types that CuPy lacks (FP8, bfloat16). FP8 values
-and FP8 scales are stored as uint8, bfloat16 values as uint16. Runs inside the GPU child."""
+and FP8 scales are stored as uint8, bfloat16 values as uint16 (their raw types). Runs inside the GPU child."""
 
 import contextlib
 import functools
@@ -32,7 +32,7 @@ BLACKWELL = 100
 
 SCALE_SPREAD = 0.25
 """Standard deviation of the exponents of random scales, which are powers of two. At this deviation the scales differ
-from each other, and no scale is so large that the products it multiplies hide errors in the others."""
+from each other, and no scale is so large that the products it multiplies hide errors in other products."""
 
 
 class UnknownType(Exception):
@@ -54,8 +54,8 @@ Make = Callable[[Array], Any]
 
 
 def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
-    """Returns an array of random values of the type that `array` describes. No value is 0. They resemble activations,
-    or scales if `array.fill` is "scale". An array of uint8 gets any bytes but 0."""
+    """Returns an array of random values of the type that `array` describes. No value is 0. The values resemble
+    activations, or scales if `array.fill` is "scale". An array of uint8 gets any bytes but 0."""
     made = make(array)
     out = made.reshape(-1)
     for at in range(0, out.size, CHUNK):
@@ -96,7 +96,8 @@ def make_input_sets(
 
 
 def fit(spec: Array, values: np.ndarray) -> np.ndarray:
-    """Converts the given values of an array to its raw type. Raises BadValues if the shape or a value does not fit."""
+    """Converts the given values of an array to that array's raw type. Raises BadValues if shape or values do not
+    fit."""
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
     with np.errstate(invalid="ignore"):

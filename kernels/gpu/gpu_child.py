@@ -53,7 +53,7 @@ _timer: timing.Timer | None = None
 """The timer that all problems share, because CUPTI allows one timer per process."""
 
 MOST_SERIES = 32
-"""Most series that one process measures, because the machine code of all of them stays loaded until it ends."""
+"""Most series that one process measures, because their machine code stays loaded until the process ends."""
 
 _series = 0
 _has_failed = False
@@ -146,7 +146,7 @@ def _introduce(prepared: Prepared) -> Mapping[str, Any]:
 
 
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Completes the prepared problem's preparation by giving it its references. Returns its description."""
+    """Adds the references, which completes the problem's preparation. Returns the problem's description."""
     assert isinstance(prepared, PreparedProblem)
     if "place" in request:
         prepared.expect(references.use(request["place"]))

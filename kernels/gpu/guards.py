@@ -17,8 +17,8 @@ import numpy as np
 ALIGNMENT, LARGE_ALIGNMENT = 512, 2 << 20
 LARGE_BYTES = 1 << 20
 """Arrays of at least this many bytes start at multiples of LARGE_ALIGNMENT, smaller arrays at multiples of ALIGNMENT.
-Without guards, CuPy's pool aligns arrays to 512 bytes and CUDA's large pages to 2 MiB. Guards keep this, because the
-times of memory-bound kernels depend on where arrays lie."""
+So guards leave arrays aligned as by CuPy's pool (512 bytes) and CUDA's large pages (2 MiB), because the times of
+memory-bound kernels depend on where arrays lie."""
 
 LEAST_GUARD, MOST_GUARD = 512, 64 << 10
 GUARD_SHARE = 8

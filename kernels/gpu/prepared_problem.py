@@ -225,7 +225,7 @@ class PreparedProblem:
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedProblem:
-    """Makes the inputs and outputs of a described problem. Its references are added later."""
+    """Makes the inputs and outputs of a described problem. The problem's references are added later."""
     sides = {library: each and read_problem(each) for library, each in request["problems"].items()}
     described = sides[request["library"]]
     assert described is not None

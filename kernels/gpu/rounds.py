@@ -36,8 +36,8 @@ CHECK_EVERY = 10
 """The result of each entry is compared in one of so many rounds, so 20 rounds find a config that computes nothing."""
 
 CHECKED_SETS = 2
-"""Input sets that have a reference, if memory allows; else one set has. Two sets find a config whose result is right on
-one set only."""
+"""Number of input sets that have a reference; it is 1 if memory has no room for two. Two sets find a config whose
+result is right on one set only."""
 
 
 class WrongWhenTimed(Exception):

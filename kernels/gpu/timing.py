@@ -124,7 +124,7 @@ class CuptiTimer:
                 self._records.append((activity.start, activity.end, activity.name))
 
     def _probe(self) -> None:
-        """Raises TimingError if CUPTI records nothing, for want of permission. Called before a sweep begins."""
+        """Raises TimingError if CUPTI records nothing because it lacks permission. Called before a sweep begins."""
         x = cupy.zeros(16, dtype=cupy.float32)
         if not self.names(lambda: cupy.add(x, x, out=x)):
             raise TimingError("CUPTI recorded no kernel")

@@ -15,7 +15,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import Memory
 
 _Key = tuple[int | None, int, int, int]
 """Identifies an allocation by four numbers: the set of inputs (None if all sets share it); the number of its first
-content, or the byte that fills it; its bytes; and how many with the same first three the config has before it."""
+content, or the byte that fills it; its size; and how many with the same first three the config has before it."""
 
 
 @dataclass(frozen=True)

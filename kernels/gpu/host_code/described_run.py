@@ -53,7 +53,7 @@ class NotDescribable(Exception):
 
 
 def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int, Any]) -> DescribedRun:
-    """Describes the launches of a config. `contents` maps a content's number to its bytes. Raises NotDescribable."""
+    """Describes a config's launches. `contents` maps content numbers to bytes. Raises NotDescribable if that fails."""
     if len(config.launches) > MOST_LAUNCHES:
         raise NotDescribable(
             f"it launches {len(config.launches):,} kernels, and counters are read of {MOST_LAUNCHES} at most"

@@ -40,7 +40,7 @@ class _Contents:
     known: list[Any] = field(default_factory=list)
 
     def find_or_add(self, values: Any) -> int:
-        """Returns a content's number, and adds a new content. Raises NotReplayable if all together get too large."""
+        """Returns a content's number, and adds a new content. Raises NotReplayable if all contents get too large."""
         for number, each in enumerate(self.known):
             if device_memory.is_equal(each, values):
                 return number
@@ -92,7 +92,7 @@ class OperatorDescription:
 
     def hand_over(self, seed: int) -> dict[str, Any]:
         """Returns handles of the memory contents and references for a seed's inputs. If the launches depend on input
-        values, also describes the operator again, on one set of this seed's inputs, or raises NotReplayable."""
+        values, also describes the operator again on one set of inputs. Raises NotReplayable if that fails."""
         first = self._take_set(seed)
         if first is None:
             again = OperatorDescription(self._loaded, self._request, seed)

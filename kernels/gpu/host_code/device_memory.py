@@ -31,7 +31,7 @@ def fill(address: int, byte: int, nbytes: int) -> None:
 
 
 def find_fill(values: Any) -> int | None:
-    """Returns the value that all bytes of an array have, None if they differ."""
+    """Returns the value that all bytes of an array have, or None if the bytes differ."""
     first = int(values[0])
     return first if is_filled(values, first) else None
 

@@ -213,7 +213,7 @@ class PreparedLaunches:
 
     def restore_inputs(self) -> str | None:
         """Restores the memory that launches wrote. Returns the name of an input that changed although no config wrote
-        it when it was checked, or None if no such input changed."""
+        to it in its check, or None if no such input changed."""
         self.reset_outputs()
         changed = [each.memory.restore_changed(self.checked_sets) for each in self.sides.values()]
         return next((f"input {number + 1}" for number in changed if number is not None), None)
@@ -271,7 +271,7 @@ def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Cal
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
-    """Prepares the described operator on copies of the handed-over memory. Raises LibraryError if they do not fit."""
+    """Prepares the described operator on copies of the handed-over memory. Raises LibraryError if that does not fit."""
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]
@@ -291,8 +291,8 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
-    """Returns a copy of an output's right result, or None if it is not compared. Raises LibraryError if it is all
-    NaN."""
+    """Returns a copy of an output's right result, or None if the output is not compared. Raises LibraryError if the
+    result is all NaN."""
     if shared is None:
         return None
     reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))

@@ -3,8 +3,7 @@
 No kernel is launched. Instead, the memory that a launch would get is filled with one byte, as if the kernel had written
 everywhere. The host code runs twice per config, with different bytes. If their launches differ, the host code depends
 on what a kernel wrote. If memory no longer holds the byte, the host code wrote there after a launch. In both cases
-NotReplayable is raised, because repeating the launches would not do what the host code does. Runs inside the library's
-child.
+NotReplayable is raised, because repeating the launches would not be enough. Runs inside the library's child.
 """
 
 from collections.abc import Sequence
@@ -181,8 +180,8 @@ class HostCode:
     expected: tuple[Any, ...]
 
     def trace(self, config: PlainConfig) -> "Run":
-        """Returns a config's run, after a second run with the other byte had the same launches. Raises NotReplayable,
-        LibraryError, or an error of the host code."""
+        """Runs a config with both bytes, and returns one of the runs. Raises NotReplayable if they differ,
+        LibraryError, or any error of the host code."""
         first, second = (self.trace_once(config, byte) for byte in BYTES)
         if not first.is_like(second) or not all(
             device_memory.is_equal(one.before, other.before)
