@@ -1,9 +1,9 @@
-"""Orders the commits of a followed branch by ancestry: each commit comes after everything that it contains.
+"""Orders the commits of a followed branch by ancestry: each commit comes after all commits that it contains.
 
 The line of a branch consists of the first parents of its tip and of each commit that was stored for the branch before.
 So a commit that a merge moved off the first parents (a foxtrot merge) keeps its place, and a commit that a forced push
-removed comes before the commits that replaced it. The stored order is kept where ancestry allows it. Dates do not
-count."""
+removed comes before the commits that replaced it. The stored order is kept where ancestry allows it. Dates have no
+effect."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,13 @@ from pathlib import Path
 from tilewatch.worker.git.commits import git, is_shallow
 
 Parents = Mapping[str, Sequence[str]]
-"""The parents of each commit, in Git's order."""
+"""Maps each commit to its parents, in Git's order."""
 
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """The order of a branch. `positions` numbers the commits of its line from 1. `left` are those no longer on it."""
+    """The order of a branch. `positions` numbers the commits of its line from 1. `left` are those not on it any
+    more."""
 
     positions: Mapping[str, int]
     left: frozenset[str]
@@ -30,8 +31,8 @@ class BranchOrder:
 
 def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
     """Returns the order of a branch's stored commits and the commits that lead to them. `known` are the stored commits
-    in their stored order. `tips` are the newest commits of the branch, the newest last. A shallow clone does not have
-    all commits, so none counts as removed there. Raises RepositoryError."""
+    in their stored order. `tips` are the newest commits of the branch, the newest last. In a shallow clone no commit
+    counts as removed, because such a clone lacks commits. Raises RepositoryError if Git cannot read the repository."""
     first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
     if {*known, *tips} <= set(first_parents):
         return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())
@@ -46,8 +47,8 @@ def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) ->
 
 
 def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
-    """Lists the first parents of all heads, each commit after everything that it contains. Beyond that, the commits of
-    an earlier head come first, and those of a merge's first parent come before those of its second."""
+    """Lists the first parents of all heads, each commit after all commits that it contains. Otherwise, the commits of
+    an earlier head come first, and the commits of a merge's first parent come before those of its second parent."""
     line: set[str] = set()
     for head in heads:
         line.update(takewhile(lambda sha: sha not in line, _walk_first_parents(parents, head)))
@@ -67,7 +68,7 @@ def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
 
 
 def place_lost(ordered: Sequence[str], known: Sequence[str], lost: Collection[str]) -> list[str]:
-    """Inserts commits that the repository no longer has. Each follows the known commit that it followed before."""
+    """Inserts commits that the repository no longer has. Each is put after the known commit that preceded it before."""
     after: dict[str | None, list[str]] = {}
     before: str | None = None
     for sha in known:
@@ -86,7 +87,7 @@ def _walk_first_parents(parents: Parents, head: str) -> Iterator[str]:
 
 
 def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]:
-    """Yields each commit once, after its parents. It does not recurse, as a history is longer than Python's stack."""
+    """Yields each commit once, after its parents. It does not recurse, because histories exceed Python's stack."""
     done: set[str] = set()
     for head in heads:
         path = [head] if head not in done else []
@@ -102,7 +103,7 @@ def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]
 
 
 def _list_found(repository: Path, shas: Sequence[str]) -> set[str]:
-    """Returns those of `shas` that the repository has as commits."""
+    """Returns those of `shas` that are commits of the repository."""
     asked = "".join(f"{sha}^{{commit}}\n" for sha in shas)
     answers = git(repository, "cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
     return {sha for sha, answer in zip(shas, answers, strict=True) if answer == sha}

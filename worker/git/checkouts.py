@@ -1,7 +1,8 @@
-"""Checks out whole commits of a watched repository, read-only, and removes checkouts that were long unused.
+"""Checks out whole commits of a watched repository, read-only, and removes checkouts that were not used for long.
 
-A commit is checked out once per home, under its sha, for all processes. The last used KEPT_COMMITS checkouts are kept,
-up to KEPT_BYTES together. A checkout that was used within IN_USE_S is never removed, because a job may read it."""
+A commit is checked out once per data folder, in a folder named by its hash, for all processes. The last used
+KEPT_COMMITS checkouts are kept, up to KEPT_BYTES together. A checkout that was used within the last IN_USE_S seconds is
+never removed, because a job may be reading it."""
 
 import contextlib
 import os
@@ -18,12 +19,12 @@ from tilewatch.text import short_sha
 from tilewatch.worker.git.commits import RepositoryError, environment, git, read_settings, resolve
 
 MOST_FILES, MOST_BYTES = 200_000, 4 << 30
-"""The most that a commit may hold: Git stores a file of zeros, or a thousand copies of a folder, in kilobytes."""
+"""The most files and bytes of a commit. A few kilobytes in Git can be a huge file of zeros or many copied folders."""
 
 KEPT_COMMITS = 100
 KEPT_BYTES = 10 << 30
 IN_USE_S = 6 * 3600.0
-"""The seconds for which a job may read a checkout. The longest sweep of an H200 took 12 minutes (2026-11)."""
+"""The seconds for which a job may use a checkout. The longest sweep of an H200 took 12 minutes (2026-11)."""
 
 _SHA = re.compile("[0-9a-f]{40,64}")
 _MAKING, _REMOVING = ".making-", ".removing-"
@@ -40,8 +41,8 @@ class KeptCommit:
 
 
 def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Path:
-    """Returns the library's folder in the checkout of a commit: the folder that `watch` in its pyproject.toml names,
-    else the folder `usual`. Raises RepositoryError and BadProject."""
+    """Returns the library's folder in the checkout of a commit: the folder that `watch` in its pyproject.toml names, or
+    else the folder `usual`. Raises RepositoryError if there is none, and BadProject if pyproject.toml is wrong."""
     checkout_commit(repository, sha, cache)  # first, because its error for a missing commit says what to do
     settings = read_settings(repository, sha)
     return checkout(repository, sha, settings.watch if settings and settings.watch else usual, cache)
@@ -49,7 +50,7 @@ def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Pat
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
     """Returns the folder `library` in the checkout of a commit. Raises RepositoryError if there is no such folder, or
-    if it is outside the checkout: the name may come from a job, which a dashboard may have changed."""
+    if it is outside the checkout, because the name may come from a job that a dashboard's user changed."""
     if Path(library).is_absolute() or ".." in Path(library).parts:
         raise RepositoryError(f"{library!r} is not a folder of a commit")
     top = checkout_commit(repository, sha, cache)
@@ -63,8 +64,8 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
 
 def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
     """Returns the folder with a whole commit, which is made once under `cache` and then reused. It appears by a rename,
-    so that other workers never see half of it. `git archive` is not used, because it drops files that .gitattributes
-    marks export-ignore. Submodules are empty folders."""
+    so that other workers never see an incomplete folder. `git archive` is not used, because it omits files that
+    .gitattributes marks export-ignore. Submodules are empty folders."""
     target = cache / sha
     if _mark_used(target):
         return target
@@ -101,7 +102,7 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
 
 
 def _require_size(repository: Path, sha: str) -> None:
-    """Raises RepositoryError if a commit has more than MOST_FILES or MOST_BYTES. It stops reading the list there."""
+    """Raises RepositoryError if a commit has more than MOST_FILES or MOST_BYTES. It stops reading Git's list there."""
     count = size_bytes = 0
     command, variables = ("git", "ls-tree", "-r", "--long", "--full-tree", sha), environment(repository)
     with subprocess.Popen(
@@ -117,8 +118,8 @@ def _require_size(repository: Path, sha: str) -> None:
 
 
 def remove_unused(cache: Path, now: float) -> None:
-    """Removes the checkouts that `choose_unused` returns, unless they are used meanwhile. Also removes what killed
-    processes left: checkouts that are half made or half removed."""
+    """Removes the checkouts that `choose_unused` returns, except those that are used meanwhile. Also removes incomplete
+    checkouts that killed processes left behind."""
     for left in (*cache.glob(f"{_REMOVING}*"), *cache.glob(f"{_MAKING}*")):
         with contextlib.suppress(FileNotFoundError):
             if left.name.startswith(_REMOVING) or now - left.stat().st_mtime > IN_USE_S:
@@ -142,7 +143,7 @@ def remove_unused(cache: Path, now: float) -> None:
 
 
 def delete(folder: Path) -> None:
-    """Removes a checkout, whose folders are read-only."""
+    """Removes a checkout, after it made the read-only folders of the checkout writable."""
     for parent, _, _ in os.walk(folder):
         with contextlib.suppress(FileNotFoundError):
             Path(parent).chmod(0o700)
@@ -150,8 +151,7 @@ def delete(folder: Path) -> None:
 
 
 def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
-    """Returns the checkouts to remove: the longest unused ones, without those in use, until the rest is within
-    limits."""
+    """Returns the checkouts to remove: the longest unused ones not in use, until the rest is within the limits."""
     count, total_bytes = len(kept), sum(each.size_bytes for each in kept)
     chosen: list[Path] = []
     for each in sorted(kept, key=lambda each: each.used_at):

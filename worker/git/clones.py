@@ -1,6 +1,6 @@
-"""Clones watched repositories into the home and fetches them. Only git itself has credentials.
+"""Clones watched repositories into the data folder and fetches them. Only git itself has credentials.
 
-A clone is bare. Its HEAD is the followed branch; its branches and tags are those of the remote. A worker has no
+A clone is bare. Its HEAD is the followed branch, and its branches and tags are those of the remote. A worker has no
 terminal, so an SSH agent, a key or a credential helper must answer git. Fetched commits are never deleted, so that a
 measured commit can be read after its branch is gone."""
 
@@ -25,14 +25,14 @@ from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.git.commits import UNSHALLOW, GitFailed, RepositoryError, git, read_settings
 
 FETCH_LIMIT_S = 900.0
-"""The longest time of a fetch or a clone. A clone of PyTorch takes some minutes."""
+"""The most seconds that a fetch or a clone may take. A clone of PyTorch takes some minutes."""
 SLOWEST = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
-"""Options that give up a server which sends less than 1,000 bytes a second for a minute."""
+"""Git options that end a transfer if the server sends less than 1,000 bytes a second for a minute."""
 SAFE = ("-c", "protocol.ext.allow=never")
-"""Options that refuse addresses which would start a program."""
+"""Git options that refuse addresses which would start a program."""
 EVERYTHING = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
-"""The variables that git sets for a hook. They would make another git use the hook's repository."""
+"""The variables that git sets for a hook. With them, another git command would use the hook's repository."""
 NO_REASON = ("Cloning into", "Please make sure you have", "and the repository exists", "hint:", "warning:", "From ")
 
 
@@ -46,8 +46,8 @@ class FetchFailed(RepositoryError):
 
 @dataclass(frozen=True)
 class Clone:
-    """The clone of a repository in this home, which may not exist yet. `options` and `variables` are added to each git
-    command that uses the network."""
+    """The clone of a repository in this data folder, which may not exist yet. `options` and `variables` are added to
+    each git command that uses the network."""
 
     name: str
     url: str
@@ -57,14 +57,14 @@ class Clone:
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
-    """Returns the clone of a repository. The name of its folder contains the repository's name, for people."""
+    """Returns the clone of a repository. Its folder's name contains the repository's name for people to recognise."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
     digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
     return Clone(name, url, clones / f"{readable}-{digest}.git")
 
 
 def clean_address(address: str) -> str:
-    """Returns the address to store, which is an absolute path for a folder of this machine. Raises BadAddress."""
+    """Returns the address to store, with an absolute path for a folder. Raises BadAddress if it cannot be used."""
     folder = Path(address).expanduser()
     if folder.is_dir():
         return str(folder.resolve())
@@ -87,8 +87,8 @@ def fetch(clone: Clone) -> None:
 
 
 def follow(clone: Clone, branch: str) -> None:
-    """Makes a branch the clone's HEAD. Raises FetchFailed if the remote lacks the branch, or if a fetch did not update
-    the branch, which git does not report."""
+    """Makes a branch the clone's HEAD. Raises FetchFailed if the remote lacks the branch, or if fetching did not update
+    the clone's branch, which Git does not report."""
     remote = ask_remote(clone, branch)
     if remote.branch_sha is None:
         raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
@@ -111,7 +111,7 @@ class Remote:
 
 
 def ask_remote(clone: Clone, branch: str) -> Remote:
-    """Asks the remote for the commit of a branch and for its default branch. Raises FetchFailed."""
+    """Returns the remote's commit of a branch, and its default branch. Raises FetchFailed if it cannot be read."""
     ref = f"refs/heads/{branch}"
     listed = run_remote(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
     sha = default = None
@@ -143,7 +143,7 @@ def _read_ref(clone: Clone, ref: str) -> str | None:
 
 
 def has_branch(clone: Clone, branch: str) -> bool:
-    """Returns whether the clone has a branch; False if there is no clone."""
+    """Returns whether a clone exists and has a branch."""
     return _has(clone, f"refs/heads/{branch}")
 
 
@@ -159,8 +159,8 @@ def bring_commit(clone: Clone, sha: str) -> None:
 
 
 def bring_revision(clone: Clone, revision: str) -> str:
-    """Fetches a ref that is neither a branch nor a tag, such as `pull/12/head`, and returns its sha. Raises
-    RepositoryError if the remote does not have it."""
+    """Fetches a ref that is neither a branch nor a tag, such as `pull/12/head`, and returns its commit's hash. Raises
+    RepositoryError if the remote does not have the ref."""
     if ":" in revision or revision.startswith(("-", "+")):
         raise RepositoryError(f"'{revision}' is not the name of a commit")
     with _locked(clone):
@@ -177,13 +177,13 @@ def default_branch(clone: Clone) -> str:
 
 
 def read_branch_setting(clone: Clone) -> str | None:
-    """Returns `branch` of [tool.tilewatch] at HEAD; None if it is not set. Raises BadProject, RepositoryError."""
+    """Returns `branch` of [tool.tilewatch] at HEAD; None if it is not set. Raises BadProject if it is wrong."""
     settings = read_settings(clone.folder, "HEAD")
     return None if settings is None else settings.branch
 
 
 def delete(clone: Clone) -> None:
-    """Deletes the clone in this home. It is made again when it is needed."""
+    """Deletes the clone in this data folder. It is cloned again when it is needed."""
     with _locked(clone):
         shutil.rmtree(clone.folder, ignore_errors=True)
 
@@ -217,7 +217,7 @@ def _describe_shallow(clone: Clone) -> str:
 
 
 def _index(folder: Path) -> None:
-    """Writes the commit graph, with which Git lists 100,000 commits in a third of the time. A failure is ignored."""
+    """Writes Git's commit graph, with which 100,000 commits are listed in a third of the time. Errors are ignored."""
     with contextlib.suppress(GitFailed):
         git(folder, "commit-graph", "write", "--reachable", "--split")
 
@@ -239,7 +239,7 @@ def _has(clone: Clone, revision: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(clone: Clone) -> Iterator[None]:
-    """Holds the lock of a clone, so that only one process of this home clones or fetches it."""
+    """Holds the lock of a clone, so that only one process with this data folder clones or fetches it."""
     clone.folder.parent.mkdir(parents=True, exist_ok=True)
     with clone.folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -247,7 +247,7 @@ def _locked(clone: Clone) -> Iterator[None]:
 
 
 def run_remote(clone: Clone, *arguments: str, does: str = "fetched") -> str:
-    """Runs git over the network, without a terminal, and returns its output. Raises FetchFailed with git's reason."""
+    """Runs git over the network, without a terminal, and returns its output. Raises FetchFailed with git's message."""
     environment = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
     environment |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **AS_STORED, **clone.variables}
     with tempfile.TemporaryFile() as log:

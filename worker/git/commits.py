@@ -1,8 +1,7 @@
 """Reads a Git repository: resolves revisions, and lists commits along first parents.
 
 Branches are named in full, refs/heads/BRANCH, because Git takes a short name for a tag if there is such a tag. The
-repository may be read-only, so nothing is written. Its working tree may hold work in progress, which is not measured.
-"""
+repository may be read-only, so nothing is written. Uncommitted changes in its working tree are not measured."""
 
 import os
 import re
@@ -16,10 +15,10 @@ from tilewatch.kernels.project_settings import ProjectSettings
 from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHistory, commit_of
 
 LIMIT_S = 300.0
-"""The longest time that a git command may take: a disk may be dead. A million commits are listed in 10 s."""
+"""The most seconds that a git command may take, in case a disk is dead. A million commits are listed in 10 s."""
 
 IN_BLOCKS = {"GIT_FLUSH": "0"}
-"""Makes git write a list into a pipe in blocks, not by line: 100,000 commits take 0.3 s instead of 0.6 (2026-11-28)."""
+"""Makes git write lists into pipes in blocks, not by line: 100,000 commits take 0.3 s instead of 0.6 (2026-11-28)."""
 
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -28,7 +27,7 @@ LINK = "120000"
 
 
 class RepositoryError(ExpectedError, RuntimeError):
-    """Raised if the repository lacks what was asked for. The message is a sentence for a person."""
+    """Raised if the repository lacks what was to be read. The message is a sentence for a person."""
 
 
 class GitFailed(RepositoryError):
@@ -63,7 +62,7 @@ def find_branch(repository: Path, name: str) -> str | None:
 
 
 def between(repository: Path, revisions: str) -> list[str]:
-    """Lists the commits of a range A..B along first parents, oldest first: without A, with B."""
+    """Lists the commits of a range A..B along first parents, oldest first. A is left out and B is included."""
     start, end = resolve_range(repository, revisions)
     return git(repository, "rev-list", "--reverse", "--first-parent", f"{start}..{end}", "--").split()
 
@@ -81,15 +80,15 @@ def list_path(repository: Path, start: str, end: str) -> set[str]:
 
 
 def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
-    """Returns the shas of the two ends of a range A..B. Raises RepositoryError."""
+    """Returns the hashes of the two ends of a range A..B. Raises RepositoryError if one of them is unknown."""
     require_history(repository)
     start, end = split_range(revisions)
     return resolve(repository, start).sha, resolve(repository, end).sha
 
 
 def find_merge_base(repository: Path, base: str, head: str) -> str:
-    """Returns the commit at which `head` left `base`, which is a sha or a branch. A branch of the remote takes
-    precedence. Raises RepositoryError."""
+    """Returns the commit at which `head` branched off `base`, which is a hash or a branch. A branch of the remote takes
+    precedence over a local one. Raises RepositoryError if they have no common commit."""
     tip = resolve(repository, head).sha
     remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")
     other = resolve(repository, remote or base).sha
@@ -105,7 +104,7 @@ def is_ancestor(repository: Path, sha: str, of: str) -> bool:
 
 
 def split_range(revisions: str) -> tuple[str, str]:
-    """Splits "BASE..HEAD" into BASE and HEAD. Raises RepositoryError."""
+    """Splits "BASE..HEAD" into BASE and HEAD. Raises RepositoryError if the text is not such a range."""
     base, dots, head = revisions.partition("..")
     if not (base and dots and head) or head.startswith("."):
         raise RepositoryError(f"'{revisions}' is not a range of commits; expected BASE..HEAD, such as main..HEAD")
@@ -113,8 +112,8 @@ def split_range(revisions: str) -> tuple[str, str]:
 
 
 def find_tips(repository: Path, branch: str) -> list[str]:
-    """Lists the tips of a followed branch, the newest last: its own tip and its remote's. The remote's is ahead in a
-    clone that was fetched but not pulled. Raises RepositoryError if there is no such branch."""
+    """Lists the tips of a followed branch, the newest last: its own tip and that of its remote. The latter is ahead in
+    a clone that was fetched but not pulled. Raises RepositoryError if there is no such branch."""
     require_history(repository)
     ref = branch if branch == "HEAD" or branch.startswith("refs/") else find_branch(repository, branch)
     own = None if ref is None else _find_commit(repository, ref)
@@ -125,14 +124,14 @@ def find_tips(repository: Path, branch: str) -> list[str]:
 
 
 def find_tips_of_branch(repository: Path, branch: str, newest: str) -> list[str]:
-    """Lists one tip of a branch that is not followed: the branch's own tip if it contains `newest`, else `newest`."""
+    """Lists one tip of a branch that is not followed: the branch's own tip if that contains `newest`, else `newest`."""
     ref = find_branch(repository, branch)
     tip = None if ref is None else _find_commit(repository, ref)
     return [tip] if tip is not None and is_ancestor(repository, newest, tip) else [newest]
 
 
 def _find_upstream(repository: Path, ref: str) -> str | None:
-    """Returns the tip of a branch's remote, as of the last fetch; None if the branch has no remote."""
+    """Returns the last fetched tip of the remote branch that a branch tracks; None if it tracks no branch."""
     if ref == "HEAD":
         try:
             ref = git(repository, "symbolic-ref", "--quiet", "HEAD").strip()
@@ -152,8 +151,8 @@ def first_parents(repository: Path, sha: str, count: int) -> list[str]:
 
 
 def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> str | None:
-    """Returns the text of a file in a commit; None if the commit lacks it. It is read from Git, so that links are not
-    followed. Raises RepositoryError for a link, a folder, or a file of more than `most_bytes`."""
+    """Returns the text of a file in a commit; None if the commit lacks the file. It is read from Git's objects, so that
+    links are not followed. Raises RepositoryError for a link, a folder, or a file of more than `most_bytes`."""
     try:
         entry = git(repository, "ls-tree", "--long", "--full-tree", revision, "--", name).split(None, 4)
     except GitFailed:
@@ -169,7 +168,7 @@ def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> st
 
 
 def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
-    """Returns [tool.tilewatch] of a commit's pyproject.toml, or None. Raises BadProject, RepositoryError."""
+    """Returns [tool.tilewatch] of a commit's pyproject.toml; None if it has none. Raises BadProject if it is wrong."""
     text = read_file(repository, revision, project_settings.FILE, MOST_TOML_BYTES)
     where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
     return None if text is None else project_settings.parse(text, where)
@@ -211,14 +210,14 @@ def _succeeds(repository: Path, *arguments: str) -> bool:
 
 
 def environment(repository: Path) -> dict[str, str]:
-    """Returns the environment for a git that uses exactly this repository and reads commits as they are stored."""
+    """Returns the environment in which git uses exactly this repository and ignores replacement objects and grafts."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**clean, **AS_STORED, **IN_BLOCKS, "GIT_CEILING_DIRECTORIES": str(repository.resolve().parent)}
 
 
 def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
-    """Runs git and returns its output. Git uses exactly this repository: not one around it, nor one whose hook started
-    us. Raises GitFailed, or RepositoryError if git is not installed."""
+    """Runs git and returns its output. Git uses exactly this repository, and neither one around it nor one whose hook
+    started this process. Raises GitFailed if the command fails, and RepositoryError if git is not installed."""
     if not repository.is_dir():
         raise RepositoryError(f"{repository} is not a folder")
     try:

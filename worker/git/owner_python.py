@@ -1,4 +1,4 @@
-"""Keeps the Python with which a node runs a repository's host code, if it is another one than Tilewatch's.
+"""Keeps the path of the Python with which a node runs a repository's host code, if it is not Tilewatch's own Python.
 
 The database says that a repository needs such a Python. Each node names its own in a file beside its clone, which only
 the operator's command writes. So neither a commit nor the database can name a program that runs."""
@@ -17,11 +17,11 @@ from tilewatch.worker.git.clones import Clone
 
 
 class BadPython(ExpectedError):
-    """Raised if a Python cannot record host code. The message is a sentence."""
+    """Raised if host code cannot be recorded with a Python. The message is a sentence."""
 
 
 def write(clone: Clone, python: Path) -> None:
-    """Stores the Python with which this node records a repository."""
+    """Stores the path of the Python with which this node records a repository's host code."""
     _find_file(clone).parent.mkdir(parents=True, exist_ok=True)
     _find_file(clone).write_text(f"{python}\n", encoding="utf-8")
 
@@ -31,7 +31,7 @@ def forget(clone: Clone) -> None:
 
 
 def find(clone: Clone) -> Path | None:
-    """Returns the Python with which this node records a repository; None if its operator named none."""
+    """Returns the path of the Python with which this node records a repository; None if its operator named none."""
     try:
         return Path(_find_file(clone).read_text(encoding="utf-8").strip())
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def find(clone: Clone) -> Path | None:
 
 def use(clone: Clone, library: Path, own_python: bool) -> None:
     """Makes this process run a library with the Python of its repository. If this node has no such Python, starting a
-    child raises BadInterpreter. What another node recorded can still be compiled."""
+    child process raises BadInterpreter. Operators that another node recorded can still be compiled."""
     missing = (
         f"{clone.name} is recorded by a Python of its owner's, which this node lacks: `tilewatch watch add {clone.url} "
         f"--name {clone.name} --python PYTHON` here names one"
@@ -49,7 +49,7 @@ def use(clone: Clone, library: Path, own_python: bool) -> None:
 
 
 def require(python: Path) -> None:
-    """Raises BadPython unless host code can be recorded with this Python and Tilewatch's cuda-tile."""
+    """Raises BadPython if host code cannot be recorded with this Python and the cuda-tile package of Tilewatch."""
     if not os.access(python, os.X_OK):  # a server of children that runs by it may be left
         raise BadPython(f"{python} is no program that can be started")
     with tempfile.TemporaryDirectory(prefix="tilewatch-python-") as folder:

@@ -1,7 +1,7 @@
 """Makes a commit that changes one file, in a bare clone, and pushes it. No checkout is made, and no hook or filter
 runs.
 
-Two commits with equal content on the same commit have the same sha, so a push that was cut short can be repeated."""
+Commits of the same file content on the same base commit have the same hash, so an interrupted push can be repeated."""
 
 import tempfile
 from dataclasses import replace
@@ -14,12 +14,12 @@ from tilewatch.worker.git.commits import RepositoryError, git
 AUTHOR = {"NAME": "Tilewatch", "EMAIL": "tilewatch@localhost"}
 PASSWORD = "TILEWATCH_PUSH_PASSWORD"  # noqa: S105 - the variable's name
 HELPER = f'!f() {{ test "$1" = get && printf \'username=tilewatch\\npassword=%s\\n\' "${PASSWORD}"; }}; f'
-"""A credential helper that takes the token from the environment: other users would see a token on a command line.
-GitHub and GitLab accept any user name with a token (2026-11)."""
+"""A credential helper that takes the token from the environment, because other users could see a token on a command
+line. GitHub and GitLab accept any user name with a token (2026-11)."""
 
 
 def commit_file(repository: Path, base_sha: str, path: str, text: str, message: str) -> str:
-    """Makes a commit on top of `base_sha` that gives one file the content `text`. Returns its sha. Raises GitFailed."""
+    """Makes a commit on `base_sha` that sets one file's content to `text`. Returns its hash. Raises GitFailed."""
     mode = git(repository, "ls-tree", "--full-tree", base_sha, "--", path).split()[0]
     blob = git(repository, "hash-object", "-w", "--stdin", stdin=text).strip()
     with tempfile.TemporaryDirectory() as scratch:
@@ -35,7 +35,7 @@ def commit_file(repository: Path, base_sha: str, path: str, text: str, message: 
 
 def with_token(clone: Clone, token: str) -> Clone:
     """Returns the clone with settings by which git sends a token to the host of its https address, and to no other
-    host. For another kind of address, git asks the SSH agent or its own helper."""
+    host. For an address of another kind, git uses the SSH agent or the user's own credential helper."""
     parts = urlsplit(clone.url)
     if parts.scheme != "https":
         return clone
@@ -44,8 +44,8 @@ def with_token(clone: Clone, token: str) -> Clone:
 
 
 def push_branch(clone: Clone, branch: str, sha: str) -> None:
-    """Makes a branch of the remote point at a commit of ours. Raises RepositoryError if another person pushed to the
-    branch, and FetchFailed."""
+    """Makes a branch of the remote point at a commit made here. Raises RepositoryError if somebody else pushed to the
+    branch, and FetchFailed if the remote refuses or cannot be reached."""
     found = ask_remote(clone, branch).branch_sha
     if found not in (None, sha) and not _is_own(clone.folder, str(found)):
         raise RepositoryError(f"somebody else has pushed to {branch} of {clone.name}, so it stays as it is")
@@ -55,7 +55,7 @@ def push_branch(clone: Clone, branch: str, sha: str) -> None:
 
 
 def _is_own(repository: Path, sha: str) -> bool:
-    """Returns whether `commit_file` made a commit; False if the commit was not fetched."""
+    """Returns whether `commit_file` made this commit. Returns False if the commit was not fetched."""
     try:
         return git(repository, "show", "--no-patch", "--format=%cn <%ce>", sha, "--").strip() == (
             f"{AUTHOR['NAME']} <{AUTHOR['EMAIL']}>"

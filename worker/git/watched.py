@@ -1,6 +1,6 @@
 """Finds the watched repositories: those of `tilewatch watch add`, and the repository TILEWATCH_REPOSITORY.
 
-If TILEWATCH_REPOSITORY is not set, it is the checkout of Tilewatch, if there is one. That checkout is only watched as
+If TILEWATCH_REPOSITORY is not set, the checkout of Tilewatch is used, if there is one. That checkout is only watched as
 long as no repository was added. Each node has its own clones, made from the addresses in the database."""
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ from tilewatch.worker.settings import Settings
 @dataclass(frozen=True)
 class WatchedRepository:
     """A watched repository on this node. `folder` is the clone to read. The first parents of `branch` are its main
-    line. `clone` is None for TILEWATCH_REPOSITORY, which its owner fetches. With `own_python`, host code is recorded
-    with the Python of an environment that the owner made."""
+    line. `clone` is None for TILEWATCH_REPOSITORY, which is not fetched here but by its owner. If `own_python` is True,
+    host code is recorded with the Python of an environment that the owner made."""
 
     name: str
     folder: Path
@@ -41,7 +41,7 @@ class WatchedRepository:
 
 
 def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]:
-    """Lists the watched repositories. If TILEWATCH_REPOSITORY is watched, it is the first."""
+    """Lists the watched repositories. If TILEWATCH_REPOSITORY is watched, it is the first in the list."""
     rows = repositories.list_repositories(opened)
     added = [_of_clone(_clone(row, settings.clones), row.branch, row.own_python) for row in rows]
     if "repository" not in settings.model_fields_set and (added or not _has_git(settings.repository)):
@@ -57,8 +57,8 @@ def list_names(database_url: str, settings: Settings) -> list[str]:
 
 
 def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:
-    """Returns the watched repository `name`. Without a name, returns the only repository or TILEWATCH_REPOSITORY.
-    Raises RepositoryError, which lists the names."""
+    """Returns the watched repository `name`. If `name` is None, returns the only repository or TILEWATCH_REPOSITORY.
+    Raises RepositoryError with the known names if there is no such repository, or if several could be meant."""
     watched = list_watched(opened, settings)
     if not watched:
         raise RepositoryError("no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one")
@@ -74,8 +74,8 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the watched repository with one of these addresses. If none has, as for a mirror, returns what `choose`
-    returns without a name. Raises RepositoryError."""
+    """Returns the watched repository with one of these addresses. If no repository has one, as for a mirror, returns
+    what `choose` returns without a name. Raises RepositoryError if `choose` does."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -92,9 +92,9 @@ def add(
     branch: str | None,
     python: Path | None = None,
 ) -> WatchedRepository:
-    """Clones a repository and starts watching it. Without `branch`, it follows the branch in its pyproject.toml, else
-    the default branch. With `python`, this node records it with that Python, even if it was watched before. Raises
-    BadAddress, BadPython, RepositoryError and RepositoryRefused."""
+    """Clones a repository and starts watching it. If `branch` is None, the branch named in its pyproject.toml is
+    followed, or else the default branch. If `python` is set, this node records host code with that Python, also for a
+    watched repository. Raises BadAddress, BadPython, RepositoryError or RepositoryRefused if that is impossible."""
     if python is not None:
         owner_python.require(python)
     url = clones.clean_address(address)
@@ -118,8 +118,8 @@ def add(
 
 
 def fetch(watched: WatchedRepository) -> str | None:
-    """Fetches a repository that was added. Returns a sentence if that failed, which leaves the clone unchanged; else
-    None. Raises FetchFailed if it failed and the clone has no followed branch, so that there is no commit to submit."""
+    """Fetches a repository that was added. Returns None if that succeeded. If it failed, the clone is unchanged, and a
+    sentence about the error is returned. Raises FetchFailed if the clone then lacks the followed branch."""
     if watched.clone is None:
         return None
     try:
@@ -133,15 +133,15 @@ def fetch(watched: WatchedRepository) -> str | None:
 
 
 def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
-    """Returns the order of the followed branch and of its stored commits. Raises RepositoryError."""
+    """Returns the order of the followed branch and its stored commits. Raises RepositoryError without such a branch."""
     known = [each.sha for each in commit_positions.list_known(opened, watched.name)]
     return order_branch(watched.folder, commits.find_tips(watched.folder, watched.branch), known)
 
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
-    """Stores the order of the commits under the name `stored_as`: of a repository, or of one of its branches, whose
-    last submitted commit is `newest`. Returns how many commits left the branch since the last call. Raises
-    RepositoryError."""
+    """Stores the order of the commits under the name `stored_as`. This name is that of a repository, or of one of its
+    branches whose last submitted commit is `newest`. Returns how many commits left the branch since the last call.
+    Raises RepositoryError if Git cannot read the branch."""
     commit_positions.take_turns(opened, stored_as)
     branch = branch_without_toolchain(stored_as)
     if branch is None:
@@ -154,7 +154,7 @@ def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, n
 
 
 def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
-    """Returns a commit, under the watched repository's name. Fetches a revision that the clone lacks."""
+    """Returns the commit of a revision, with the watched repository's name. Fetches a revision that the clone lacks."""
     try:
         found = commits.resolve(watched.folder, revision)
     except RepositoryError:
@@ -167,7 +167,7 @@ def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
 def library_at(context: Context, name: str, sha: str, library: str) -> Path:
     """Returns the library's folder in a checkout of a commit. Clones or fetches the repository if this node lacks the
     commit. `library` is used if the commit's pyproject.toml names no folder. A `name` that was never added stands for
-    TILEWATCH_REPOSITORY. Raises FetchFailed and RepositoryError."""
+    TILEWATCH_REPOSITORY. Raises FetchFailed or RepositoryError if the folder cannot be provided."""
     row = _find(context, name)
     if row is None:
         own = WatchedRepository(name, context.repository, "HEAD")
@@ -181,8 +181,8 @@ def library_at(context: Context, name: str, sha: str, library: str) -> Path:
 
 
 def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) -> Path:
-    """Returns the library's folder in a checkout of a fetched commit, and sets the Python that will run it. Raises
-    RepositoryError and BadProject."""
+    """Returns the library's folder in a checkout of a fetched commit, and sets the Python that will run the library.
+    Raises RepositoryError if there is no such folder, and BadProject if the commit's pyproject.toml is wrong."""
     found = checkouts.checkout_library(watched.folder, sha, library, cache)
     if watched.clone is None:
         interpreters.use(found, None)
@@ -192,7 +192,7 @@ def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) 
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:
-    """Returns this node's clone of the repository `name`; None without a clone, or if the name is that of a branch."""
+    """Returns this node's clone of the repository `name`; None if there is no clone or `name` is that of a branch."""
     row = repositories.find_repository(opened, name)
     if row is not None:
         folder = _clone(row, context.clones).folder
@@ -206,7 +206,7 @@ def _find(context: Context, name: str) -> RepositoryRow | None:
 
 
 def _place(address: str) -> str:
-    """Returns the host and path of an address, which are the same in all its forms (https, ssh, user@host:path)."""
+    """Returns the host and path of an address. They are the same in https, ssh and user@host:path addresses."""
     parts = urlsplit(address)
     host, path = parts.hostname or "", parts.path
     if not parts.scheme and ":" in address:
@@ -231,7 +231,7 @@ def _has_git(folder: Path) -> bool:
 
 
 def _own_name(folder: Path) -> str:
-    """Returns the name of the repository in a folder. If Git cannot read it, returns the folder's name."""
+    """Returns the name of the repository in a folder, or the folder's own name if Git cannot read the repository."""
     try:
         return repository_name(folder)
     except NoHistory:

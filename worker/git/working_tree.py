@@ -1,4 +1,4 @@
-"""Copies the working tree of a repository: tracked and new files, without those that Git ignores."""
+"""Copies the working tree of a repository: tracked and new files, but none that Git ignores."""
 
 import shutil
 import subprocess
@@ -10,10 +10,10 @@ from tilewatch.worker.git.commits import RepositoryError
 def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
     """Copies a repository's working tree to the new folder `target`, and returns the folder `library` in it.
 
-    The whole tree is copied, because a watch file imports its repository's packages, and the original may be edited
+    The whole tree is copied, because a watch file imports packages of its repository, and the original may be edited
     during a comparison. Submodules are empty folders, as in a checkout of a commit. Raises RepositoryError if there is
-    no folder `library`, or if `library` contains a submodule or is inside one, whose uncommitted changes would be
-    missing."""
+    no folder `library`, or if this folder contains a submodule or is inside one. The uncommitted changes in such a
+    submodule would be missing in the copy."""
     if not (repository / library).is_dir():
         raise RepositoryError(f"the working tree of {repository} has no folder {library!r}")
     (target / library).mkdir(parents=True)
