@@ -1,1 +1,1 @@
-"""Implements `tilewatch up`, `tilewatch demo` and `tilewatch doctor`: Tilewatch on one machine, as child processes."""
+"""Implements `tilewatch up`, `tilewatch demo` and `tilewatch doctor`, the commands about Tilewatch on one machine."""

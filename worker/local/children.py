@@ -1,5 +1,5 @@
 """Starts long-lived child processes, restarts those that end by themselves, and ends all of them together. If the
-parent is killed, the operating system kills its children."""
+parent process is killed, the operating system kills its children."""
 
 import contextlib
 import signal
@@ -27,12 +27,12 @@ class Child:
 
 
 CANNOT_START = 78
-"""The exit code of a child that cannot run until a person mends something (EX_CONFIG of sysexits.h)."""
+"""The exit code of a child that cannot run before a person repairs something (EX_CONFIG of sysexits.h)."""
 
 
 @dataclass(frozen=True)
 class Death:
-    """Describes a child that ended by itself. It is restarted after `pause_s`, or not at all if that is None."""
+    """Describes a child that ended by itself. It is restarted after `pause_s` seconds, or never if that is None."""
 
     name: str
     last_words: str
@@ -48,10 +48,10 @@ class Death:
 
 
 class Children:
-    """The running child processes. Ctrl-C in a terminal only reaches the parent, which then ends them."""
+    """The running child processes. Ctrl-C in a terminal only reaches the parent process, which then ends them."""
 
     def __init__(self, folder: Path, logs: Path, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` is called each time before the children's progress is checked: an unused dashboard may be asleep."""
+        """`wake` is called before each check of the children's progress, because an unused dashboard may be asleep."""
         self._folder = folder
         self._logs = logs
         self._running: dict[str, tuple[Child, subprocess.Popen[bytes]]] = {}
@@ -74,9 +74,9 @@ class Children:
     def restart_dead(self) -> list[Death]:
         """Restarts children that ended by themselves, each after a pause. Returns those that ended since the last call.
 
-        The pause doubles with each end, up to LONGEST_PAUSE_S: what a child needs may come back after hours, such as
-        room on a disk. A child that ended with CANNOT_START is not restarted. A child that did nothing for STILL_S is
-        ended, because it is stopped or waits for ever."""
+        The pause doubles with each end of a child, up to LONGEST_PAUSE_S, because something that the child needs, such
+        as disk space, may be missing for hours. A child that ended with CANNOT_START is not restarted. A child that did
+        nothing for STILL_S is ended, because it is stopped or waits for ever."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             self._wake()
@@ -111,7 +111,7 @@ class Children:
 
     def stop(self) -> None:
         """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt ends the wait. The signals
-        go to whole process groups: if only Celery's parent got one, it would finish its jobs first. Its pool processes
+        go to whole process groups, because Celery's parent alone would finish its jobs first. The processes of its pool
         hand their jobs back within two seconds."""
         running = [process for _, process in self._running.values()]
         try:

@@ -2,8 +2,7 @@
 
 It makes a small repository with twenty commits and runs a night for each on the simulated GPU. The workers' steps
 submit, compile (with the real tile compiler), measure, judge and replay each commit. One commit makes a kernel slower,
-one makes a kernel faster, and DeepGEMM gets a new version. The dashboard and a page with the messages show the results.
-"""
+one makes a kernel faster, and DeepGEMM gets a new version. The dashboard and a page of messages show the results."""
 
 import contextlib
 import datetime as dt
@@ -39,7 +38,7 @@ from tilewatch.worker.submitting.submit import submit_nightly
 GPU = "sim"
 ARCH = "sm_90"
 TIMES = {demo_repository.SLOWER: 1.3, demo_repository.FASTER: 0.8}
-"""The factor by which each kernel's time changes at its commit."""
+"""The factor by which the time of each of two kernels changes when its code changes."""
 MOVED_BASELINE_US, MOVED_BASELINE_VERSION = 96.0, "0.2.0"
 NOTIFY = """[channels.page]
 webhook = '{url}'
@@ -55,7 +54,7 @@ class CannotDemonstrate(ExpectedError):
 
 
 def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
-    """Runs the demo in the folder `home`, which is emptied first, and serves its pages until Ctrl-C."""
+    """Runs the demo in the folder `home`, which is emptied first, and serves the demo's pages until Ctrl-C."""
     if reason := port.taken(dashboard_port):
         raise CannotDemonstrate(f"port {dashboard_port} cannot be used ({reason}); name another with --port")
     started = time.monotonic()
@@ -82,7 +81,7 @@ def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
 
 
 def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None:
-    """Makes the repository and runs a night for each commit. Messages are sent as workers would send them."""
+    """Makes the repository and runs a night for each commit. Sends messages as the workers would."""
     commits = demo_repository.make_repository(settings.repository, dt.datetime.now(dt.UTC).date())
     print_line(f"made a repository with {len(commits)} commits of two kernels in {settings.repository}")
     context = _plant(Context.of(settings), settings.home)
@@ -95,7 +94,7 @@ def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None
 
 
 def _plant(context: Context, home: Path) -> Context:
-    """Returns a context whose simulated GPU multiplies the times of a changed kernel by its factor in TIMES."""
+    """Returns a context with a simulated GPU that multiplies the times of a changed kernel by its factor in TIMES."""
     planted = dict(context.simulation.planted)
     for kernel, times in TIMES.items():
         base, head = (_find_cubins(home, kernel, changed=changed) for changed in (False, True))
@@ -104,7 +103,7 @@ def _plant(context: Context, home: Path) -> Context:
 
 
 def _find_cubins(home: Path, kernel: str, *, changed: bool) -> dict[str, str]:
-    """Compiles a kernel as it is before or after its change. Maps each config to the key of its cubin."""
+    """Compiles a kernel as it is before or after its change. Returns a map from each config to the key of its cubin."""
     folder = home / "versions" / str(changed)
     demo_repository.write_kernel(folder, kernel, "a version of the demo", changed=changed)
     compiling = ("compile", kernel, "--arch", ARCH, "--library", str(folder), "--cubins", str(folder.parent / "cubins"))
@@ -118,7 +117,7 @@ def _find_cubins(home: Path, kernel: str, *, changed: bool) -> dict[str, str]:
 
 
 def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Mailbox) -> Settings:
-    """Returns the settings of the demo, and writes the notify.toml that sends messages to the mailbox."""
+    """Returns the settings of the demo, after writing a notify.toml that sends messages to the mailbox."""
     notify = home / "notify.toml"
     notify.write_text(NOTIFY.format(url=mailbox.url), encoding="utf-8")
     return Settings(
@@ -135,7 +134,7 @@ def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Ma
 
 
 def _do_night(settings: Settings, context: Context, number: int, commit: DemoCommit) -> None:
-    """Submits the night of a commit and runs all its jobs in this process, as workers would."""
+    """Submits the night of a commit and runs all jobs of that night in this process, as workers would."""
     if number >= BASELINE_AT:
         moved = replace(context.simulation, baseline_us=MOVED_BASELINE_US, baseline_version=MOVED_BASELINE_VERSION)
         context = replace(context, simulation=moved)
@@ -151,7 +150,7 @@ def _list_queued(context: Context) -> list[int]:
 
 
 def _notify(settings: Settings) -> None:
-    """Opens and closes alarms, and sends the due messages."""
+    """Opens and closes alarms, and sends the messages that are due."""
     outbox, now = Outbox.of(settings), dt.datetime.now(dt.UTC)
     update_alarms(outbox, (), NightlyTimes(), settings.regret_limit, now)
     write_and_send(outbox, now)

@@ -1,5 +1,5 @@
 """Makes the small repository of `tilewatch demo`: two kernels in twenty commits, one a day. Most commits only change a
-comment. One changes a kernel's code so that the simulated GPU is slower, and one makes the other kernel faster."""
+comment. One commit changes a kernel so that the simulated GPU is slower, and one makes the other kernel faster."""
 
 import datetime as dt
 import os
@@ -12,10 +12,10 @@ SLOWER, FASTER = "scale", "shift"
 LIBRARY = "library"
 COMMITS = 20
 SLOWER_AT, FASTER_AT, BASELINE_AT = 9, 14, 17
-"""Numbers, from 0, of three commits: one makes a kernel slower, one a kernel faster, one comes with a new DeepGEMM."""
+"""Numbers, from 0, of the commits that make a kernel slower, make a kernel faster, and come with a new DeepGEMM."""
 
 BODIES = {SLOWER: ("tile * 2.0", "tile * 1.5 + tile * 0.5"), FASTER: ("tile * 0.5 + tile * 0.5 + 1.0", "tile + 1.0")}
-"""Expressions that each kernel computes before and after its change. The code differs, the results are equal."""
+"""The expressions that each kernel computes before and after its change, which have equal values."""
 RESULTS = {SLOWER: "x * 2.0", FASTER: "x + 1.0"}
 PROBLEMS = ("4096", "65536")
 CHANGED_AT = {SLOWER: SLOWER_AT, FASTER: FASTER_AT}
@@ -75,7 +75,7 @@ class DemoCommit:
 
 
 def make_repository(folder: Path, last_day: dt.date) -> list[DemoCommit]:
-    """Makes the repository, whose last commit is on `last_day`, and returns its commits, the oldest first."""
+    """Makes the repository, whose last commit is dated `last_day`. Returns the commits, the oldest first."""
     (folder / LIBRARY).mkdir(parents=True)
     _git(folder, "init", "--quiet", "--initial-branch", "main")
     commits = []
@@ -107,5 +107,5 @@ def _git(folder: Path, *arguments: str, at: str | None = None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Returns the environment without git's variables, which a hook of another repository may have set."""
+    """Returns the environment without git's variables, which may have been set by a hook of another repository."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -1,5 +1,5 @@
-"""Finds out which of the things that Tilewatch needs are on this machine, and says how to get the rest. It starts and
-changes nothing. Packages for the GPU are looked up but not imported: torch takes seconds and a context on the GPU."""
+"""Finds out which requirements of Tilewatch this machine meets, and says how to meet the others. It starts and changes
+nothing. Packages for the GPU are looked up but not imported, because torch takes seconds and GPU memory."""
 
 import importlib.metadata
 import os
@@ -31,7 +31,7 @@ from tilewatch.worker.settings import CHECKOUT, Settings
 PYTHONS = ((3, 11), (3, 13))
 ROOMY_BYTES = 5 << 30  # the packages take 1.3 GB (with DeepGEMM's torch several more), a night's cubins some 100 MB
 PACKAGED_CUDA = Path(sysconfig.get_path("purelib"), "nvidia", "cu13")
-"""The folder with the programs and headers of NVIDIA's Python packages of CUDA 13."""
+"""The folder with the programs and headers in NVIDIA's Python packages for CUDA 13."""
 
 
 def report(settings: Settings) -> tuple[Finding, ...]:
@@ -67,7 +67,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
 
 
 def _guarded(examine: Callable[[], Finding]) -> Finding:
-    """Returns what an examination finds. If it fails, returns the error as a finding, so that the report goes on."""
+    """Returns what an examination finds. If it fails, returns its error as a finding, so that others still follow."""
     try:
         return examine()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
@@ -110,7 +110,7 @@ def _repository(settings: Settings) -> Finding:
 
 
 def _added_repositories(settings: Settings) -> list[RepositoryRow]:
-    """Lists the repositories of `tilewatch watch add`; none if the database cannot be read."""
+    """Lists the repositories of `tilewatch watch add`. The list is empty if the database cannot be read."""
     from tilewatch.db import session
     from tilewatch.db.worker_reads import repositories
 
@@ -122,7 +122,7 @@ def _added_repositories(settings: Settings) -> list[RepositoryRow]:
 
 
 def _channels(settings: Settings) -> Finding:
-    """Returns whether notify.toml can be read. `tilewatch notify test` tests whether its services accept messages."""
+    """Returns whether notify.toml can be read. Only `tilewatch notify test` tests whether services accept messages."""
     example = "docs/use/notify.example.toml is an example"
     try:
         channels = routing.load(settings.notify_file).channels
@@ -136,7 +136,7 @@ def _channels(settings: Settings) -> Finding:
 
 
 def _policy(path: Path | None) -> Finding:
-    """Returns whether the policy file, with the numbers by which the judge decides, can be read."""
+    """Returns whether the policy file, which has the thresholds of the judge, can be read."""
     try:
         return Finding("policy", True, f"{policies.load(path).name}{f' ({path})' if path else ''}")
     except policies.BadPolicy as error:
@@ -177,7 +177,7 @@ def _compiler(wanted: str | None) -> Finding:
 
 
 def _toolchain(toolchain: Toolchain) -> Finding:
-    """Returns whether a toolchain compiles. This takes two seconds."""
+    """Returns whether a toolchain can compile. This takes two seconds."""
     from tilewatch.kernels.compiling.compile_children import BuildError
     from tilewatch.kernels.compiling.trial import require_compiles
 
@@ -191,7 +191,7 @@ def _toolchain(toolchain: Toolchain) -> Finding:
 
 
 def _owner_python(settings: Settings, row: RepositoryRow) -> Finding:
-    """Returns whether this node has the Python with which a repository is recorded. This takes two seconds."""
+    """Returns whether this node has the Python that records a repository's host code. This takes two seconds."""
     from tilewatch.worker.git import clones, owner_python
 
     python = owner_python.find(clones.clone_of(row.name, row.url, settings.clones))
@@ -218,7 +218,7 @@ OTHER_APART = {
     sandbox.Apart.ALWAYS: "; host code that only its own process can measure is refused, whatever its watch file says",
     sandbox.Apart.NEVER: "; host code may be measured by its own process, whatever its watch file says",
 }
-"""Maps each value of TILEWATCH_REQUIRE_APART to the words that the finding about the sandbox ends with."""
+"""The end of the finding about the sandbox, for each value of TILEWATCH_REQUIRE_APART."""
 
 
 def _sandbox() -> Finding:
@@ -286,7 +286,7 @@ def _gpu(gpu: Gpu) -> Finding:
 
 
 def _measuring(*, needed: bool) -> Iterator[Finding]:
-    """Yields findings about what only a machine with a GPU needs."""
+    """Yields findings about requirements that only a machine with a GPU must meet."""
     fix = "make install on a machine with an NVIDIA GPU" if not needed else "make install"
     yield _package("CuPy", ("cupy-cuda13x",), fix, needed=needed)
     yield _package("NVML", ("nvidia-ml-py",), f"{fix}; without it the health of GPUs is not checked", needed=needed)
@@ -300,7 +300,7 @@ def _measuring(*, needed: bool) -> Iterator[Finding]:
 
 
 def nvcc() -> Path | None:
-    """Returns the path of nvcc in CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda or the compiler's packages, or None."""
+    """Returns the path of nvcc in CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda or the compiler's packages; else None."""
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     on_path = shutil.which("nvcc")
     paths = [*(Path(home, "bin", "nvcc") for home in named), *([Path(on_path)] if on_path else [])]

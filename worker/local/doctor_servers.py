@@ -1,4 +1,4 @@
-"""Asks the servers and workers that these settings name whether they work, for `tilewatch doctor`."""
+"""Asks the servers and workers in the settings whether they work, for `tilewatch doctor`."""
 
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -50,7 +50,7 @@ def list_worker_findings(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterat
 
 
 def runs_here(settings: Settings) -> bool:
-    """Returns whether these settings name servers. If not, a worker that answers belongs to another Tilewatch."""
+    """Returns whether these settings name servers. Otherwise, a worker that answers belongs to another Tilewatch."""
     try:
         settings.connection()
     except NotRunning:
@@ -70,7 +70,7 @@ def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iter
 
 
 def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
-    """Returns what a worker's health endpoint answers. If no worker answers, this is no fault: it may run elsewhere."""
+    """Returns what a worker's health endpoint answers. No answer is no fault, because the worker may run elsewhere."""
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `ok` is None if a thing is missing but not needed on this machine."""
+    """One line of the report. `ok` is None if something is missing that this machine does not need."""
 
     name: str
     ok: bool | None

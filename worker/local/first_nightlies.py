@@ -1,5 +1,5 @@
-"""Submits the first nightlies of `tilewatch up` in another process: submitting runs the code of libraries, and the
-environment of `up` contains secrets."""
+"""Submits the first nightlies of `tilewatch up` in another process, because submitting runs the code of libraries, and
+the environment of `tilewatch up` contains secrets."""
 
 import contextlib
 import subprocess
@@ -15,7 +15,7 @@ LOOK_EVERY_S = 0.2
 def submit_apart(environment: Mapping[str, str], log_file: Path, meanwhile: Callable[[], None]) -> list[str]:
     """Submits the nightlies in another process, with this environment. Returns a sentence for each watched repository,
     or one sentence on why nothing was submitted. Fetching repositories may take long, so `meanwhile` is called every
-    LOOK_EVERY_S until the process ends."""
+    LOOK_EVERY_S seconds until the process ends."""
     with processes.open_log(log_file) as log:
         process = processes.start(
             (sys.executable, "-m", "tilewatch.worker.local.first_nightlies"),

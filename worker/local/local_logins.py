@@ -13,29 +13,29 @@ DASHBOARD_LOGIN = "tilewatch_board"
 WORKER_LOGIN = "tilewatch_worker"
 
 MOST_OF_DASHBOARD = 15
-"""The most connections of the dashboard's login: as many as its pool holds (db/session.py)."""
+"""The most connections of the dashboard's login, which is the size of the dashboard's pool (db/session.py)."""
 
 MOST_OF_WORKERS = 47
-"""The most connections of the workers' login. The two limits leave some for the owner, so that no login uses all."""
+"""The most connections of the workers' login. With the dashboard's limit, some connections are left for the owner."""
 
 
 def make_worker_login(owner_url: str) -> str:
-    """Makes a login for the workers and returns its URL. It may write rows but not change tables."""
+    """Makes a login for the workers and returns its URL. The login may write rows but not change tables."""
     login = Login(WORKER_LOGIN, "tilewatch_write", secrets.token_hex(16), MOST_OF_WORKERS)
     logins.make(owner_url, (login,))
     return logins.url_of(owner_url, login)
 
 
 def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the environment of a dashboard that only listens on this machine. It lets everybody on the machine act,
-    unless the owner set this right, or a secrets file may ask people to sign in: then the environment is unchanged."""
+    """Returns the environment of a dashboard that only listens on this machine. Everybody on the machine may act in it.
+    If the owner set this right, or a secrets file may make people sign in, the environment is returned unchanged."""
     if "TILEWATCH_ANONYMOUS" in environment or _has_secrets():
         return environment
     return {**environment, "TILEWATCH_ANONYMOUS": "act"}
 
 
 def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
-    """Makes the dashboard's login and returns its URL. It may only read, or also triage if visitors may act."""
+    """Makes the dashboard's login and returns its URL. The login may only read, or also triage if visitors may act."""
     may_act = (
         environment.get("TILEWATCH_ANONYMOUS", "").strip() == "act"
         or bool(environment.get("TILEWATCH_TRIAGERS", "").strip())

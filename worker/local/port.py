@@ -8,7 +8,7 @@ from tilewatch.db.server.free_ports import require_free
 
 
 def taken(port: int) -> str | None:
-    """Returns why a server cannot listen on a port now; None if the port is free."""
+    """Returns why a server cannot listen on a port now. Returns None if the port is free."""
     try:
         require_free(port)
     except OSError as error:
@@ -28,6 +28,6 @@ def healthy(port: int) -> bool:
 
 
 def wake(port: int) -> None:
-    """Wakes the dashboard by a short connection: an unused one sleeps, and looks like one that is stuck."""
+    """Wakes the dashboard by a short connection, because an unused dashboard sleeps, which looks like being stuck."""
     with contextlib.suppress(OSError):
         socket.create_connection(("localhost", port), timeout=1).close()

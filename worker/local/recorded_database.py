@@ -1,4 +1,4 @@
-"""Opens a database that only holds recordings, for a command that runs without a running Tilewatch."""
+"""Opens a temporary database of recordings, for a command that works without a running Tilewatch."""
 
 import contextlib
 import tempfile
@@ -23,7 +23,7 @@ OWNER = "judge of recordings"
 def open_recorded_database(
     files: Sequence[Path], settings: Settings, print_line: Callable[[str], None]
 ) -> Iterator[str]:
-    """Starts servers in a folder, imports and judges the files, yields the database's URL, and deletes all of it."""
+    """Starts servers in a folder, imports and judges the files, yields the database's URL, and then deletes it all."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-recordings-", dir=FOLDER) as folder:
         home = Path(folder)
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
@@ -40,7 +40,7 @@ def open_recorded_database(
 
 
 def import_recorded(database_url: str, file: Path, named: str | None = None) -> str:
-    """Imports a recording or a report of `tilewatch toolchain compare`. Returns the outcome as a sentence."""
+    """Imports a recording or a report of `tilewatch toolchain compare`. Returns a sentence on what was imported."""
     if file.name.endswith(toolchain_reports.END):
         return toolchain_reports.import_report(database_url, file).sentence
     return import_file(database_url, file, named=named).sentence

@@ -17,11 +17,11 @@ from tilewatch.text import short_sha
 
 PRINT_EVERY_S = 15.0  # if the output is not a terminal
 KEPT_BYTES = 1 << 16
-"""The most bytes that are kept while the output takes none."""
+"""The most bytes that are kept while the terminal accepts no output."""
 
 
 class Screen:
-    """Prints lines for a person. A terminal's progress line is overwritten; a log gets one only now and then."""
+    """Prints lines for a person. On a terminal, the progress line is overwritten; a log gets one only now and then."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -48,7 +48,8 @@ class Screen:
         self._printed_at = time.monotonic()
 
     def _write(self, text: str) -> None:
-        """Writes what the output takes now, the rest later: to wait for a paused terminal would stop `up`."""
+        """Writes as much as the terminal accepts without blocking, and keeps the rest for later, because a paused
+        terminal must not stop `tilewatch up`."""
         self._unwritten = (self._unwritten + text.encode())[-KEPT_BYTES:]
         with contextlib.suppress(OSError):  # such as a full disk, or a closed terminal
             while self._unwritten and select.select([], [sys.stdout], [], 0)[1]:
@@ -57,8 +58,8 @@ class Screen:
 
 
 def progress(servers: Servers, ended: Sequence[str] = (), trouble: str | None = None) -> str:
-    """Returns one line: the processes that ended, the trouble with Postgres, and the submissions in progress. Without
-    any of these, the line counts other open jobs (checks, comparisons, replays), or failed jobs if none is open."""
+    """Returns one line: the processes that ended, the trouble with Postgres, and the submissions in progress. If there
+    are none of these, the line counts other open jobs (checks, comparisons, replays), or else failed jobs."""
     states = [f"{name} ended and will be started again" for name in ended]
     states += [trouble] if trouble else []
     try:

@@ -1,4 +1,4 @@
-"""Finds files with secrets that other users of this machine may read, and secrets of cookies that are too short."""
+"""Finds files with secrets that other users of this machine may read, and cookie secrets that are too short."""
 
 import stat
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_giv
 from tilewatch.text import count_text
 
 SHORTEST_COOKIE_SECRET = 16
-"""The fewest characters of a cookie secret, which lets one sign in as anybody. docs/use/dashboard.md asks for 32."""
+"""The fewest characters of a cookie secret. Who knows it can sign in as anybody. docs/use/dashboard.md asks for 32."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def list_sign_in_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def find_weaknesses(files: Iterable[Path]) -> list[Weakness]:
-    """Lists the weaknesses of these files. A file that does not exist has none."""
+    """Lists the weaknesses of these files. A file that does not exist has no weakness."""
     return [weakness for file in files if file.is_file() for weakness in (*_find_readers(file), *_find_short(file))]
 
 

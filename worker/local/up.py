@@ -38,15 +38,15 @@ HOST = socket.gethostname()
 LOOK_EVERY_S = 1.0
 LOOK_AT_POSTGRES_S = 15.0
 RECORDINGS = PACKAGE / "recordings"
-"""The folder with the recordings of this checkout, or of the wheel."""
+"""The folder with the recordings that this checkout or wheel contains."""
 WITHOUT_GPU = ("gemm_fp8",)
-"""The kernels of a nightly on a machine without a GPU. Their 500 configs per architecture take two cores five minutes.
-All kernels have 9,000 configs, which take an hour and a half."""
+"""The kernels of a nightly on a machine without a GPU. Compiling their 500 configs per architecture takes two cores
+five minutes. All kernels have 9,000 configs, for which two cores need an hour and a half."""
 
 
 def end_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP end everything, as Ctrl-C does. Also sets the handler of Ctrl-C, which a process that a
-    script starts in the background would otherwise ignore."""
+    """Makes SIGTERM and SIGHUP end everything, as Ctrl-C does. Also sets the handler of Ctrl-C, because a process that
+    a script starts in the background would otherwise ignore Ctrl-C."""
     for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(kind, signal.default_int_handler)
 
@@ -162,7 +162,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
 
 
 class DatabaseTrouble:
-    """Returns, when called, what is wrong with Postgres; None if nothing is. It asks every LOOK_AT_POSTGRES_S."""
+    """Returns, when called, what is wrong with Postgres, or None. Asks Postgres every LOOK_AT_POSTGRES_S seconds."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url, self._look_at, self._found = database_url, 0.0, ""
@@ -178,7 +178,7 @@ class DatabaseTrouble:
 
 
 def _start_api(settings: Settings, environment: Mapping[str, str], children: Children, screen: Screen) -> None:
-    """Starts the API, unless its port is 0. If the port is in use, only the API is missing."""
+    """Starts the API if its port is not 0. If that port is in use, everything but the API is started."""
     if not settings.api_port:
         return
     if reason := port.taken(settings.api_port):
@@ -193,8 +193,8 @@ def _start_api(settings: Settings, environment: Mapping[str, str], children: Chi
 
 
 def close_to_others(home: Path) -> None:
-    """Takes other users' rights to the files in a home away: other commands may have made them (clones, logs). The home
-    and the servers' programs stay open, because root's servers may run as nobody (db/server/user.py)."""
+    """Removes other users' rights to the files in a data folder, which other commands may have made (clones, logs). The
+    folder itself and the servers' programs stay readable, as root's servers may run as nobody (db/server/user.py)."""
     for each in home.iterdir():
         if each.name != "programs" and not each.is_symlink():
             each.chmod(each.stat().st_mode & 0o700)
@@ -202,8 +202,8 @@ def close_to_others(home: Path) -> None:
 
 @contextlib.contextmanager
 def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
-    """Writes the file by which other commands find the servers, and deletes it at the end. Only its owner may read it,
-    because it contains passwords."""
+    """Writes the file in which other commands find the servers' addresses, and deletes it at the end. Only its owner
+    may read the file, because it contains passwords."""
     write_private(file, json.dumps({"database_url": servers.database_url, "broker_url": servers.broker_url}))
     try:
         yield
@@ -224,7 +224,7 @@ def _watches_checkout(settings: Settings) -> bool:
 
 
 def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> Iterator[Gpu]:
-    """Yields the GPUs that can be measured on, and prints why another GPU is not used."""
+    """Yields the GPUs that can be used for measurements, and prints why each other GPU is not used."""
     for gpu in gpus_here:
         driver = gpu.driver.split(".")[0]
         if gpu.model is None:
@@ -238,7 +238,7 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
 
 
 def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callable[[], None]) -> None:
-    """Imports the recordings and toolchain reports of this checkout."""
+    """Imports the recordings and toolchain reports that this checkout contains."""
     from tilewatch.worker.local.recorded_database import import_recorded
 
     own = _name(CHECKOUT) if _watches_checkout(settings) else None
@@ -258,14 +258,14 @@ def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callabl
 
 
 def list_recordings(own: str | None) -> list[tuple[Path, str | None]]:
-    """Lists the recordings of this checkout, each with a repository name. Recordings and nights of our own library get
-    `own`. For those in other folders the name is None, so that they keep their own."""
+    """Lists the recordings of this checkout, each with the repository name to import it under. Recordings and nights of
+    our own library get the name `own`. Those in other folders get None, so that they keep the name stored in them."""
     files = (*sorted(RECORDINGS.glob("*.jsonl.gz")), *sorted(RECORDINGS.glob("*/*.jsonl.gz")))
     return [(file, own if file.parent in (RECORDINGS, RECORDINGS / "nights") else None) for file in files]
 
 
 def _name(repository: Path) -> str | None:
-    """Returns the name of a repository; None if it has no Git history, so that recordings keep the names in them."""
+    """Returns the name of a repository; None if it has no Git history, so that recordings keep their own name."""
     try:
         return repository_name(repository)
     except NoHistory:
@@ -279,7 +279,7 @@ def _all_reported(servers: Servers, workers: int) -> bool:
 
 
 def wait(ready: Callable[[], bool], watch: Callable[[], object], limit_s: float, sentence: str) -> None:
-    """Waits until `ready` returns True, calling `watch`. Raises CannotRun with `sentence` after `limit_s`."""
+    """Waits until `ready` returns True, calling `watch` meanwhile. Raises CannotRun with `sentence` after `limit_s`."""
     deadline = time.monotonic() + limit_s
     while not ready():
         watch()

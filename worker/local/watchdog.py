@@ -1,4 +1,4 @@
-"""Ends `tilewatch up` if its main thread makes no progress, because it would not restart a process that ended."""
+"""Ends `tilewatch up` if its main thread makes no progress, because it then restarts no process that ended."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ from tilewatch.worker.process.progress import STILL_S, count_switches
 
 LOOK_EVERY_S = 5.0
 FRAMES = 6
-"""The innermost calls of the main thread that the reason names."""
+"""The number of innermost calls of the main thread that are written into the reason."""
 
 
 def start(reason: Path) -> str | None:
     """Starts the watchdog's thread, which writes into the file `reason` why it ended this process. Returns the previous
-    content of the file, and deletes it. The thread counts looks, not seconds, as this process may be stopped."""
+    content of that file, and deletes the file. The thread counts its checks, because this process may be paused."""
     before = reason.read_text(encoding="utf-8") if reason.exists() else None
     reason.unlink(missing_ok=True)
     threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()
