@@ -1,1 +1,1 @@
-"""Implements a worker process apart from its jobs: its name, heartbeat, health checks and `/metrics`."""
+"""Implements what a worker process does besides its jobs: its name, heartbeat, health checks and `/metrics`."""

@@ -17,14 +17,14 @@ from tilewatch.worker.process.http_endpoint import Troubles
 from tilewatch.worker.queue import dispatch
 
 SILENT_S = 60
-"""The seconds without a heartbeat after which a worker is ill: its thread ended or waits for ever."""
+"""The seconds without a heartbeat after which a worker counts as not healthy, because its thread ended or is stuck."""
 
 STUCK_S = 120
 """The seconds without an attempt to write a heartbeat after which its thread counts as stuck for ever. In an outage of
-Postgres it is not stuck: each attempt fails, and the next one follows."""
+Postgres the thread is not stuck, because each attempt fails and another follows."""
 
 FULL_BYTES = 256 << 20
-"""A worker with fewer free bytes for its data folder, or for temporary files, is ill: the next results may not fit."""
+"""A worker is not healthy if fewer bytes are free for its data folder or temporary files. Results may not fit then."""
 
 
 def list_health_checks(
@@ -55,7 +55,7 @@ def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
 
 
 def _run_one(check: Callable[[], str | None]) -> str | None:
-    """Returns what is wrong, as a check returns or raises it; None if nothing is."""
+    """Returns what is wrong, as a check returns or raises it; None if nothing is wrong."""
     try:
         return check()
     except ExpectedError as error:
@@ -75,7 +75,7 @@ def heartbeat(silent_s: float) -> str | None:
 
 
 def stuck(tried_s: float) -> tuple[str, ...]:
-    """Returns a reason if this worker needs a restart; an empty tuple if a restart would not help."""
+    """Returns a reason if a restart of this worker would help; otherwise an empty tuple."""
     if tried_s <= STUCK_S:
         return ()
     return (f"this worker has not tried to write a heartbeat for {tried_s:.0f} s, at most {STUCK_S} s were expected",)

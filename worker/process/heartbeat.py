@@ -19,7 +19,7 @@ HEARTBEAT_S = 15
 
 
 class Heartbeat:
-    """Writes this worker's row. All processes of the worker may call `write`. The thread only runs in their parent."""
+    """Writes this worker's row. All processes of the worker may call `write`, but only their parent runs the thread."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class Heartbeat:
         on_beat: Callable[[], None] = lambda: None,
         refuses: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`on_beat` is called after each stored heartbeat. `refuses` returns the reason why the worker takes no job, or
-        None. The heartbeat shows this reason instead of the running jobs."""
+        """Calls `on_beat` after each stored heartbeat. `refuses` returns the reason why the worker takes no job; None
+        if it takes jobs. A heartbeat shows this reason instead of the running jobs."""
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self._over = threading.Event()
         self._subjects: str | None = None
@@ -98,7 +98,8 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs; without any, the last reason that a process of the pool wrote (a GPU in use)."""
+        """Returns the running jobs. If there are none, returns the last reason for waiting that a process of the pool
+        wrote, such as a GPU in use."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:
             self._subjects = "; ".join(subjects)

@@ -1,7 +1,7 @@
 """Serves a worker's `/healthz` and `/livez` (ok, or what is wrong) and `/metrics` (for Prometheus) by HTTP.
 
-The caller passes the functions that make the answers. The server is a thread of the worker's parent process, so that it
-answers while a job runs."""
+The caller passes the functions that return the contents. The server is a thread of the worker's parent process, so that
+it answers while a job runs."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -14,14 +14,14 @@ from tilewatch.worker.process.http_server import SmallHandler, SmallServer
 log = structlog.get_logger()
 
 Troubles = Callable[[], Sequence[str]]
-"""Returns sentences on why this worker cannot work now, or why it needs a restart; an empty sequence if it is well."""
+"""Returns sentences on why this worker cannot work now, or why it needs a restart; an empty sequence if all is well."""
 
 PLAIN = "text/plain; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Endpoint:
-    """An HTTP server that runs from `start` to `stop`. If its port is taken, it logs that, and the worker goes on."""
+    """An HTTP server that runs from `start` to `stop`. If its port is taken, it only logs that."""
 
     def __init__(
         self, address: str, port: int, troubles: Troubles, stuck: Troubles, exposition: Callable[[], bytes]
@@ -49,7 +49,7 @@ class Endpoint:
             self._server = None
 
     def forget(self) -> None:
-        """Closes the socket that a forked child inherited, so that the port is free as soon as the parent is gone."""
+        """Closes the socket that a forked child inherited, so that the port is free as soon as the parent has ended."""
         if self._server is not None:
             self._server.socket.close()
             self._server = None

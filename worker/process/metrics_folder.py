@@ -1,8 +1,7 @@
 """Makes the folder in which all processes of a worker count its metrics (metrics.py).
 
 Each process of the pool writes a file of its own. The parent adds the files up when Prometheus asks. This is the
-multiprocess mode of prometheus-client, which reads the folder's name when it is imported. So it is not imported here.
-"""
+multiprocess mode of prometheus-client. It is not imported here, because it reads the folder's name on import."""
 
 import fcntl
 import os
@@ -20,8 +19,8 @@ _held: list[int] = []
 
 
 def count_in(folder: Path) -> None:
-    """Makes an empty folder in which this process and its forks will count. Deletes the folders of workers that are
-    gone: a worker in a container has another name after each start."""
+    """Makes an empty folder in which this process and its forks will count. Deletes the folders of workers that no
+    longer run, because a worker in a container has a new name after each start."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / LOCK).open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # a folder that is being made is not locked yet

@@ -1,7 +1,7 @@
 """Checks whether processes make progress with their tasks, and ends a process that does not.
 
-A process that waits for ever is asleep, while another thread of it renews the lease of its job. So progress is measured
-by how often its main thread got a processor, and by the processor time of its child processes."""
+A process that waits for ever is asleep, while another of its threads renews the lease of its job. So progress is
+measured by how often its main thread got a processor, and by the processor time of its child processes."""
 
 import contextlib
 import os
@@ -14,10 +14,10 @@ from pathlib import Path
 from tilewatch import processes
 
 STILL_S = 60.0
-"""A worker is not healthy if a process sleeps this many seconds. A git command gives up after the same time."""
+"""A worker is not healthy if one of its processes sleeps this long. A git command gives up after as many seconds."""
 
 END_S = 120.0
-"""A process that sleeps for this many seconds is ended. Another process gets its job when the lease is over."""
+"""A process that sleeps for this many seconds is ended. Another process gets its job when its lease has expired."""
 
 Busy = Callable[[], Mapping[int, str]]
 """Returns a map from the process id of each busy process of the pool to the name of its task."""
@@ -31,7 +31,7 @@ class _Seen:
 
 
 class Progress:
-    """Holds the progress of each busy process. One thread calls `look`; other threads ask with `find_trouble`."""
+    """Holds the progress of each busy process. Only one thread calls `look`; other threads call `find_trouble`."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Progress:
         self._seen: dict[int, _Seen] = {}
 
     def look(self) -> dict[str, str]:
-        """Checks the processes that are busy now, and ends those that made no progress for `end_s`. Maps the task of
-        each ended process to a sentence about it."""
+        """Checks the processes that are busy now, and ends those that made no progress for `end_s`. Returns a sentence
+        for each ended process, by the name of its task."""
         busy = self._busy()
         seen = {}
         for process, task in busy.items():
@@ -73,7 +73,7 @@ class Progress:
 
 
 def count_moves(process: int) -> int | None:
-    """Returns a number that grows while a process's main thread or a child works; None if the process is gone."""
+    """Returns a number that grows while a process's main thread or a child works; None if the process has ended."""
     try:
         switches = count_switches(process)
     except (FileNotFoundError, ProcessLookupError):
@@ -83,7 +83,7 @@ def count_moves(process: int) -> int | None:
 
 
 def count_switches(process: int) -> int:
-    """Returns how often a process's main thread got a processor or gave it back. Raises OSError if it is gone."""
+    """Returns how often a process's main thread got or gave up a processor. Raises OSError if the process is gone."""
     status = Path(f"/proc/{process}/task/{process}/status").read_text()
     return sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
 

@@ -1,7 +1,7 @@
 """Makes the page `/metrics`: the counts of this worker's processes and, on a judge worker, the metrics of the queue.
 
-The queue's metrics are read from Postgres when Prometheus asks. All workers would report the same ones, so only the
-workers of the kind `judge` do."""
+The queue's metrics are read from Postgres when Prometheus asks. They would be the same for all workers, so only the
+workers of the kind `judge` report them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,8 +33,8 @@ def exposition(*sources: Families) -> Callable[[], bytes]:
 
 
 def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
-    """Returns a function that yields a metric of the worker's health, and of a GPU worker's spool the number of
-    files."""
+    """Returns a function that yields the metrics of the worker itself: its health and, for a GPU worker, the number of
+    files in its spool."""
 
     def families() -> Iterator[Metric]:
         yield GaugeMetricFamily("tilewatch_healthy", "1 while /healthz says ok.", value=float(not troubles()))
@@ -89,7 +89,7 @@ def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[Any, flo
 
 
 class _Source:
-    """A collector that gives metrics to the registry of prometheus-client."""
+    """A collector that passes metrics to the registry of prometheus-client."""
 
     def __init__(self, families: Families) -> None:
         self._families = families

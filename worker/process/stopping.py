@@ -1,25 +1,25 @@
 """Tells all processes of a worker whether the worker is being stopped.
 
-If a process of the pool is ended while the worker is not being stopped, the code of a commit may have sent the signal,
-where the sandbox cannot block that (docs/operate/security.md). This counts as an attempt of the job, as a crash does.
-If the job were handed back instead, workers would take it again without end."""
+If a process of the pool gets the signal to end while the worker is not being stopped, the code of a commit may have
+sent it, where the sandbox cannot block that (docs/operate/security.md). This counts as an attempt of the job, as a
+crash does. If the job were handed back instead, workers would take it again without end."""
 
 import mmap
 import time
 
 PATIENCE_S = 2.0
-"""The seconds for which a process waits for the parent's mark. A signal to all processes may reach the parent last."""
+"""The seconds for which a process waits for the parent's mark, because the parent may be the last to get a signal."""
 
 _flag = mmap.mmap(-1, 1)  # shared with every process that is forked from now on
 
 
 def mark() -> None:
-    """Marks that the worker is being stopped. Its parent process calls this when the signal to stop comes."""
+    """Marks that the worker is being stopped. The parent process calls this when it gets the signal to stop."""
     _flag[0] = 1
 
 
 def is_stopping() -> bool:
-    """Returns whether the worker is being stopped. Waits up to PATIENCE_S for the mark."""
+    """Returns whether the worker is being stopped. Waits up to PATIENCE_S for the parent to mark this."""
     deadline = time.monotonic() + PATIENCE_S
     while not _flag[0] and time.monotonic() < deadline:
         time.sleep(0.05)

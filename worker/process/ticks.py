@@ -1,7 +1,7 @@
 """Keeps periodic tasks running, even if the clocks of beat and of the workers are wrong.
 
 Beat's messages have no expiry time, because a worker whose clock was ten minutes ahead silently dropped all of them
-(2026-11). Instead, a worker that finds many messages after a long pause runs the task for the first one only."""
+(2026-11). Instead, a worker that finds many messages after a long pause runs the task for the first message only."""
 
 import datetime as dt
 import functools
@@ -17,12 +17,12 @@ log = structlog.get_logger()
 SET_BACK = dt.timedelta(seconds=1)
 
 PAUSE_S = 1.0
-"""For this many seconds after it ended, a task is not run again. After a day's pause 3,000 messages wait in a queue,
-and a worker skips hundreds of them a second."""
+"""The seconds after its end in which a task is not run again. After a day's pause 3,000 messages wait in a queue, and a
+worker skips hundreds of them per second."""
 
 
 class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
-    """Celery's scheduler with one change: if the clock is set back, tasks stop for one period at most."""
+    """Celery's scheduler with one change: if the clock is set back, tasks pause for at most one period."""
 
     def tick(self, *arguments: Any, **named: Any) -> float:
         now: dt.datetime = self.app.now()
@@ -37,7 +37,7 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no typ
 
 
 def skip_repeated(task: Callable[[], None]) -> Callable[[], None]:
-    """Makes a periodic task do nothing if it ended less than PAUSE_S ago in this process."""
+    """Returns a periodic task that does nothing if `task` ended less than PAUSE_S ago in this process."""
     ended_at: float | None = None
 
     @functools.wraps(task)
