@@ -1,4 +1,4 @@
-"""Chooses the GPU of a worker, real or simulated. Its callers use both in the same way, without knowing which it is."""
+"""Chooses the GPU of a worker, real or simulated. Callers use both kinds in the same way, without knowing the kind."""
 
 from collections.abc import Collection
 from typing import TypeAlias
@@ -11,7 +11,7 @@ from tilewatch.worker.gpu.simulated import SimulatedBench, SimulatedGpu, Simulat
 
 GpuBackend: TypeAlias = RealGpu | SimulatedGpu
 Bench: TypeAlias = PairBench | SimulatedBench
-"""Times pairs of cubins and races configs on a GPU. Raises GpuMissing, GpuBusy or NoCupti."""
+"""Times pairs of cubins and races configs on a GPU. Raises GpuMissing, GpuBusy or NoCupti if the GPU cannot be used."""
 
 GpuProbe: TypeAlias = RealProbe | SimulatedProbe
 """Reads the health of a GPU from the worker's parent process, while steps may be using the GPU."""

@@ -1,4 +1,4 @@
-"""Gives a step this worker's GPU, and makes sure that the GPU is not ill before, during and after the step."""
+"""Gives a step this worker's GPU, and makes sure that the GPU is healthy before, during and after the step."""
 
 import time
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class FellIll(NotNow):
 
 @dataclass(frozen=True)
 class HealthyGpu:
-    """A GPU that is not in quarantine. `times_ill` counts its quarantines so far."""
+    """A GPU that is not in quarantine. `times_ill` counts the quarantines that it has had so far."""
 
     backend: GpuBackend
     gpu: Gpu
@@ -33,8 +33,8 @@ class HealthyGpu:
 @contextmanager
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
     """Gives a step this worker's GPU, which must be of this model, and have this UUID if one is given. Raises NotNow if
-    the GPU is in use, gone, ill or another one: another worker may do the job. Raises FellIll at the end if the GPU was
-    in quarantine meanwhile."""
+    the GPU is in use, missing, in quarantine or not the wanted one, because another worker may do the job then. Raises
+    FellIll at the end if the GPU was in quarantine meanwhile."""
     backend = backend_for({gpu_model}, context)
     try:
         gpu = backend.own_gpu()

@@ -1,7 +1,7 @@
-"""Puts an ill GPU into quarantine, where it gets no sweeps, and ends the quarantine after a clean canary.
+"""Puts a GPU that is found ill into quarantine, where it gets no sweeps, and ends the quarantine after a clean canary.
 
-kernels/gpu/health/illness.py decides what an illness is. db/lifecycle/quarantine.py stores the quarantine. The thread
-that reads the GPU's health runs in the worker's parent process, even during sweeps."""
+kernels/gpu/health/illness.py decides what counts as an illness. db/lifecycle/quarantine.py stores the quarantine. The
+thread that reads the GPU's health runs in the worker's parent process, even during sweeps."""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +31,7 @@ NOTICED_S = 2 * LOOK_EVERY_S
 
 
 class GpuWatch:
-    """The thread that watches a GPU. It calls `consume` when the worker may take sweeps again, or no longer may."""
+    """The thread that watches a GPU's health. It calls `consume` whenever the worker may or may not take sweeps now."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class GpuWatch:
         self._over.set()
 
     def look(self) -> None:
-        """Reads the GPU's health once. If necessary, begins a quarantine or runs a canary. Raises SQLAlchemyError."""
+        """Reads the GPU's health once. If necessary, begins a quarantine or runs a canary. Raises SQLAlchemyError if
+        Postgres cannot be used."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
         well = ill is None
@@ -75,7 +76,7 @@ class GpuWatch:
             self._consume(well)
 
     def _find_illness(self) -> Illness | None:
-        """Returns the illness that the last two readings of the error counts show; None if they show no illness."""
+        """Returns the illness that the last two readings of the GPU's error counts show; None if they show none."""
         try:
             self._readings = [*self._readings[-1:], self._probe.look()]
         except NoAnswer as error:  # this does not make the GPU ill; if it is gone, its sweeps fail anyway
@@ -115,8 +116,8 @@ def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
 
 
 def illness_of_run(opened: Session, result: RunResult) -> str | None:
-    """Returns why a run must not be stored: an illness in its own readings, or a quarantine during it; None for a good
-    run. If its readings show an illness, begins a quarantine with the run as evidence."""
+    """Returns why a run must not be stored: an illness in the run's own readings, or a quarantine during the run.
+    Returns None for a good run. If the readings show an illness, begins a quarantine with the run as evidence."""
     history = quarantine.list_readings(opened, result.gpu_uuid)
     ill = illness.find_in_readings(result.telemetry) or illness.find_in_canaries(history, result.telemetry)
     if ill is None:
@@ -133,7 +134,7 @@ def illness_of_run(opened: Session, result: RunResult) -> str | None:
 
 
 def isolate(opened: Session, gpu: Gpu, host: str, found: Illness, evidence: dict[str, Any]) -> None:
-    """Begins the quarantine of a GPU of this machine, unless the GPU is in quarantine already."""
+    """Begins the quarantine of a GPU of this machine. Does nothing if the GPU is in quarantine already."""
     assert gpu.model is not None
     if quarantine.begin(
         opened, gpu_uuid=gpu.uuid, gpu_model=gpu.model.slug, host=host, **asdict(found), evidence=evidence

@@ -27,12 +27,12 @@ from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, v
 from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob
 
 kept = KeptProcess()
-"""The open process that measured the last series. Each process of the pool has one of its own."""
+"""The process that measured the last series and stays open for the next. Each process of the pool has its own."""
 
 
 @dataclass(frozen=True)
 class RealGpu:
-    """An NVIDIA GPU of one of these models. CUDA_VISIBLE_DEVICES says which GPU of the machine it is."""
+    """An NVIDIA GPU of one of these models. CUDA_VISIBLE_DEVICES selects it among the GPUs of the machine."""
 
     gpu_models: frozenset[str]
     context: Context
@@ -49,8 +49,8 @@ class RealGpu:
         require_packages()
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
-        """Measures a sweep. Trials that a killed attempt of this job timed on this GPU are read from disk instead of
-        measured again. Times in the database would not do: they may be another GPU's."""
+        """Measures a sweep. Trials that a killed attempt of this job timed on this GPU are read from disk and not
+        measured again. Times in the database are not used for this, because they may be another GPU's."""
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
         together = sweep.together
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
@@ -92,7 +92,7 @@ class RealGpu:
         return add_checklist(result, request, tuple(request.cubins))
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed."""
+        """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed if it cannot."""
         question = asked.question
         request = ReplayRequest(
             kernel=question.kernel,
@@ -128,7 +128,7 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Returns a canary's readings. Raises NoAnswer if another process uses the GPU, which would spoil them."""
+        """Returns a canary's readings. Raises NoAnswer if another process uses the GPU and would spoil them."""
         self._require_alone()
         readings = watcher.canary(self._gpu_uuid)
         self._require_alone()

@@ -2,7 +2,7 @@
 
 Its runs have the timer and the origin "simulated" and the GPU model "sim", so that they cannot be mistaken for
 measurements. All times follow from the seed: the same code on the same problem is equally fast at every commit. Other
-code is slower or faster by chance, or by a factor that was set (`Simulation.planted`)."""
+code is slower or faster by chance, or by a given factor (`Simulation.planted`)."""
 
 import datetime as dt
 import hashlib
@@ -29,7 +29,7 @@ from tilewatch.worker.queue.replay_job import ReplayJob
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
 NOISE = 0.004
-"""The relative standard deviation of a sample: about that of an H200 within one session."""
+"""The relative standard deviation of a sample, which is about that of an H200 within one session."""
 
 WRONG, CRASHED = 0.02, 0.01
 """The share of configs that give a wrong answer, and the share that crash."""
@@ -91,7 +91,7 @@ class SimulatedGpu:
         )
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Returns simulated launches of two builds, all at once. The noise is seeded by the question's key."""
+        """Returns simulated launches of two builds, all at once. Their noise is seeded by the question's key."""
         started_at = dt.datetime.now(dt.UTC)
         simulation, question = self.simulation, asked.question
         medians_us = []
@@ -132,7 +132,7 @@ class SimulatedProbe:
         return {"when": "watch", "xids": []}
 
     def canary(self, ill: OpenQuarantine) -> Sequence[Reading]:
-        """Returns the readings of a canary, which shows the illness again with probability STILL_ILL."""
+        """Returns the readings of a canary. They show the illness again with the probability STILL_ILL."""
         chance = _random(self.simulation.seed, "canary", str(ill.id), str(ill.canaries))
         still_ill = chance.random() < STILL_ILL
         return ({"when": "canary", "simulated": True, "xids": [79] if still_ill else [], **_canary(chance, 1.0)},)
@@ -223,12 +223,12 @@ def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
 
 
 def _find_planted(content_key: str, simulation: Simulation) -> tuple[str, float]:
-    """Returns the cubin that a planted cubin replaces, and the factor on its time; for others the cubin and 1.0."""
+    """Returns the original cubin of a planted one, and the factor on its time. Any other cubin is returned with 1.0."""
     return simulation.planted.get(content_key, (content_key, 1.0))
 
 
 def true_us(problem: str, content_key: str, seed: int) -> float:
-    """Returns the time of machine code on a problem without noise, on a node that is not slow, in microseconds."""
+    """Returns the time in microseconds of machine code on a problem, without noise and without a slow node."""
     return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 
@@ -252,7 +252,6 @@ def _samples(true: float, count: int, noise: Random) -> tuple[float, ...]:
 
 
 def _random(seed: int, *of: str) -> Random:
-    """Returns a random generator that is seeded by a digest of these words: Random(text) depends on Python's
-    release."""
+    """Returns a random generator seeded by a digest of these words, since Random(text) depends on Python's release."""
     seeded = int.from_bytes(hashlib.sha256("\0".join((str(seed), *of)).encode()).digest()[:8], "big")
     return Random(seeded)  # noqa: S311 - the numbers must repeat, and are not secret

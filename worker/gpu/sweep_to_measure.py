@@ -13,7 +13,7 @@ from tilewatch.kernels.toolchains.versions import MEASURING, versions
 
 @dataclass(frozen=True)
 class SweepToMeasure:
-    """A sweep, and everything that is needed to measure it."""
+    """A sweep, and all that is needed to measure it."""
 
     job_key: str
     facts: SweepFacts
@@ -27,7 +27,7 @@ class SweepToMeasure:
     last_sweep: LastSweep | None = None
 
     def choose_configs(self, gpu: Gpu) -> Sequence[CompiledConfig]:
-        """Returns the configs to measure: all, or only the drawn ones and those to time again. The second is enough if
+        """Returns the configs to measure: all, or only the drawn ones and those to time again. The latter are enough if
         the last sweep tried the same machine code with the same toolchain and major version of the driver."""
         last = self.last_sweep
         here = {each.config_id: each.content_key for each in self.configs if not each.drawn}

@@ -1,7 +1,7 @@
 """Keeps the launches of runs on disk until their hardware counters are read, and reads those of many runs at once.
 
-Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measured at once: more than the rest of a run
-(four H100, driver 580.159.04, 2026-11-28). Most of that is its start, so one start serves many runs."""
+Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measured at once, which is more than the rest
+of a run (four H100, driver 580.159.04, 2026-11-28). Most of that is its start, so one start serves many runs."""
 
 import contextlib
 import json
@@ -30,24 +30,24 @@ from tilewatch.kernels.results import Cubin, Measured, Params
 log = structlog.get_logger()
 
 LATER = "they are read when the GPU has no series to measure"
-"""Says why a run has no counters yet, as the end of a sentence."""
+"""Says why a run has no hardware counters yet, as the end of a sentence."""
 
 MOST_AT_ONCE = 8
 """The most runs per start of Nsight Compute, which takes 1.7 s for each. A series that comes meanwhile waits: 32 runs
 held a GPU for 47 to 69 s (two H200, 2026-11-28)."""
 
 LONGEST_WAIT_S = 12 * 3600.0
-"""The seconds after which a run's counters are read even if series wait for the GPU: its queue may never be empty."""
+"""The seconds after which a run's counters are read even if series wait for the GPU, because they may always do."""
 
 KEPT_S = 24 * 3600.0
-"""The seconds after which the launches of a run are deleted if it was never stored, because its GPU was ill."""
+"""The seconds after which the launches of a run are deleted if the run was never stored, because its GPU was ill."""
 
 CHECKLISTS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
 class Uncounted:
-    """A run without counters. `described` holds the launches of its `configs` as JSON objects, the winner's first."""
+    """A run without hardware counters. `described` has the launches of its `configs` as JSON, the winner's first."""
 
     run_key: str
     library: str
@@ -61,16 +61,16 @@ class Uncounted:
 
 _READ = TypeAdapter(Uncounted)
 Write = Callable[[str, Mapping[str, Any]], bool]
-"""Adds counters to the run with this key. Returns False if no such run is stored."""
+"""Adds hardware counters to the run with this key. Returns False if no such run is stored."""
 
 
 def refuse_for_now() -> Profiler:
-    """Raises NoCounters, instead of starting a profiler. It is used while series wait for the GPU."""
+    """Raises NoCounters and starts no profiler. It replaces the profiler while series wait for the GPU."""
     raise NoCounters(LATER)
 
 
 def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: MeasureRequest) -> None:
-    """Writes a file from which a run's counters can be read later. If the disk is full, the run never gets counters."""
+    """Writes a file from which a run's counters can be read later. If the disk is full, the run gets no counters."""
     winner = next((each for each in request.cubins if config_key(each.config) == config_key(run.configs[0])), None)
     if winner is None or isinstance(run.described, str):
         return
@@ -98,8 +98,8 @@ def is_overdue(waiting: Sequence[Path]) -> bool:
 
 
 def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
-    """Reads the counters of the oldest waiting runs, and writes them with the checklists. Returns the number of runs; 0
-    while another process reads counters on this GPU."""
+    """Reads the counters of the oldest waiting runs, and writes them with the checklists. Returns the number of these
+    runs, which is 0 while another process reads counters on this GPU."""
     (folder / gpu.uuid).mkdir(parents=True, exist_ok=True)
     with (folder / gpu.uuid / "lock").open("w") as lock:
         return _read_oldest(folder, gpu, store_url, write) if processes.try_lock(lock) else 0
@@ -131,7 +131,7 @@ def _read(file: Path) -> Uncounted | None:
 
 
 def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str) -> list[dict[str, Any]]:
-    """Returns for each run the details to store: its counters, or the reason why it has none."""
+    """Returns for each run the details to store: its hardware counters, or the reason why it has none."""
     described = [[read_described(each) for each in run.described] for run in runs]
     with contextlib.ExitStack() as opened:
         first = opened.enter_context(start_profiler(gpu.uuid))  # it needs 2 s before it touches the GPU

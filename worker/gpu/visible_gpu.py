@@ -1,4 +1,4 @@
-"""Finds the GPU that this worker may use, and tests the driver and the packages."""
+"""Finds the GPU that this worker may use, and tests the driver and the Python packages for it."""
 
 import os
 from collections.abc import Collection
@@ -10,11 +10,11 @@ from tilewatch.worker.queue.dispatch import gpu_queue
 
 
 class WrongWorker(ExpectedError):
-    """Raised if a worker cannot work in the way it was started. The message is a sentence."""
+    """Raised if a worker cannot do the kind of work for which it was started. The message is a sentence."""
 
 
 def visible_gpu(models: Collection[str]) -> Gpu:
-    """Returns the GPU that this process may use. Raises WrongWorker unless exactly one is of these models."""
+    """Returns the GPU that this process may use. Raises WrongWorker if not exactly one GPU is of these models."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
     seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]
@@ -30,7 +30,7 @@ def visible_gpu(models: Collection[str]) -> Gpu:
 
 
 def require_driver(gpu: Gpu) -> None:
-    """Raises WrongWorker if the driver is too old for our cubins."""
+    """Raises WrongWorker if the GPU's driver is too old for the cubins that Tilewatch compiles."""
     major = gpu.driver.split(".")[0]
     if major.isdigit() and int(major) < OLDEST_DRIVER:
         raise WrongWorker(
@@ -46,8 +46,8 @@ def require_packages() -> None:
 
 
 def require_compiler(wanted: str | None) -> None:
-    """Raises WrongWorker unless this machine has the compiler `wanted`, if it is given. All workers should have the
-    same one: with two, everything would be compiled twice, and builds would differ by their compiler."""
+    """Raises WrongWorker if `wanted` is given and this machine has another compiler. All workers should have the same
+    one, because with two compilers, everything would be compiled twice, and builds would differ by their compiler."""
     here = compiler_version()
     if not here:
         raise WrongWorker("the tile compiler, which a compile worker needs, is not installed here: run `make install`")
