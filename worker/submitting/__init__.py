@@ -1,1 +1,1 @@
-"""Turns what people, programs and the clock ask for into rows and jobs: nightlies, sweeps, checks, comparisons."""
+"""Turns requests of people, programs and the clock into rows and jobs: nightlies, sweeps, checks, comparisons."""

@@ -40,7 +40,7 @@ from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
 
 class BadToolchainName(ExpectedError):
-    """Raised for a name that no toolchain can have. The message says what was expected."""
+    """Raised for a name that no toolchain can have. The message says which names are possible."""
 
 
 class NothingToSubmit(ExpectedError):
@@ -50,7 +50,7 @@ class NothingToSubmit(ExpectedError):
 @dataclass(frozen=True)
 class Submitted:
     """The submissions that one call made. `created` is False if all of them existed before. `fetch_failure` says why
-    the clone could not be fetched; None if it could."""
+    the clone could not be fetched; None if it was fetched."""
 
     submission_ids: tuple[int, ...]
     created: bool
@@ -60,7 +60,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class _Request:
-    """The wanted sweeps, for any GPU model. `key` makes a submission's key from a sha and the slug of a GPU model."""
+    """The wanted sweeps, for any GPU model. `key` returns a submission's key for a commit's hash and a GPU's slug."""
 
     reason: str
     priority: Priority
@@ -75,15 +75,15 @@ class _Request:
 
 @dataclass(frozen=True)
 class Source:
-    """The repository to submit from. `fetch_failure` says why it could not be fetched; None if it could, or if its
-    owner fetches it. `library` is the folder of the library if the commit's pyproject.toml does not name one."""
+    """The repository to submit from. `fetch_failure` says why its fetch failed; None if it succeeded, or if the owner
+    does the fetching. `library` is the folder of the library if the commit's pyproject.toml does not name one."""
 
     watched: WatchedRepository
     fetch_failure: str | None
     library: str
 
     def list_kernels(self, settings: Settings) -> tuple[str, ...] | None:
-        """Returns the kernels that TILEWATCH_KERNELS names; None for all, and for a repository that was added."""
+        """Returns the kernels named by TILEWATCH_KERNELS. None stands for all, as for any repository that was added."""
         is_whole = self.watched.clone is not None or settings.kernels == (EVERY_KERNEL,)
         return None if is_whole else settings.kernels
 
@@ -94,13 +94,14 @@ class Source:
 
     @property
     def stale_words(self) -> str:
-        """Returns a clause that says why the clone could not be fetched; "" if it could."""
+        """Returns a clause that says why the clone could not be fetched; "" if it was fetched."""
         return f"; the clone is as it was: {self.fetch_failure}" if self.fetch_failure else ""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans of sweeps that were read from a library, by GPU model; none if a worker makes them. `words` says so."""
+    """The plans of sweeps that were read from a library, by GPU model. If a worker has to make the plans, there are
+    none here, and `words` says so."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -109,7 +110,7 @@ class _Read:
 @dataclass(frozen=True)
 class _Target:
     """A GPU model to submit for. `measure` says whether there are such GPUs. `plans` is None if a node that can run the
-    host code has to make them."""
+    host code has to make the plans."""
 
     model: GpuSpec
     measure: bool
@@ -126,8 +127,8 @@ def submit_nightly(
     toolchain: str | None = None,
 ) -> Submitted:
     """Submits the library's whole suite. A second submission of a commit in the same night changes nothing. With a
-    toolchain of `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers need the
-    toolchain. Raises BadToolchainName."""
+    toolchain of `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers need
+    that toolchain to be installed. Raises BadToolchainName for a name that no toolchain can have."""
     if toolchain is not None and not is_name(toolchain):
         raise BadToolchainName(f"'{toolchain}' is not a name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
@@ -149,7 +150,7 @@ def submit_nightly(
 
 
 def _choose_priority(settings: Settings, source: Source) -> Priority:
-    """Returns the priority of a repository's nightlies. It is lower for the checkout of this code, which is watched by
+    """Returns the priority of a repository's nightlies. It is lower for the checkout of Tilewatch, which is watched by
     default, so that the repositories that somebody chose go first."""
     is_chosen = source.watched.clone is not None or "repository" in settings.model_fields_set
     return Priority.NIGHTLY if is_chosen else Priority.BACKFILL
@@ -166,8 +167,8 @@ def submit_sweep(
     once: str | None = None,
     wide: bool = False,
 ) -> Submitted:
-    """Submits one kernel on one problem, with `wide` in its whole space. Each call makes a new submission, because a
-    person who asks twice wants a second measurement. Only calls with the same `once` share one submission."""
+    """Submits one kernel on one problem, and its whole space if `wide` is set. Each call makes a new submission,
+    because a second call wants a second measurement. Only calls with the same `once` share one submission."""
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
@@ -190,7 +191,7 @@ def submit_sweep(
 def submit_backfill(
     settings: Settings, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> Iterator[Submitted]:
-    """Submits the whole suite for each commit of a range A..B. The newest commit comes first, because people look at it
+    """Submits the whole suite for each commit of a range A..B, starting with the newest, because people look at that
     first. A second backfill of a commit changes nothing."""
     source = open_source(settings, repository)
     shas = _list_range(settings, source.watched, revisions)
@@ -202,7 +203,7 @@ def submit_backfill(
 
 
 def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
-    """Lists the commits of a range, oldest first: on the followed branch, or along first parents if B is not on it."""
+    """Lists the commits of a range, oldest first: along the followed branch, or along first parents if it lacks B."""
     start, end = git_reads.resolve_range(source.folder, revisions)
     with session(settings.connection().database_url) as opened:
         order = watched.read_order(opened, source)
@@ -213,7 +214,7 @@ def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -
 
 
 def open_source(settings: Settings, name: str | None) -> Source:
-    """Fetches the repository to submit from and returns it. Raises RepositoryError, or an error if a server is away."""
+    """Fetches the repository to submit from and returns it. Raises RepositoryError, or an error if a server is down."""
     servers = settings.connection()
     require_database(servers.database_url)
     require_head(servers.database_url)
@@ -236,7 +237,7 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each of its GPU models. A commit off the main line belongs to `branch`, else `revision`."""
+    """Submits a request for each of its GPU models. A commit off the main line belongs to `branch` or `revision`."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
@@ -277,16 +278,16 @@ def _submit(
 
 
 def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
-    """Says how many measured commits left the branch since the last call; "" if none did."""
+    """Returns how many measured commits left the branch since the last call, as a clause; "" if none did."""
     return f"; {count_text(removed, 'measured commit')} left {source.branch}, which was rewritten" if removed else ""
 
 
 def _resolve(
     source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
 ) -> GitCommit:
-    """Returns a commit, with the repository that it is stored under. That is a repository of its own, the branch
-    `line`, for a commit off the main line. A commit with a toolchain gets one too, as another compiler is not a change
-    of the code."""
+    """Returns a commit with the name of the repository that it is stored under. A commit off the main line is stored
+    under a repository of its own, the branch `line`. A commit with a toolchain is stored apart as well, because another
+    compiler is no change of the code."""
     commit = watched.resolve(source, revision)
     branch = None
     if order.has(commit.sha):
@@ -306,7 +307,7 @@ def _read(
     wanted: PlansWanted,
     submodules: Sequence[str],
 ) -> _Read:
-    """Returns the library's plans for each GPU model, or none if a worker has to make them, because this machine lacks
+    """Returns the library's plans for each GPU model. Returns none if a worker has to make them, as this machine lacks
     a package. Raises NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package."""
     try:
         readings = {model.slug: wanted.read(database_url, library, repository, model) for model in models}
@@ -332,7 +333,7 @@ def _read(
 
 
 def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:
-    """Raises PackageMissing if the missing package is in a submodule: then no node would have it."""
+    """Raises PackageMissing if the missing package is in a submodule, because no node would have it then."""
     for package in re.findall(r"[\w.-]+", reason):
         if (submodule := outside_files.find_submodule(package, submodules)) is not None:
             raise PackageMissing(f"{reason}; {outside_files.describe_submodule(package, submodule)}")
@@ -409,7 +410,7 @@ def _sentence(
 
 
 def _say_unknown(toolchains: Path, name: str | None) -> str:
-    """Returns a warning if this machine has no toolchain of this name, which may be misspelt; else ""."""
+    """Returns a warning if this machine has no toolchain of this name, which may be a typing error; else ""."""
     if name is None or any(each.name == name for each in list_toolchains(toolchains)):
         return ""
     return f"; this machine has no toolchain named {name}, and what is compiled waits for a worker that has it"

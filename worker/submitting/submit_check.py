@@ -1,5 +1,5 @@
 """Submits a check: the comparison of two commits before a merge, on the fleet's GPUs (docs/use/before-a-merge.md). It
-needs Git, Postgres and Redis, but no GPU. Whoever submits the same check a second time gets the first one."""
+needs Git, Postgres and Redis, but no GPU. If the same check is submitted again, the first one is returned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class NoGpuForCheck(ExpectedError):
 @dataclass(frozen=True)
 class CheckAsked:
     """The wanted comparison: two revisions of a repository, on these GPU models. Without `gpus`, all models that have a
-    worker are used. Without `repository`, it is the usual one. A `fail_over` of 0.02 is 2 %."""
+    worker are used. Without `repository`, the usual one is used. A `fail_over` of 0.02 is 2 %."""
 
     base: str
     head: str
@@ -50,7 +50,7 @@ class SubmittedChecks:
 
 
 def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check. Raises RepositoryError, NoGpuForCheck, or an error if a server cannot be used."""
+    """Submits a check. Raises RepositoryError or NoGpuForCheck if it cannot run, or a server's error."""
     servers = settings.connection()
     source = open_source(settings, asked.repository)
     commits = [watched.resolve(source.watched, revision) for revision in (asked.base, asked.head)]
@@ -86,7 +86,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """Returns the GPU models in `gpus`; if there are none, all models that ever had a worker. Raises NoGpuForCheck."""
+    """Returns the GPU models in `gpus`, or all that ever had a worker if it is empty. Raises NoGpuForCheck for none."""
     with session(database_url) as opened:
         measured = steps.list_gpu_models_measured_here(opened)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]

@@ -1,4 +1,4 @@
-"""Submits what people and programs ask for, and stores who asked.
+"""Submits what people and programs request, and stores who requested it.
 
 The command line submits at once. The dashboard and forges store requests, which a machine with the watched repositories
 carries out each minute. If a request is carried out twice, the second time finds the first submission."""
@@ -28,15 +28,15 @@ from tilewatch.worker.submitting.submit_check import CheckAsked, SubmittedChecks
 from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
-"""The errors that pass by themselves: the request stays open, and is tried again within a minute."""
+"""The errors that pass by themselves. The request then stays open, and is tried again within a minute."""
 
 FETCHED_WITHIN = dt.timedelta(minutes=15)
-"""The time for which a check waits for its commit: a forge may report a commit before it can be fetched."""
+"""The time for which a check waits for its commit, because a forge may report a commit before it can be fetched."""
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The outcome of a request. `learned` holds fields that are added to those of the request."""
+    """The outcome of a request. `learned` has fields that are added to the fields of the stored request."""
 
     refused: bool
     sentence: str
@@ -44,7 +44,7 @@ class _Outcome:
 
 
 def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, Any]) -> Iterator[Submitted]:
-    """Submits what a person asks for at once, and stores who asked. Yields each submission."""
+    """Submits a person's request at once, and stores who made it. Yields each submission."""
     sentences = []
     for submitted in submissions(settings, action, wanted):
         sentences.append(submitted.sentence)
@@ -54,8 +54,8 @@ def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, A
 
 
 def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check for a token's holder, and stores who asked. Raises BudgetSpent and the errors of
-    `submit_check`."""
+    """Submits a check for a token's holder, and stores who requested it. Raises BudgetSpent if the token's budget is
+    spent, and the errors of `submit_check`."""
     with session(settings.connection().database_url) as opened:
         submitted = _within_budget(opened, settings, holder, asked)
         _write_check(opened, holder.who, asked, submitted)
@@ -63,7 +63,7 @@ def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> S
 
 
 def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check for a person, and stores who asked. Raises the errors of `submit_check`."""
+    """Submits a check for a person, and stores who requested it. Raises the errors of `submit_check`."""
     submitted = submit_check(settings, who, asked)
     with session(settings.connection().database_url) as opened:
         _write_check(opened, who, asked, submitted)
@@ -71,7 +71,7 @@ def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> Submitte
 
 
 def carry_out(settings: Settings) -> list[str]:
-    """Carries out the open requests, one by one. Returns a sentence for each. Two processes may share the work."""
+    """Carries out the open requests, one by one. Returns a sentence for each. Two processes may do this at once."""
     sentences: list[str] = []
     last = 0
     while True:
@@ -115,8 +115,7 @@ def submissions(
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
     """Carries out one request and returns its outcome. Returns None if the request must wait: a check for its commit,
-    or a bisection for a replay. An unexpected error refuses the request, which would otherwise fail again each
-    minute."""
+    or a bisection for a replay. Refuses a request after an unexpected error, which would recur each minute."""
     try:
         with opened.begin_nested():  # what it raised may have been Postgres's, and its outcome is still to be written
             return _carry_out(opened, settings, asked)
@@ -139,7 +138,7 @@ def _carry_out(opened: Session, settings: Settings, asked: RequestedAction) -> _
 
 
 def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Submits the check that a forge asked for: the head of a branch against the commit at which it left its base."""
+    """Submits the check that a forge requested: the head of a branch against the commit at which it left its base."""
     name = asked.wanted["token"]
     holder = tokens.find_holder_by_name(opened, name)
     if holder is None or "check" not in holder.rights:
@@ -169,7 +168,7 @@ def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: Submit
 
 
 def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
-    """Returns the ids of the checks that count against a token's budget. A check that existed before is free."""
+    """Returns the ids of new checks, which count against a token's budget. A check that existed before is free."""
     return {"checks": list(submitted.check_ids)} if submitted.created else {}
 
 

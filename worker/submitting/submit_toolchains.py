@@ -26,8 +26,8 @@ from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 @dataclass(frozen=True)
 class ToolchainsAsked:
     """The wanted comparison of `toolchains`, the base first. Without `gpus`, all GPU models with a worker are used.
-    `archs` are compiled for in addition to the GPUs' architectures. Without any architecture, those of TILEWATCH_WATCH
-    are used. `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
+    `archs` are architectures to compile for in addition to those of the GPUs. If there are none at all, those of
+    TILEWATCH_WATCH are used. `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
 
     toolchains: Sequence[str]
     repository: str | None = None
@@ -47,8 +47,8 @@ class SubmittedReport:
 
 
 def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedReport:
-    """Submits a comparison, or returns an equal one that is still in progress. Raises BadToolchainName,
-    RepositoryError, UnknownGpu, or an error if a server cannot be used."""
+    """Submits a comparison, or returns an equal one that is still in progress. Raises BadToolchainName, RepositoryError
+    or UnknownGpu if the request is wrong, or a server's error."""
     for name in asked.toolchains:
         if name != INSTALLED and not is_name(name):
             raise BadToolchainName(
