@@ -30,10 +30,10 @@ from tilewatch.worker.queue.payloads import CompilePayload, read_payload, write_
 from tilewatch.worker.steps.compiler import compile_each, open_compiler
 
 BATCH = 10
-"""The most configs in a batch. They take half a minute, so that a killed worker loses little work."""
+"""The most configs in a batch, which takes half a minute, so that little work is lost if a worker is killed."""
 
 CHUNK = 3
-"""The configs that each thread compiles between two writes to the database, in which people see the progress."""
+"""The configs that each thread compiles between two writes to the database, which show people the progress."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -77,7 +77,7 @@ def _plan_batches(job: ClaimedJob, payload: CompilePayload, context: Context) ->
 
 
 def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
-    """Attaches stored compilations to waiting trials. `code_keys` are in the order in which the trials were planned."""
+    """Attaches stored compilations to waiting trials. `code_keys` has the order in which the trials were planned."""
     for part in fact_writes.in_parts(code_keys):
         with session(database_url) as opened:
             fact_writes.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
@@ -85,8 +85,7 @@ def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_k
 
 def split(items: Sequence[UnmeasuredCode]) -> list[list[UnmeasuredCode]]:
     """Splits configs into batches that take about equally long. Neighbours in a search space are slow together, so they
-    go into different batches. One problem follows the other, so that the first is measured while the rest is
-    compiled."""
+    go into different batches. One problem follows the other, so that the first can be measured early."""
     batches: list[list[UnmeasuredCode]] = [[]]
     for _, group in itertools.groupby(items, key=lambda each: each.problem):
         of_problem = list(group)
@@ -160,8 +159,8 @@ def _trace_batch(
 
 
 def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:
-    """Returns the code keys that need no compiling: the cubin is in our store, or compiling failed for good. The cubins
-    of a recording are not in it, so they cannot be measured or replayed."""
+    """Returns the code keys that need no compiling, because the cubin is in the store or compiling failed for good.
+    Cubins of a recording are not in the store, so they cannot be measured or replayed."""
     cubins = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
     outcomes = CubinStore(store_url).outcomes({cubin for cubin in cubins.values() if cubin is not None})
     final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}

@@ -1,5 +1,5 @@
 """Keeps the compilers of a worker process open, one per thread and toolchain, and closes them. Threads do not share
-compilers: the child process of a compiler is killed when the thread that started it ends."""
+compilers, because the child process of a compiler is killed when the thread that started it ends."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,10 +12,10 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.queue.outage import NotNow
 
 _compilers: dict[tuple[int, str], tuple[Toolchain, Compiler]] = {}
-"""The open compilers, with their toolchains, by thread id and the toolchain's name."""
+"""The open compilers and their toolchains, by the thread's id and the toolchain's name."""
 
 _threads: list[ThreadPoolExecutor] = []
-"""The only thread pool of this process; empty until it is used."""
+"""The only thread pool of this process. The list is empty until the pool is used."""
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -31,9 +31,9 @@ def close() -> None:
 
 
 def open_compiler(context: Context, name: str | None = None) -> Compiler:
-    """Returns this thread's compiler for a toolchain of this machine: the one with this name, or the installed one if
-    `name` is None. It stays open, as its child process keeps the tile compiler loaded. A toolchain that was installed
-    again gets a new compiler. Raises NotNow if this machine lacks the toolchain, which another worker may have."""
+    """Returns this thread's compiler for a toolchain of this machine: the toolchain with this name, or the installed
+    one if `name` is None. The compiler stays open, as its child process keeps the tile compiler loaded. A reinstalled
+    toolchain gets a new compiler. Raises NotNow if this machine lacks the toolchain, as another worker may have it."""
     toolchain = require_toolchain(context, name or INSTALLED)
     place = (threading.get_ident(), toolchain.name)
     kept, compiler = _compilers.get(place, (None, None))
@@ -48,7 +48,7 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
 def compile_each(
     compile_one: Callable[[Item], Outcome], items: Sequence[Item], threads: int
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yields each item with the result of `compile_one`, as they end. If `threads` is 1, the caller's thread works."""
+    """Yields each item with its result of `compile_one`, as they end. If `threads` is 1, the caller's thread works."""
     if threads == 1:
         yield from ((item, compile_one(item)) for item in items)
         return
@@ -64,7 +64,7 @@ def compile_each(
 
 
 def require_toolchain(context: Context, name: str) -> Toolchain:
-    """Returns a toolchain of this machine. Raises NotNow if it is not installed."""
+    """Returns a toolchain of this machine. Raises NotNow if the toolchain is not installed here."""
     try:
         return find_toolchain(context.toolchains, name)
     except UnknownToolchain as error:

@@ -30,12 +30,12 @@ from tilewatch.worker.steps.spool import Spooled
 from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
 SWEPT_AGAIN_DAYS = 7
-"""The days after which a space with unchanged code is swept again: a GPU's clocks or a driver's minor version may have
-changed. Each series has a day of its own, so that no night sweeps all of them."""
+"""The days after which a space with unchanged code is swept again, because a GPU's clocks or a driver's minor version
+may have changed. Each series has a day of its own, so that no night sweeps all of them."""
 
 
 class NothingToMeasure(ExpectedError):
-    """Raised if no config of a sweep compiled, or if a cubin is not in this store. The message is a sentence."""
+    """Raised if no config of a sweep compiled, or if a cubin is not in the cubin store. The message is a sentence."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -86,8 +86,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the start (UTC) of the last day on which a series had to be swept again. Only a sweep since then makes
-    another one unnecessary."""
+    """Returns the start (UTC) of the last day on which a series had to be swept again. If the series was swept since
+    then, no further sweep is necessary."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS
@@ -98,7 +98,7 @@ def _with_cubins(
     sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], store_url: str, database_url: str
 ) -> list[CompiledConfig]:
     """Returns the configs whose cubins are in this store. A config that failed to compile on another machine, as the
-    store says, ends as not compiled. Raises NothingToMeasure if a cubin is missing: that would look like a crash."""
+    store says, ends as not compiled. Raises NothingToMeasure if a cubin is missing, which would look like a crash."""
     outcomes = CubinStore(store_url).outcomes({each.content_key for each in compiled})
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(

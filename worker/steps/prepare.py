@@ -46,7 +46,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestion:
-    """Returns the question with the code of both sides, compiled where necessary. Raises DoesNotCompile."""
+    """Returns the question with the code of both sides, compiled where needed. Raises DoesNotCompile if that fails."""
     question = asked.question
     sides: list[BuildSide] = []
     for done, (name, side) in enumerate((("base", question.base), ("head", question.head))):

@@ -1,7 +1,6 @@
 """Keeps finished runs on this machine's disk until they are in the database: one file each, safe from a power cut.
 
-GPU time is expensive, so a run is written to disk first. It is deleted there when Postgres has committed it
-(write_run.py)."""
+GPU time is expensive, so a run is written to disk first. write_run.py deletes the file when Postgres has the run."""
 
 import json
 import os
@@ -15,8 +14,8 @@ from tilewatch.kernels.results import RunResult
 
 @dataclass(frozen=True)
 class Spooled:
-    """A run, and the measure job that made it. The job's key is compared when the run is written to the database. That
-    database may be newer than the file, with the same ids for other jobs."""
+    """A run, and the id and key of the measure job that made it. The key is compared when the run is written to the
+    database, because that database may be newer than the file, and have the same id for another job."""
 
     job_id: int
     job_key: str
@@ -27,7 +26,7 @@ _READ = TypeAdapter(Spooled)
 
 
 def keep(folder: Path, spooled: Spooled) -> Path:
-    """Writes a run to the spool, and returns its file once it is safely on disk. No file is ever half written."""
+    """Writes a run to the spool, and returns its file once that is safely on disk. No file is ever incomplete."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"job-{spooled.job_id}-{os.getpid()}-{spooled.result.started_at:%Y%m%dT%H%M%S%f}.json"
     making = file.with_suffix(".making")
@@ -64,12 +63,12 @@ def read(file: Path) -> Spooled | None:
 
 
 def refuse(file: Path) -> Path:
-    """Renames a file that cannot be delivered, so that it is not tried again, but a person can look at it."""
+    """Renames a file that cannot be delivered, so that no further attempt is made and a person can look at it."""
     return file.rename(file.with_suffix(".refused"))
 
 
 def _sync(folder: Path) -> None:
-    """Writes a folder's list of files to disk. Without this, a rename in it may be lost in a power cut."""
+    """Writes a folder's list of files to disk, because a power cut may otherwise undo a rename in the folder."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -55,7 +55,8 @@ class NotOurs(Exception):
 
 
 def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Spools a run and writes it once Postgres answers. Returns the jobs to send. Raises NotNow if the GPU was ill."""
+    """Writes a run to the spool and, once Postgres answers, to the database. Returns the jobs to send. Raises NotNow if
+    the GPU was ill during the run."""
     file: Path | None = None
     try:
         file = spool.keep(spool_folder, spooled)
@@ -78,7 +79,8 @@ class Delivered:
 
 
 def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
-    """Writes a run and its judge job, unless the sweep has a run already. Raises NotOurs."""
+    """Writes a run and its judge job, unless the sweep has a run already. In that case, only returns the judge job.
+    Raises NotOurs if the run's job is not in this database."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
@@ -109,7 +111,7 @@ class TrialWriter:
             self.write()
 
     def write(self) -> None:
-        """Writes the trials that ended. If Postgres is away, the sweep goes on: the run will contain all of them."""
+        """Writes the trials that ended. If Postgres is away, the sweep goes on, because the run contains all trials."""
         try:
             for part in fact_writes.in_parts(self._kept):
                 with session(self._database_url) as opened:
