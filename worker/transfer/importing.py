@@ -1,8 +1,7 @@
 """Imports recordings: runs that were measured elsewhere.
 
 A file is imported completely or not at all. A file with the same content, or a run with the same key, is imported only
-once, so files may contain the same runs. Medians and ratios are computed again from the samples (measurement_rows.py).
-"""
+once, so files may contain the same runs. Medians and ratios are computed from the samples (measurement_rows.py)."""
 
 import datetime as dt
 import hashlib
@@ -42,8 +41,8 @@ class Imported:
 
 
 def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
-    """Imports a recording and queues a judge job for each night; the reconciler sends their messages. `named` is the
-    name that the recording's repository gets here. Raises BadRecording, after which nothing has changed."""
+    """Imports a recording and queues a judge job for each of its nights. The reconciler sends these jobs. `named` is
+    the name that the recording's repository gets here. Raises BadRecording, after which nothing has changed."""
     if named is not None and not is_name(named):
         raise BadRecording(f"{named!r:.60} cannot be the name of a repository")
     contents = recording_file.read(path)
@@ -123,8 +122,8 @@ def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
 def _import_sweeps(
     opened: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int, key: str, measured: set[Any]
 ) -> dict[Any, int]:
-    """Adds the sweeps of a recording. Maps their ids in the file to their new ids. As they originally did, the sweeps
-    of a night, commit and GPU model share a submission. A second sweep of the same kernel and problem gets another."""
+    """Adds the sweeps of a recording. Maps their ids in the file to their new ids. The sweeps of a night, commit and
+    GPU model share a submission, as they did before. A second sweep of the same problem gets another submission."""
     ids = {}
     for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
         fact_writes.add_gpu_model(opened, **model, corrects=False)

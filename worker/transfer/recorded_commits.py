@@ -12,11 +12,11 @@ from tilewatch.db.worker_reads import export
 
 SWEEP_COLUMNS = ("kernel", "problem", "arch", "source_sha256", "space", "space_size", "flops", "bytes")
 RUN_COLUMNS = ("key", "host", "gpu_uuid", "gpu_name", "timer", "toolchain", "telemetry", "sweep_gpu_s")
-"""The columns with the same name and content in a recording's rows and in the tables `sweeps` and `runs`."""
+"""The columns with the same name and content in a recording's rows and in the table `sweeps` or `runs`."""
 
 
 def write_commit(commit: Commit) -> dict[str, Any]:
-    """Returns a commit as a recording has it. It has a `left_branch_at` only if the commit left its branch."""
+    """Returns a commit in the form of a recording, with a `left_branch_at` only if the commit left its branch."""
     left = commit.left_branch_at
     return {
         "repository": commit.repository,
@@ -42,7 +42,7 @@ class RecordedCommits:
         self._ids: dict[tuple[tuple[str, Any], ...], int] = {}
 
     def add(self, commit: Mapping[str, Any]) -> int:
-        """Adds a commit and returns its id. Does not change a stored commit of a repository that is watched here."""
+        """Adds a commit and returns its id. A commit that is stored for a repository watched here is not changed."""
         written = tuple(sorted(commit.items()))
         if written not in self._ids:
             written_at = {name: dt.datetime.fromisoformat(commit[name]) for name in DATES if name in commit}

@@ -1,5 +1,5 @@
 """Exports and imports the replays of a recording, which explain its runs. A commit that was replayed may have no run,
-so each row contains both commits with all their fields."""
+so each row contains both commits of its replay with all their fields."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ from tilewatch.worker.transfer.recorded_commits import RecordedCommits, write_co
 Row = Mapping[str, Any]
 
 ALIKE = ("kernel", "problem", "gpu_model", "axis", "failure", "host", "gpu_uuid", "telemetry", "gpu_s")
-"""The columns with the same name and content in the file and in the table."""
+"""The columns with the same name and content in a recording's rows and in the database table of replays."""
 
 OF_A_SIDE = ("content_key", "code_sha256", "toolchain")
 
 
 def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
-    """Yields a row for each replay. In a file from before 2026-11-22, rows have no counters."""
+    """Yields a row for each replay. Rows of files from before 2026-11-22 have no hardware counters."""
     for each in exported:
         replay = each.replay
         yield {
@@ -40,7 +40,7 @@ def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
 
 
 def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int) -> None:
-    """Writes a recording's replays. A replay whose key is in the database already is not changed."""
+    """Writes the replays of a recording. A replay whose key is in the database already is not changed."""
     sides = [row[name] for row in rows for name in ("good", "bad")]
     config_ids = fact_writes.add_configs(session, [side["config"] for side in sides if side["config"] is not None])
     for row in rows:

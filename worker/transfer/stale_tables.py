@@ -1,6 +1,6 @@
-"""Compares the tuned tables of a repository, in the file that its pyproject.toml names, with its newest runs. Replays
-decide which of the tables' configs are slower. Nights do not, because their few samples call a config tied on one day
-and slower on the next. People write the file, so a wrong entry in it is left out."""
+"""Compares the tuned tables of a repository, in the file that its pyproject.toml names, with the repository's newest
+runs. Replays decide which of the tables' configs are slower. Nights do not, because with their few samples a config may
+be tied on one day and slower on the next. People write the file, so a wrong entry in it is ignored."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 24
 """The largest file of tuned tables that is read, in bytes."""
 
 MOST_LOSS = 0.01
-"""A table's config that was slower by this share in a sweep's few samples is replayed beside the best config."""
+"""A table's config that a sweep's few samples showed to be slower by this share is replayed beside the best config."""
 
 Key = tuple[str, str]
 """The kernel and the GPU model of a table."""
@@ -39,7 +39,7 @@ class ShippedTables:
     content: Mapping[str, Any]
 
     def list_rows(self) -> Iterator[tuple[dict[str, Any], Key, dict[str, Any]]]:
-        """Yields each row, after its table and its key. Leaves out a row whose config is not of whole numbers."""
+        """Yields each row, after its table and the table's key. Leaves out configs that are not of whole numbers."""
         for table in self.content["tables"]:
             rows = table.get("rows") if isinstance(table, dict) else None
             for row in rows if isinstance(rows, list) else ():
@@ -60,8 +60,8 @@ class Sweeps:
 
 @dataclass(frozen=True)
 class ShippedEntry:
-    """A table's config beside the winner of its problem's newest run. `replay` timed it beside the config `head`.
-    `size` is log(time of `head` / time of the table's config). Both are None before a replay."""
+    """A table's config `base` beside the winner of its problem's newest run. `replay` timed `base` beside the config
+    `head`. `size` is log(time of `head` / time of `base`). Both are None before a replay."""
 
     problem: str
     base: Params
@@ -77,7 +77,7 @@ class ShippedEntry:
 @dataclass(frozen=True)
 class TableState:
     """A table compared with the newest runs. Replays confirmed that the `stale` configs are slower than the best by
-    more than the policy's smallest change. For the `unknown` ones a replay is still to come. `uncovered` are the
+    more than the policy's smallest change. The `unknown` configs have not been replayed yet. `uncovered` are the
     problems that nights measure and the table lacks."""
 
     key: Key
@@ -89,7 +89,7 @@ class TableState:
 
 def read_tables(repository: Path, revision: str) -> ShippedTables | None:
     """Returns the tuned tables of a commit. Returns None if its pyproject.toml names no file, or if the commit lacks
-    that file. Raises BadProject, RepositoryError and WrongTable."""
+    that file. Raises BadProject or WrongTable if one of the two files is wrong, and RepositoryError."""
     settings = commits.read_settings(repository, revision)
     path = None if settings is None else settings.tuned
     text = None if path is None else commits.read_file(repository, revision, path, MOST_BYTES)
@@ -99,8 +99,8 @@ def read_tables(repository: Path, revision: str) -> ShippedTables | None:
 def compare(
     session: Session, repository: str, tables: ShippedTables, policy: Policy, *, gpu_model: str | None = None
 ) -> tuple[Sweeps, list[TableState]]:
-    """Compares tables with the newest runs of a repository, and only with those of `gpu_model` if it is given. Tables
-    of a kernel without runs are left out."""
+    """Compares tables with the newest runs of a repository, and only with the runs of `gpu_model` if that is given.
+    Tables of a kernel without runs are left out."""
     shipped: dict[Key, dict[str, Params]] = {}
     for _, key, row in tables.list_rows():
         shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]

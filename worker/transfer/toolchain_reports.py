@@ -13,11 +13,11 @@ from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
 END = ".json"
-"""The end of the name of a report file. The name of a recording ends with .jsonl.gz."""
+"""The end of a report file's name. The name of a recording ends with .jsonl.gz."""
 
 
 def import_report(database_url: str, path: Path) -> Imported:
-    """Stores a report, or the new parts of a stored one. Raises BadReport, after which nothing has changed."""
+    """Stores a report, or the new parts of one that is stored. Raises BadReport, after which nothing has changed."""
     report = read_report(path)
     names = [side.name for side in (report.base, *report.heads)]
     for name in names:

@@ -1,6 +1,6 @@
 """Writes winners in the formats of vLLM, sglang, flashinfer-bench and PyTorch's benchmark database.
 
-The formats were read in 2026-11: vLLM's and sglang's folders of configs for quantized layers, the Trace of
+The code follows these versions of 2026-11: vLLM's and sglang's folders of configs for quantized layers, the Trace of
 flashinfer-bench 0.1.2, and schema v3 of pytorch/test-infra."""
 
 import json
@@ -17,29 +17,29 @@ from tilewatch.kernels.problems.patterns import parse_problem
 from tilewatch.text import short_sha
 
 BUCKET = "m"
-"""Size by which vLLM and sglang choose a config in a file; the other sizes are in the file's name."""
+"""The size by which vLLM and sglang choose a config within a file. All other sizes are in the file's name."""
 
 BLOCK = ("block_n", "block_k")
-"""Sizes that make the `block_shape` of a file's name."""
+"""The sizes that make up the `block_shape` in a file's name."""
 
 FILE_SIZES = ("e", "n", "k")
-"""Sizes that come first in a file's name, in this order."""
+"""The sizes that come first in a file's name, in this order."""
 
 REFERENCE = "torch"
-"""Baseline that is the reference of a Definition."""
+"""The baseline that is the reference implementation of a Definition."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """Texts by file name, and a sentence for each winner that is in none of them."""
+    """The texts of files by file name, and a sentence for each winner that is in none of the files."""
 
     texts: Mapping[str, str]
     left_out: Sequence[str]
 
 
 def write_serving_tables(winners: Iterable[NewestWinner], names: str | None, separator: str) -> Written:
-    """Writes a file for each kernel, GPU model and all sizes but m, in a folder for each kernel. `names` are those of
-    the sizes, where problems do not name them. `separator` stands in the block shape of the file's name."""
+    """Writes a file for each kernel, GPU model and set of sizes without m, in a folder for each kernel. `names` names
+    the sizes of problems that do not. `separator` separates the numbers of `block_shape` in the file's name."""
     tables: dict[str, dict[int, Any]] = {}
     left_out: list[str] = []
     for winner in winners:
@@ -54,7 +54,7 @@ def write_serving_tables(winners: Iterable[NewestWinner], names: str | None, sep
 
 
 def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tuple[str, int]:
-    """Returns the file of a winner's config and its key there."""
+    """Returns the name of the file that a winner's config belongs to, and the config's key in that file."""
     problem = parse_problem(winner.problem, names)
     sizes = {name.lower(): size for name, size in problem.sizes.items()}
     if BUCKET not in sizes:
@@ -69,7 +69,7 @@ def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tu
 
 
 def _make_name(text: str) -> str:
-    """Returns a text without spaces, as vLLM and sglang write it, and without anything that leads to another folder."""
+    """Returns a text without spaces, as vLLM and sglang write it, and without parts that lead to another folder."""
     return re.sub(r"[^\w()+-]", "_", text)
 
 
@@ -78,9 +78,10 @@ def _rank_size(name: str) -> tuple[int, str]:
 
 
 def write_traces(winners: Iterable[NewestWinner], definitions: Mapping[str, Definition], file: str) -> Written:
-    """Writes a Trace of each winner of a kernel that has a Definition and whose output was compared with its reference.
+    """Writes a Trace for each winner of a kernel that has a Definition and whose output was compared with its
+    reference.
 
-    Solutions have no name in the database: the Trace names the repository, kernel and commit."""
+    Solutions have no name in the database, so a Trace names the repository, the kernel and the commit."""
     lines: list[str] = []
     left_out: list[str] = []
     for winner in winners:

@@ -31,8 +31,8 @@ def write_tables(
     gpu_model: str | None = None,
     every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned. It does so
-    for several repositories too, unless `every_repository`: host code looks a table up by kernel and GPU alone."""
+    """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned without
+    winners, or for several repositories if `every_repository` is False, as host code only names kernel and GPU."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = found if every_repository else _of_one_repository(found, repository)
@@ -48,9 +48,9 @@ def write_tables(
 def make_tables(
     winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Params], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
-    """Returns one table for each kernel and GPU model. Its first winner in `winners` is that of the newest commit.
-    Problems that were last measured before the kernel's source changed are left out. At one commit the source may
-    differ between problems, because it is what tracing the problem imported."""
+    """Returns one table for each kernel and GPU model. The first winner of a table in `winners` is of its newest
+    commit. Problems that were last measured before the kernel's source changed are left out. At one commit the source
+    may differ between problems, because a problem's source is what its tracing imported."""
     return [
         {
             "kernel": newest.kernel,
@@ -68,8 +68,8 @@ def make_tables(
 
 
 def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
-    """Lists the winners that the tables of one repository have. `wanted` are the filters of list_newest_winners. Raises
-    NothingTuned."""
+    """Lists the winners for the tables of one repository. `wanted` are the filters of list_newest_winners. Raises
+    NothingTuned if no winner passes the filters, or if winners of several repositories do."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, **wanted)
     winners = _of_one_repository(found, wanted["repository"])
@@ -77,7 +77,7 @@ def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
 
 
 def _group_by_table(winners: Iterable[NewestWinner]) -> Iterator[tuple[NewestWinner, list[NewestWinner]]]:
-    """Yields the newest winner and the rows of each table."""
+    """Yields for each table its newest winner and all its winners."""
     groups: dict[tuple[str, str, str], list[NewestWinner]] = {}
     for winner in winners:
         groups.setdefault((winner.repository, winner.kernel, winner.gpu_model), []).append(winner)
@@ -94,7 +94,7 @@ def make_row(
     link: Callable[[int], str],
     toolchain: object,
 ) -> dict[str, Any]:
-    """Returns the row of a problem, for a table that was measured with `toolchain`. `rows` are the table's winners."""
+    """Returns a problem's row in a table that was measured with `toolchain`. `rows` are the winners of the table."""
     return {
         "problem": winner.problem,
         "config": winner.config,
@@ -108,8 +108,8 @@ def make_row(
 
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
-    """Returns by what share of its best time a problem is slower with the config of the nearest problem. It is 0 if
-    that config is tied with the problem's own, and None without another problem or if the config has no time here."""
+    """Returns by what share of its best time a problem is slower with the config of the nearest other problem; 0 if
+    that config is tied with the problem's own. None without another problem, or if that config was not timed."""
     own = tuned.split_problem(winner.problem)
     near = [
         (distance, row)
@@ -127,7 +127,7 @@ def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], time
 
 
 def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Sequence[NewestWinner]:
-    """Returns the winners of one repository: `named`, or the only one that is not a branch. Raises NothingTuned."""
+    """Returns the winners of one repository: `named`, or the only one that is no branch. Else raises NothingTuned."""
     kept = [winner for winner in winners if named is not None or not is_branch(winner.repository)]
     found = sorted({winner.repository for winner in kept})
     if not kept:
