@@ -1,4 +1,4 @@
-"""Writes a stored check as `tilewatch compare` writes its report: with the same lines, JSON and comments."""
+"""Writes a stored check like a report of `tilewatch compare`: with the same lines, JSON and comments."""
 
 import json
 import math
@@ -21,7 +21,7 @@ def write_lines(story: CheckStory) -> list[str]:
 
 
 def read_json(story: CheckStory, link: str) -> dict[str, Any]:
-    """Returns a check that has ended as the JSON of `tilewatch compare`, with the check's own fields added."""
+    """Returns a check that has ended as the JSON of `tilewatch compare`, with further fields that only checks have."""
     check = story.check
     named = {"id": check.id, "gpu_model": check.gpu_model, "link": link, "failure": check.failure}
     return {**named, **json.loads(report.write_json(*_read(story))), "exit_code": check.exit_code}
@@ -70,7 +70,7 @@ def read_outcome(row: CheckOperatorRow, arch: str) -> Outcome:
 
 
 def _read_verdict(row: CheckOperatorRow) -> Verdict | None:
-    """Returns the verdict on an operator; None if the operator was not launched."""
+    """Returns the verdict on an operator. Returns None if the operator was not launched."""
     if row.change is None:
         return None
     return Verdict(

@@ -1,8 +1,7 @@
 """The step "prepare_check": finds the operators whose code changed, compiles them, and queues a timing job for each.
 
 Source and bytecode are compared as in `tilewatch compare` (kernels/comparing/changes.py). An operator with unchanged
-code needs no GPU. Each side has one config: the last winner in this database, or the one in the library's tuned table.
-"""
+code needs no GPU. Each side has one config: the last winner in this database, or that of the library's tuned table."""
 
 import os
 from collections.abc import Iterable
@@ -31,7 +30,7 @@ from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import CheckPayload, PrepareCheckPayload, read_payload, write_payload
 
 COMPILERS = min(4, os.cpu_count() or 1)
-"""The compiler processes of a comparison. They are few, because a worker already has one per core."""
+"""The number of compiler processes of a comparison. It is small, because a worker already has one per core."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -62,7 +61,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def list_recorded_winners(opened: Session, repository: str, gpus: Iterable[str]) -> list[RecordedWinner]:
-    """Lists the last winners in this database on these GPU models."""
+    """Lists the last winners of a repository in this database on these GPU models."""
     return [
         RecordedWinner(each.kernel, each.problem, slug, gpu_model(slug).arch, (each.params,), each.finished_at)
         for slug in gpus
@@ -71,7 +70,7 @@ def list_recorded_winners(opened: Session, repository: str, gpus: Iterable[str])
 
 
 def _row(comparison: Comparison, target: Target, changed: Changed | None) -> dict[str, Any]:
-    """Returns the columns of an operator: its outcome if nothing must be timed, else the cubins to time."""
+    """Returns the columns of an operator's row: its outcome if nothing needs to be timed, else the cubins to time."""
     outcome = comparison.outcomes[target] if changed is None else changed.outcome()
     if outcome.kind == "neither" and outcome.config_source == ConfigSource.shipped:  # so nothing was compared
         why = f"no config of it has won here, and the one that ships compiles on neither side: {outcome.reason}"

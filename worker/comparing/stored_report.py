@@ -1,4 +1,4 @@
-"""Stores a report of toolchains in the database while jobs make it; `toolchain compare` stores it in a file."""
+"""Stores a report of toolchains in the database while jobs work on it. `toolchain compare` uses a file for this."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ SAVE_EVERY_S = 10.0
 
 
 class StoredReport:
-    """The report that a job works on. Its methods that save raise LeaseLost if this worker no longer has the job."""
+    """The report that a job works on. The methods that save it raise LeaseLost if this worker no longer has the job."""
 
     def __init__(self, context: Context, job: ClaimedJob, lease: Lease) -> None:
         self._url, self._lease, self._saved_at = context.database_url, lease, time.monotonic()
@@ -38,7 +38,7 @@ class StoredReport:
             self.save()
 
     def discard_changes(self) -> None:
-        """Restores the report as it was when the job began, if the measurements since then are worthless."""
+        """Restores the report as it was when the job began, for a job whose measurements turned out to be worthless."""
         self.report = self._read()
         self.save()
 
@@ -59,7 +59,7 @@ class StoredReport:
 
 def find_place(context: Context, wanted: ToolchainsPayload, *, report: ToolchainReport | None = None) -> Workplace:
     """Returns the library and the toolchains for a comparison on this machine. Raises NotNow if a toolchain is missing,
-    which another worker may have. With a `report`, the cubins are in the store, so a toolchain may be missing."""
+    because another worker may have it. With a `report`, toolchains may be missing, because the store has the cubins."""
     library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
     sides = tuple(
         ComparedSide(name, require_toolchain(context, name))

@@ -1,5 +1,5 @@
-"""The step "time_toolchains": times a comparison of toolchains on a GPU. Each job takes a few minutes, so that more
-urgent jobs come in between."""
+"""The step "time_toolchains": times a comparison of toolchains on a GPU. Each job takes only a few minutes, so that
+more urgent jobs come in between."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -27,7 +27,7 @@ from tilewatch.worker.queue.lease import Lease
 log = structlog.get_logger()
 
 TURN_MINUTES = 4.0
-"""The longest time of a job, in minutes. A job of a check takes as long (BUDGET_S of check.py)."""
+"""The longest time of a job, in minutes. It is that of a job of a check (BUDGET_S of check.py)."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -54,7 +54,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:
-    """Returns the configs' times in the newest sweeps of this database, which show what a new toolchain should try."""
+    """Returns the configs' times in the newest sweeps of this database, which show what to try with a new toolchain."""
     times: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
     with session(context.database_url) as opened:
         for each in winners.list_last_trials(opened, repository, model.slug):

@@ -1,5 +1,5 @@
-"""Compares the code of a new run's winner with the previous winner and with the run's next best config, for the
-dashboard. Idle compile workers do this, so that verdicts need not wait for it: a pair takes seconds."""
+"""Compares the code of a new run's winner with that of the previous winner and of the run's next best config, for the
+dashboard. Idle compile workers do this, so that verdicts do not wait for it, because a pair takes seconds."""
 
 import logging
 import time
@@ -20,21 +20,21 @@ from tilewatch.kernels.compiling.store import CubinStore, StoreError
 logger = logging.getLogger(__name__)
 
 CHANGES_KEPT, INSTRUCTIONS_KEPT = 20, 200
-"""The numbers of changed lines and of instructions that are stored at most. A kernel may have thousands."""
+"""The largest numbers of changed lines and of instructions that are stored. A kernel may have thousands."""
 RUNS_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Counts the runs that were handled, and the pairs of cubins that were compared for them."""
+    """Counts the runs that were processed, and the pairs of cubins that were compared for them."""
 
     runs: int
     pairs: int
 
 
 def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> Compared:
-    """Compares the winners of runs that have no code diff yet, newest first, for about `budget_s` seconds. Returns the
-    counts. It may run twice at once."""
+    """Compares the winners of runs that have no code diff yet, newest first, for about `budget_s` seconds. Returns how
+    many runs and pairs there were. It may run in two processes at once."""
     until = time.monotonic() + budget_s
     with session(database_url) as opened:
         run_ids = winners.list_runs_to_compare(opened, RUNS_AT_ONCE)
@@ -51,8 +51,8 @@ def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> C
 
 
 def _try_to_compare(opened: Session, store: CubinStore, run_id: int) -> int:
-    """Compares the code of a run's winner and returns the number of pairs. An unexpected error is logged and returns 0,
-    so that this run does not keep the others waiting for ever."""
+    """Compares the code of a run's winner and returns the number of pairs. An unexpected error is logged, and 0 is
+    returned, so that the other runs do not wait for this one for ever."""
     try:
         with opened.begin_nested():
             return _compare(opened, store, run_id)
@@ -75,7 +75,7 @@ def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
 
 
 def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
-    """Lists the pairs of a run's cubins that have different machine code and have not been compared yet."""
+    """Lists the pairs of a run's cubins that have different machine code and were not compared yet."""
     before_id = evidence.find_run_before(opened, run_id)
     found = winners.read_winners_of_runs(opened, [run_id] if before_id is None else [run_id, before_id])
     winner = found.get(run_id)
@@ -99,8 +99,7 @@ def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
 
 
 def _tabulate(diff: CubinDiff) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns rows in two lists: of the source lines that changed, and of the instructions that one side has more
-    of."""
+    """Returns two lists of rows: the source lines that changed, and the instructions that one side has more of."""
     changes = [row for launch in diff.launches for row in _list_changes(launch)]
     instructions = [row for launch in diff.launches for row in _list_instructions(launch)]
     return changes[:CHANGES_KEPT], instructions[:INSTRUCTIONS_KEPT]
