@@ -1,1 +1,1 @@
-"""Serves programs by HTTP and agents by MCP. Both have the same operations."""
+"""Serves programs by HTTP and agents by MCP. Both can call the same operations."""

@@ -23,7 +23,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class Act:
-    """Holds who acts and where: the holder of the caller's token, and the settings."""
+    """Holds what an act needs: the settings, and the holder of the caller's token."""
 
     settings: Settings
     holder: Holder

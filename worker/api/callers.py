@@ -14,7 +14,7 @@ from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed
 
 @dataclass(frozen=True)
 class Credentials:
-    """Holds the credentials of a call: its token, or None, and whether the call came from this machine."""
+    """Holds the credentials of a call: its token or None, and whether the call came from this machine."""
 
     token: str | None
     local: bool
@@ -22,20 +22,20 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Caller:
-    """A caller who has the right that the call needs. `holder` is None for a caller on this machine without a token."""
+    """A caller with the right that a call needs. `holder` is None for a caller on this machine who has no token."""
 
     holder: Holder | None
 
 
 def find_caller(opened: Session, credentials: Credentials, right: Right) -> Caller:
-    """Returns the caller if they have the right; else raises NobodyKnown or NotAllowed."""
+    """Returns the caller if they have the right. Raises NobodyKnown for a missing or wrong token, NotAllowed
+    otherwise."""
     holder = None if credentials.token is None else tokens.find_holder(opened, credentials.token)
     return decide_caller(credentials, holder, right)
 
 
 def decide_caller(credentials: Credentials, holder: Holder | None, right: Right) -> Caller:
-    """Returns the caller if they have the right; else raises like `find_caller`. `holder` is None without a valid
-    token."""
+    """Returns the caller if they have the right, else raises like `find_caller`. `holder` is None for a wrong token."""
     if credentials.token is None:
         if credentials.local and right == "read":
             return Caller(None)

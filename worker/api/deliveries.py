@@ -1,7 +1,7 @@
-"""Reads the deliveries of a forge's webhook: tests that the forge sent them, and finds which check they ask for. It
-only computes from its arguments; webhooks.py receives the deliveries and stores the checks. GitHub signs the body with
+"""Reads the deliveries of a forge's webhook: tests that the forge sent them, and finds the check that they ask for. It
+only computes from its arguments. webhooks.py receives the deliveries and stores the checks. GitHub signs the body with
 the shared secret (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries). GitLab sends the
-secret itself. A pull request from a fork is not checked: a check compiles and runs its code, which a stranger wrote."""
+secret itself. A pull request from a fork is not checked, because a check would run code that a stranger wrote."""
 
 import hashlib
 import hmac
@@ -18,29 +18,29 @@ SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 BRANCH = re.compile(r"[^\x00-\x20-][^\x00-\x20]{0,254}")
 DRAFT_TITLE = re.compile(r"\s*(draft:|\(draft\)|\[draft\])", re.IGNORECASE)  # GitLab's
 NO_COMMIT = "0"
-"""The digit of a sha of zeros, which a push has as its commit before it makes a branch, or after it deletes one."""
+"""The digit of a commit hash of zeros. A push has such a hash before it creates a branch or after it deletes one."""
 
 OPENED = ("opened", "reopened", "synchronize", "ready_for_review", "open", "reopen")
-"""The actions on a pull request (GitHub) or merge request (GitLab) after which there is something to check. Drafts are
-checked too: when one becomes ready, the equal check is found again."""
+"""The actions on a pull request (GitHub) or merge request (GitLab) that ask for a check. Drafts are checked too. When a
+draft becomes ready, the check of its draft is found again."""
 
 STARTED = ("pending", "running")
 """The states of a GitLab pipeline that begins. A pipeline may skip the first of them."""
 
 
 class BadDelivery(ExpectedError):
-    """Raised for a delivery that cannot be read. The message is a sentence."""
+    """Raised for a delivery whose content cannot be read. The message is a sentence."""
 
 
 class Unsigned(ExpectedError):
-    """Raised for a delivery whose sender does not know the secret."""
+    """Raised for a delivery whose sender does not have the shared secret."""
 
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """A check that an event asks for: the commit `head` against the commit at which it left `base`, a sha or a branch.
-    `of` describes the event. `addresses` are the repository's addresses on the forge. Events that ask for one check
-    have the same `key`."""
+    """A check that an event asks for: the commit `head` against the commit at which it left `base`, a hash or a branch.
+    `of` describes the event. `addresses` are the repository's addresses on the forge. Events that ask for the same
+    check have the same `key`."""
 
     base: str
     head: str
@@ -51,21 +51,21 @@ class WantedCheck:
 
 @dataclass(frozen=True)
 class Nothing:
-    """Says why an event asks for no check."""
+    """Says why an event asks for no check, in one sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A delivery and the check that it asks for. It has the same `key` if the forge sends it again."""
+    """A delivery and the check that it asks for. If the forge sends a delivery again, its `key` is the same."""
 
     key: str
     asks: WantedCheck | Nothing
 
 
 def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Reads a delivery of GitHub. Raises Unsigned or BadDelivery."""
+    """Reads a delivery of GitHub. Raises Unsigned if GitHub did not send it, and BadDelivery if it cannot be read."""
     signed = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     if not hmac.compare_digest(signed.encode(), headers.get("x-hub-signature-256", "").encode()):
         raise Unsigned("this delivery is not signed with the secret of this Tilewatch")
@@ -76,7 +76,7 @@ def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Deliver
 
 
 def read_gitlab(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Reads a delivery of GitLab. One that is repeated keeps its Idempotency-Key. Raises Unsigned or BadDelivery."""
+    """Reads a delivery of GitLab. A repeated delivery keeps its Idempotency-Key. Raises Unsigned or BadDelivery."""
     if not hmac.compare_digest(secret.encode(), headers.get("x-gitlab-token", "").encode()):
         raise Unsigned("this delivery does not have the secret of this Tilewatch")
     event = headers.get("x-gitlab-event", "")
@@ -142,9 +142,8 @@ def _compare_with_target(event: Any, request: Any, head: str, of: str, key: str 
 def _is_update_to_compare(event: Any) -> bool:
     """Returns whether an update of a merge request brought new commits or another target branch, or made a draft ready.
 
-    GitLab's updates do not name every change, as recorded ones show. Another target branch only showed as a merge
-    status that was unchecked again (2020-12-08), and a draft that became ready only showed as a new title (2023-07-02).
-    """
+    Recorded updates show that GitLab does not name every change. A new target branch only showed as a merge status that
+    became "unchecked" again (2020-12-08), and a draft that became ready only showed as a new title (2023-07-02)."""
     request, changes = event["object_attributes"], event.get("changes") or {}
     draft, title, status = (changes.get(name) or {} for name in ("draft", "title", "merge_status"))
     has_new_base = "target_branch" in changes or status.get("current") == "unchecked"
@@ -155,7 +154,7 @@ def _is_update_to_compare(event: Any) -> bool:
 
 def _pipeline(event: Any) -> WantedCheck | Nothing:
     """Returns a check of the commit of a merge request's pipeline, which a merge train may be about to merge. GitLab
-    sends a train's commits in no other event, and does not say that they belong to a train."""
+    sends the commits of a merge train in no other event, and does not say that they belong to a merge train."""
     pipeline, request = event["object_attributes"], event.get("merge_request")
     of = f"pipeline {int(pipeline['id'])}"
     if request is None:
@@ -168,8 +167,8 @@ def _pipeline(event: Any) -> WantedCheck | Nothing:
 
 
 def _merge_group(event: Any) -> WantedCheck | Nothing:
-    """Returns the check that a merge queue asks for. Forks are checked too: a person with the right to merge queued
-    them."""
+    """Returns the check that a merge queue asks for. Forks are checked too, because a person with the right to merge
+    queued them."""
     group = event["merge_group"]
     of = f"merge queue for {str(group['base_ref']).removeprefix('refs/heads/')}"
     if event["action"] != "checks_requested":

@@ -1,7 +1,6 @@
 """Serves the operations to agents as MCP tools, on standard input and output.
 
-The client starts this server with a token in TILEWATCH_API_TOKEN. Without a token it can only read.
-"""
+The client starts this server with a token in TILEWATCH_API_TOKEN. Without a token, the client can only read."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,8 +26,8 @@ for few rows."""
 
 
 class Server(MCPServer[Any]):
-    """Serves MCP and refuses unknown arguments, which the library would ignore. An error names the wrong arguments in
-    one line."""
+    """An MCP server that refuses unknown arguments, which the MCP library would ignore, and names the wrong arguments
+    in one line."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         for operation in OPERATIONS:

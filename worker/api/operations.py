@@ -23,8 +23,8 @@ NAMES = ("repository", "kernel", "problem", "gpu_model")
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: a function, which gives it its name, and its HTTP path. The function's first argument is a session
-    if the operation reads, and an Act if it acts."""
+    """An operation: its function, whose name is the operation's, and its HTTP path. The function's first argument is a
+    session for an operation that reads, and an Act for one that acts."""
 
     path: str
     function: Callable[..., Any]
@@ -33,7 +33,7 @@ class Operation:
 
     @property
     def status(self) -> HTTPStatus:
-        """Returns the HTTP status of an answer. The status of an act only says that the act was accepted."""
+        """Returns the HTTP status of a successful call. For an act, it only says that the act was accepted."""
         return HTTPStatus.OK if self.method == "GET" else HTTPStatus.ACCEPTED
 
     @property
@@ -57,7 +57,7 @@ class Operation:
 
 
 def call(operation: Operation, settings: Settings, credentials: Credentials, arguments: dict[str, Any]) -> Any:
-    """Calls an operation for a caller and returns its answer. Raises ExpectedError with a sentence if it refuses."""
+    """Calls an operation for a caller and returns its answer. Raises ExpectedError with a sentence if it is refused."""
     with session(settings.connection().database_url) as opened:
         caller = find_caller(opened, credentials, operation.right)
         if operation.right == "read":

@@ -1,7 +1,7 @@
 """Defines the operations that read: functions of db/page_reads, with limits and descriptions for callers.
 
-Callers do not see the first parameter, the session. OpenAPI and MCP show the others, the answer and the docstring, so
-these are written for somebody who has never seen this repository."""
+OpenAPI and MCP show callers the parameters, the answer and the docstring, except for the first parameter, which is the
+session. So these are written for somebody who has never seen this repository."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Defines the errors that refuse a caller, each with a sentence. server.py has the HTTP status for each."""
+"""Defines the errors that refuse a caller, each with a sentence. server.py maps them to HTTP statuses."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ class NobodyKnown(ExpectedError):
 
 
 class NotAllowed(ExpectedError):
-    """Raised if the caller has a valid token, but not the right."""
+    """Raised if the caller has a valid token that does not give the needed right."""
 
 
 class UnknownArgument(ExpectedError):

@@ -1,8 +1,7 @@
 """Serves the operations by HTTP, with an OpenAPI description.
 
 FastAPI reads and describes the parameters. Answers are written as JSON here, because FastAPI would first copy each of
-thousands of rows.
-"""
+their thousands of rows."""
 
 import contextlib
 import inspect
@@ -40,20 +39,20 @@ from tilewatch.worker.settings import Settings
 log = structlog.get_logger()
 
 AT_ONCE = 8
-"""The most answers at the same time. Each holds a database connection, of which the embedded Postgres has few."""
+"""The most calls that are answered at the same time. Each uses one of the few connections of the embedded Postgres."""
 
 LARGEST_BODY_BYTES = 25 * 2**20
-"""The largest request body that is read. GitHub's webhooks send no larger ones."""
+"""The largest request body that is read, in bytes. GitHub's webhooks send no larger ones."""
 
 ABOUT = """Read what Tilewatch measured and judged. Where a call is refused, `detail` is one sentence that says why.
 
 A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
 
 FORWARDED = ("forwarded", "x-forwarded-", "x-real-ip", "x-client-ip", "true-client-ip", "via")
-"""The beginnings of the headers by which a proxy says that it calls for another client."""
+"""The beginnings of the headers in which a proxy says that it calls for another client."""
 
 HOST = re.compile(r"\[([0-9a-f:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", re.IGNORECASE)
-"""Matches a Host header. Starlette would replace a header that it cannot read by this machine's address."""
+"""Matches a Host header. Starlette would replace a header that it cannot parse with the address of this machine."""
 
 
 STATUS: dict[type, HTTPStatus] = {
@@ -69,11 +68,11 @@ STATUS: dict[type, HTTPStatus] = {
     DatabaseUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
     OperationalError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-"""Maps classes of errors, which are answered by their sentences, to HTTP statuses. The most specific class counts."""
+"""Maps classes of errors to the HTTP statuses of their answers. The most specific class of an error counts."""
 
 REFUSAL = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
 TOKEN = HTTPBearer(scheme_name="token", description="A token of `tilewatch token add`.", auto_error=False)
-"""Describes the token's header in OpenAPI. It refuses no caller: callers.py decides."""
+"""Describes the token's header in OpenAPI. It refuses no caller, because callers.py decides that."""
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -118,8 +117,8 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 class _BodyLimit:
-    """Refuses a request whose body is larger than LARGEST_BODY_BYTES, and reads no more of it. FastAPI itself would
-    read every body whole, even before it knows the caller. A request that states its length twice is refused too: a
+    """Refuses a request whose body is larger than LARGEST_BODY_BYTES, and reads no more than that. FastAPI itself would
+    read the whole body before it knows the caller. A request that states its length twice is refused too, because a
     proxy may believe the other length, and take the rest of the body for another caller's request."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -144,8 +143,9 @@ class _BodyLimit:
 
 
 def read_credentials(request: Request) -> Credentials:
-    """Returns the token of a call, and whether the call is from this machine: from its address, without a proxy, and to
-    its own host name. A web page from elsewhere may let a host name of its own point to this machine."""
+    """Returns the token of a call, and whether the call is from this machine. A call is from this machine if it comes
+    from the machine's address without a proxy, and is addressed to its host name. A foreign web page may make a name of
+    its own point to this machine."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     direct = not any(name.startswith(FORWARDED) for name in request.headers)
     here = request.client is not None and _is_loopback(request.client.host)

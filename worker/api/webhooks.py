@@ -1,7 +1,7 @@
 """Receives the deliveries of forges' webhooks by HTTP, and stores the checks that they ask for, once per delivery.
 
-deliveries.py reads them. The check is asked for in the name of the token TOKEN. It is submitted within a minute: the
-clone may not have the commit yet, and a forge does not wait."""
+deliveries.py reads the deliveries. A check is requested in the name of the token TOKEN. It is submitted within a minute
+and not at once, because the clone may not have the commit yet, and a forge does not wait."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -19,14 +19,14 @@ from tilewatch.worker.git import watched
 from tilewatch.worker.settings import Settings
 
 TOKEN = "webhook"  # noqa: S105 - a name
-"""The name of the token that forges' checks count for. Its budget limits them, and revoking it stops them."""
+"""The name of the token to which forges' checks are charged. Its budget limits them, and revoking it stops them."""
 
 Read = Callable[[str, Mapping[str, str], bytes], Delivery]
 FORGES: dict[str, Read] = {"github": deliveries.read_github, "gitlab": deliveries.read_gitlab}
 
 
 def take_delivery_of(forge: str, settings: Settings) -> Callable[[Request], Awaitable[Response]]:
-    """Returns the endpoint that receives the deliveries of one kind of forge."""
+    """Returns the HTTP endpoint that receives the deliveries of one kind of forge."""
     read = FORGES[forge]
 
     async def take_delivery(request: Request) -> Response:
