@@ -1,4 +1,4 @@
-"""Does the work of `tilewatch compare` and `tilewatch replay`: takes two versions of the code out of Git, compares
+"""Does the work of `tilewatch compare` and `tilewatch replay`: takes two versions of the code from Git and compares
 them.
 
 It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database."""
@@ -41,8 +41,8 @@ class Sides:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A comparison's options. Each target is launched at most `launches` times; nothing starts after `seconds`, if
-    given."""
+    """The options of a comparison. Each target is launched at most `launches` times. If `seconds` is given, no launch
+    starts after that many seconds."""
 
     kernel: str | None = None
     problem: str | None = None
@@ -56,7 +56,7 @@ class Wanted:
 
 
 def find_repository(settings: Settings) -> Path:
-    """Returns the folder of TILEWATCH_REPOSITORY, else the repository around this folder. Raises RepositoryError."""
+    """Returns the folder of TILEWATCH_REPOSITORY, else the repository around this one; else raises RepositoryError."""
     if "repository" in settings.model_fields_set:
         return settings.repository
     try:
@@ -69,7 +69,8 @@ def find_repository(settings: Settings) -> Path:
 
 
 def find_library(at: Path, settings: Settings) -> str:
-    """Returns the library folder that pyproject.toml names, else TILEWATCH_LIBRARY. Raises BadProject."""
+    """Returns the library folder that pyproject.toml names, else TILEWATCH_LIBRARY. Raises BadProject if that file is
+    wrong."""
     own = project_settings.read(at)
     return own.watch if own is not None and own.watch is not None else settings.library
 
@@ -82,14 +83,14 @@ def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> S
 
 
 def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sides:
-    """Checks HEAD out as the base; copies the working tree to `scratch` as the head. Raises RepositoryError."""
+    """Checks HEAD out as the base, and copies the working tree to `scratch` as the head. Raises RepositoryError."""
     commit = commits.resolve(at, "HEAD")
     changed = Library("the working tree", copy_working_tree(at, library, scratch / "working-tree"))
     return Sides(_checkout(at, commit, library, cache), changed)
 
 
 def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
-    """Returns the recordings in `named` if there are any, else those in the repository's folder `recordings`."""
+    """Returns the recordings in `named`, or those in the repository's folder `recordings` if `named` is empty."""
     return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))
 
 

@@ -1,7 +1,6 @@
 """The command `tilewatch`. An expected error is printed as a sentence on standard error, with exit code 2.
 
-Each command imports what it needs when it runs, so that `--help` is quick.
-"""
+Each command imports what it needs when it runs, so that `--help` is quick."""
 
 import contextlib
 import io
@@ -96,7 +95,7 @@ def main() -> None:
 
 
 def _find_outage(error: Exception) -> str | None:
-    """Returns a sentence about an outage of Postgres, if the outage made the command fail; else None."""
+    """Returns a sentence about an outage of Postgres if that outage made the command fail; else None."""
     if "sqlalchemy" not in sys.modules:  # then it was not Postgres, and importing it here would be slow
         return None
     from tilewatch.db.session import passing_trouble

@@ -1,4 +1,4 @@
-"""Parameters that several commands share, and functions that read them. Imports little, so that `--help` is quick."""
+"""Defines the parameters that several commands share, with functions that read them. Imports little to be quick."""
 
 import contextlib
 import datetime as dt
@@ -44,7 +44,7 @@ LARGEST_ID = 2**63 - 1
 """The largest id that a row can have in Postgres."""
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells expect it. 1 would mean "slower"."""
+"""The exit code after Ctrl-C, as shells expect it. The code 1 would mean "slower"."""
 
 
 OWN_WORDS = {
@@ -53,7 +53,7 @@ OWN_WORDS = {
     r"Input should be less than or equal to (.*)": r"at most \1 is expected",
     r"Input should be greater than or equal to (.*)": r"at least \1 is expected",
 }
-"""Maps patterns of Typer's messages to the text that people read instead."""
+"""Maps patterns of Typer's error messages to the text that is printed instead."""
 
 
 class Commands(TyperGroup):
@@ -69,16 +69,16 @@ class Commands(TyperGroup):
 
 
 class NoName(ExpectedError):
-    """Raised if the name of the person who runs the command is unknown, because every action is stored with a name."""
+    """Raised if the name of the person who runs the command is unknown. Every action is stored with a name."""
 
 
 def warn_of(old: str, new: str) -> Callable[[], None]:
-    """Returns a function that prints on standard error that a command has a new name."""
+    """Returns a function that prints on standard error that a command was renamed."""
     return lambda: print(f"tilewatch: `{old}` is `{new}` now; the old name works for one release", file=sys.stderr)
 
 
 def add_old_name(group: typer.Typer, old: str, command: Callable[..., None], new: str) -> None:
-    """Adds a hidden command with a renamed command's old name, which prints a warning and then runs the command."""
+    """Adds a hidden command under the old name of a renamed command. It prints a warning and then runs the command."""
     warn = warn_of(f"{new.rpartition(' ')[0]} {old}", new)
 
     @group.command(old, hidden=True)
@@ -95,7 +95,7 @@ def settings() -> "Settings":
 
 
 def ready_database() -> str:
-    """Returns the URL of a database that answers and has this version's tables."""
+    """Returns the URL of a database that answers and has the tables of this release."""
     from tilewatch.db.migrate import require_head
     from tilewatch.db.session import require_database
 
@@ -107,7 +107,7 @@ def ready_database() -> str:
 
 @contextlib.contextmanager
 def open_session() -> "Iterator[Session]":
-    """Opens a transaction in a database that answers and has this version's tables."""
+    """Opens a transaction in a database that answers and has the tables of this release."""
     from tilewatch.db.session import session
 
     with session(ready_database()) as opened:
@@ -115,7 +115,7 @@ def open_session() -> "Iterator[Session]":
 
 
 def require_repository(database_url: str, name: str) -> None:
-    """Raises ExpectedError if a repository has no results. The message lists the repositories that have some."""
+    """Raises ExpectedError if a repository has no results. The message lists the repositories that have results."""
     from tilewatch.db.page_reads.series import list_repositories
     from tilewatch.db.session import session
 
@@ -126,8 +126,8 @@ def require_repository(database_url: str, name: str) -> None:
 
 
 def run_dashboard_program(module: str, order: Mapping[str, Any], database_url: str) -> NoReturn:
-    """Runs a program of the dashboard with `order` as JSON, and ends this command with its exit code. It is a process
-    of its own, because workers must not import the dashboard and may not have its packages."""
+    """Runs a program of the dashboard with `order` as JSON, and ends this command with the program's exit code. The
+    program is a separate process, because workers must not import the dashboard and may not have its packages."""
     import subprocess
 
     from tilewatch.worker.settings import CHECKOUT
@@ -149,7 +149,7 @@ def day(text: str | None) -> dt.date | None:
 
 def name_of(who: str | None) -> str:
     """Returns the name to store with an action: `who`, else the account that runs the command. Root may be any person,
-    so at a terminal the command asks for a name, as the dashboard does. Raises NoName."""
+    so at a terminal the command asks for a name, as the dashboard does. Raises NoName if no name is given."""
     from tilewatch.db.lifecycle.regressions import ITSELF
 
     try:

@@ -1,4 +1,4 @@
-"""The commands `tilewatch regressions ...`, which do the same as the page Regressions."""
+"""The commands `tilewatch regressions ...`, which do the same as the dashboard's page Regressions."""
 
 import datetime as dt
 from collections.abc import Callable

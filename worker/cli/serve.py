@@ -50,7 +50,7 @@ def api() -> None:
 
 
 def _listen(address: str, port: int) -> list[socket.socket]:
-    """Returns a listening socket for each IP address of a host name. Raises AddressUnusable."""
+    """Returns a listening socket for each IP address of a host name. Raises AddressUnusable if it cannot listen."""
     try:
         found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         listening = [socket.create_server(place[:2], family=family) for family, _, _, _, place in dict.fromkeys(found)]

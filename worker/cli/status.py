@@ -27,7 +27,7 @@ def once(database_url: str) -> None:
 
 
 def follow(database_url: str) -> None:
-    """Updates the tables until no job is left, or until Ctrl-C."""
+    """Prints the tables of `tilewatch status` again and again until no job is left, or until Ctrl-C."""
     now = _status(database_url)
     with Live(_drawn(now), console=Terminal(), auto_refresh=False) as live:
         try:

@@ -96,7 +96,7 @@ def _wait_and_print(
 
 
 def worst_code(codes: list[int]) -> int:
-    """Returns one exit code for several: 1 (slower) if any check has it, else 2 (not known) if any has it, else 0."""
+    """Returns one exit code for several: 1 (slower) if any is 1, else 2 (could not tell) if any is 2, else 0."""
     return next((code for code in (1, 2) if code in codes), 0)
 
 
@@ -108,7 +108,7 @@ def _read(opened: "Session", check_ids: tuple[int, ...]) -> "list[CheckStory]":
 
 
 def _write_state(stories: "list[CheckStory]") -> str | None:
-    """Writes the progress of the checks as one line; None once all have ended."""
+    """Returns the progress of the checks as one line; None once all checks have ended."""
     if all(story.check.exit_code is not None for story in stories):
         return None
     parts = []

@@ -1,4 +1,4 @@
-"""Draws regressions, messages, alarms and the score as tables on a terminal. Runs no query."""
+"""Draws regressions, messages, alarms and the score of the verdicts as tables on a terminal. Runs no query."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ ROW_OF_A_FILE = 1_000
 
 
 def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_json: bool) -> None:
-    """Prints a dataclass, or a list of them, as JSON or as `draw` draws it."""
+    """Prints a dataclass, or a list of dataclasses, as JSON or as `draw` draws them."""
     if as_json:
         plain = [dataclasses.asdict(row) for row in found] if isinstance(found, list) else dataclasses.asdict(found)
         print(json.dumps(plain, default=str))
@@ -33,8 +33,8 @@ def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_js
 
 
 class Terminal(Console):
-    """A console that prints text literally: neither markup (`[/red]`) nor control characters in it have an effect. In a
-    file or a pipe, a line is as long as its row, so that no text is folded."""
+    """A console that prints text literally, so that markup (`[/red]`) and control characters in the text have no
+    effect. In a file or a pipe, lines are as long as their rows, so that no text is folded."""
 
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False)
@@ -155,7 +155,7 @@ def _hours(median_h: float | None, p90_h: float | None) -> str:
 
 
 def new_table(*headings: str) -> Table:
-    """Makes an empty table, which has no heading row if all headings are empty."""
+    """Returns an empty table, which has no heading row if all headings are empty."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for heading in headings:
         table.add_column(heading, overflow="fold")

@@ -1,4 +1,4 @@
-"""The commands `tilewatch tuned`: tables of winning configs for host code, and pull requests that mend them."""
+"""The commands `tilewatch tuned`: tables of winning configs for host code, and pull requests that correct them."""
 
 import difflib
 from collections.abc import Iterator, Mapping

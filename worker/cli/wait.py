@@ -1,4 +1,4 @@
-"""Waits until submitted work has ended, by asking the database. The jobs go on if the waiting is stopped."""
+"""Waits until submitted work has ended, by asking the database. If the waiting is stopped, the jobs continue."""
 
 import sys
 import time
@@ -16,8 +16,8 @@ ASK_EVERY_S = 1.0
 
 
 def wait_for(database_url: str, read_state: "Callable[[Session], str | None]", look_again: str) -> None:
-    """Prints each new state on standard error until `read_state` returns None, and goes on waiting while Postgres is
-    away. Ctrl-C prints `look_again`, a sentence on how to look later, and ends the command with exit code 130."""
+    """Prints each new state on standard error until `read_state` returns None. Keeps waiting while Postgres is away.
+    Ctrl-C prints `look_again`, a sentence on how to look later, and ends the command with exit code 130."""
     from tilewatch.worker.queue.outage import once_postgres_is_back
 
     printed = None

@@ -1,4 +1,4 @@
-"""Waits for the end of a nightly and ends the command with its exit code."""
+"""Waits for the end of a nightly and ends the command with the exit code for its result."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
-"""The exit codes. A nightly with a regression and with missing results ends with REGRESSION."""
+"""The exit codes. A nightly with both a regression and missing results ends with REGRESSION."""
 
 
 def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
-    """Waits until no job of these submissions is open, not even of replays or verdicts, then ends the command."""
+    """Waits until no job of these submissions is open, including replays and verdicts, and then ends the command."""
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.session import session
 
@@ -45,7 +45,7 @@ def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
 
 
 def _write_state(opened: "Session", submission_ids: Sequence[int]) -> str | None:
-    """Writes the progress of the submissions as one line; None if no job of theirs is open."""
+    """Returns the progress of the submissions as one line; None if none of their jobs is open."""
     from tilewatch.db.models import OPEN_JOB
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.worker_reads import steps

@@ -61,7 +61,7 @@ def add(
 
 
 def _propose(clone: Path, branch: str, file: Path) -> None:
-    """Writes a proposed watch file, and prints how many kernels it watches and where the file is."""
+    """Writes a proposed watch file, and prints how many kernels that file watches and where it is."""
     from tilewatch.kernels.library_errors import LibraryError
     from tilewatch.worker.git import proposals
 

@@ -32,8 +32,8 @@ Wheels = Annotated[
 
 @dataclass(frozen=True)
 class ToolchainRow:
-    """A toolchain as a row of `tilewatch toolchain list`. `sha256` is the hash of its list of packages. It is None for
-    the toolchain that Tilewatch was installed with, whose list is requirements/base.txt."""
+    """A toolchain as a row of `tilewatch toolchain list`. `sha256` is the hash of the toolchain's list of packages. It
+    is None for the toolchain that Tilewatch was installed with, whose list is requirements/base.txt."""
 
     name: str
     packages: dict[str, str]
@@ -42,7 +42,7 @@ class ToolchainRow:
 
     @classmethod
     def of(cls, toolchain: "Toolchain") -> Self:
-        """Makes the row of a toolchain. Reads the size of every file in its folder."""
+        """Returns the row of a toolchain. Reads the size of every file in the toolchain's folder."""
         from tilewatch.kernels.toolchains.toolchain import hash_list, measure_disk_bytes
 
         packages = {package: version for package, version, _ in toolchain.packages}

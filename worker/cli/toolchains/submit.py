@@ -81,7 +81,7 @@ def wait_and_print(database_url: str, report_id: int, link: str) -> None:
 
 
 def _write_state(opened: "Session", report_id: int) -> str | None:
-    """Returns the state of a comparison of toolchains; None if it has ended."""
+    """Returns the state of a comparison of toolchains; None if the comparison has ended."""
     from tilewatch.db.page_reads.toolchain_reports import find_report_row
 
     row = find_report_row(opened, report_id)
