@@ -56,14 +56,14 @@ TELL_S = 30
 WATCH_S = 300
 CODE_S = 60
 CODE_BUDGET_S = 20
-"""The seconds for which a compile worker compares code before it looks for a job again."""
+"""The seconds for which a compile worker compares code before it takes a job again."""
 BEAT_WAKES_S = 5
 """The most seconds that beat sleeps. A process that sleeps for a minute counts as stuck (worker/local/children.py)."""
 PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
 def _configuration() -> dict[str, Any]:
-    """Returns Celery's settings. Celery calls this when it first needs one, so that an import needs no server."""
+    """Returns Celery's settings. Celery calls this when it first needs a setting, so that importing needs no server."""
     settings = Settings.load()
     night = crontab(hour=settings.nightly_at.hour, minute=settings.nightly_at.minute)
     on_notify_queue = {"queue": dispatch.NOTIFY_QUEUE}
@@ -116,7 +116,7 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name=dispatch.COUNT_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_read_counters() -> None:
-    """Reads the hardware counters of launches that wait on this machine's disk, if no job waits for its GPU."""
+    """Reads the hardware counters of the launches stored on this machine's disk, if no job waits for its GPU."""
     from tilewatch.db.worker_reads import steps
     from tilewatch.worker.gpu import uncounted
 
@@ -162,8 +162,8 @@ def run_reconcile() -> None:
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
-    """Writes and sends messages. Unlike other tasks it skips no call, because other workers start it too: a skipped
-    call left a change unsent for up to 30 s (2026-11-23). If there is nothing to send, it costs one query."""
+    """Writes and sends messages. Unlike other periodic tasks it skips no call, because other workers start it too. A
+    skipped call left a change unsent for up to 30 s (2026-11-23). If there is nothing to send, it costs one query."""
     from tilewatch.worker.notify import outbox
 
     out = _outbox()
@@ -207,7 +207,7 @@ def run_compare_code() -> None:
 
 
 def _outbox() -> "Outbox | None":
-    """Returns the outbox of these settings. If notify.toml is wrong, logs that and returns None, and messages wait."""
+    """Returns the outbox for these settings. If notify.toml is wrong, logs that, returns None, and messages wait."""
     from tilewatch.worker.notify.outbox import Outbox
     from tilewatch.worker.notify.routing import BadNotifySettings
 
@@ -232,8 +232,8 @@ def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
 
 
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
-    """Makes the worker's lifecycle, after -Q was read and before the pool forks. Celery ignores an exception of this
-    signal handler, unless it is a SystemExit."""
+    """Makes the worker's lifecycle, after -Q was read and before the pool forks. Celery ignores any exception of this
+    signal handler except a SystemExit."""
     global _lifecycle
     processes.forbid_inspection()  # the pool's processes inherit it
     try:
@@ -256,13 +256,13 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
 
 
 def _consume(controller: Any, queue: str, wanted: bool) -> None:
-    """Starts or stops taking from a queue, by Celery's remote control: the caller is not the consumer's thread."""
+    """Starts or stops taking jobs from a queue, by remote control, because the caller is not the consumer's thread."""
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
     controller.consumer.call_soon(change, queue)
 
 
 def _list_busy() -> dict[int, str]:
-    """Maps the process id of each busy process of the pool to the name of its task."""
+    """Returns the name of the task of each busy process of the pool, by process id."""
     while True:
         with contextlib.suppress(RuntimeError):  # another thread changed the set meanwhile
             return {each.worker_pid: each.name for each in state.active_requests.copy() if each.worker_pid}
@@ -283,7 +283,7 @@ def _deliver_waiting(gpu: Gpu) -> None:
 
 
 def _nothing() -> None:
-    """Does nothing. On a machine without a GPU, no runs wait on the disk."""
+    """Does nothing, because no runs wait on the disk of a machine without a GPU."""
 
 
 def _start(**_: Any) -> None:
@@ -298,8 +298,8 @@ def _stop(**_: Any) -> None:
 
 
 def _drain(how: str, **_: Any) -> None:
-    """Turns a warm shutdown into a cold one after `drain_s`. A warm shutdown waits for the running job without a limit;
-    a cold one hands the job back."""
+    """Turns a warm shutdown into a cold one after `drain_s`. A warm shutdown waits for the running job without a time
+    limit; a cold shutdown hands the job back."""
     stopping.mark()
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
@@ -308,7 +308,7 @@ def _drain(how: str, **_: Any) -> None:
 
 
 def _mark_before_cold_stop() -> None:
-    """Installs a SIGQUIT handler that marks the stop, then calls Celery's, which ends the pool first (5.7.0)."""
+    """Installs a SIGQUIT handler that marks the stop before it calls Celery's, which ends the pool first (5.7.0)."""
     installed = signal.getsignal(signal.SIGQUIT)
 
     def stop(number: int, frame: Any) -> None:

@@ -15,8 +15,8 @@ from tilewatch.worker.settings import Settings
 class Simulation:
     """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`, which does not change reported
     times. `ill` is the share of sweeps in which the GPU falls ill. `slow` is how much longer everything takes on this
-    node (0.05 is 5 %). `planted` maps the key of a cubin to the key of the cubin that it replaces and the factor on
-    that one's time. `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
+    node (0.05 is 5 %). `planted` maps a cubin's key to the key of the cubin that it replaces and the factor on the
+    replaced cubin's time. `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
 
     seed: int
     trial_s: float

@@ -11,13 +11,13 @@ import structlog
 from tilewatch.text import without_passwords
 
 KEPT_LINES = 60
-"""The number of last log lines that are stored with a failed job: as many as fit on a page of the dashboard."""
+"""The number of last log lines that are stored with a failed job, which is how many fit on a page of the dashboard."""
 
 LONGEST_LINE = 500
 
 
 def set_up(level: int | str) -> None:
-    """Sets up one format for our events and other libraries' records: JSON, or text for people on a terminal."""
+    """Sets up one format for events of Tilewatch and records of other libraries: JSON, or text on a terminal."""
     shared = _shared()
     renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     handler = logging.StreamHandler()
@@ -49,7 +49,7 @@ def keep_lines() -> Iterator[Collection[str]]:
 
 
 class _LastLines(logging.Handler):
-    """Keeps the last log lines as text. Long lines are cut, as a traceback is stored in a column of its own."""
+    """Keeps the last log lines as text. Long lines are cut, because a traceback is stored in a column of its own."""
 
     def __init__(self) -> None:
         super().__init__()

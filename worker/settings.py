@@ -1,7 +1,7 @@
 """Holds the settings of a process: folder, ports, servers, the watched repository.
 
 Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. Other commands find the
-servers that `tilewatch up` started in a small file. No connection is opened here."""
+servers that `tilewatch up` started by a small file. No connection is opened here."""
 
 import json
 import os
@@ -31,17 +31,17 @@ HOUR_S = 3600.0
 
 
 class NotRunning(ExpectedError, RuntimeError):
-    """Raised if no servers are known on this machine. The message says how to start some."""
+    """Raised if no servers are known on this machine. The message says how to start servers."""
 
 
 def _default_home() -> Path:
-    """Returns the data folder to use if TILEWATCH_HOME is not set. For root it is outside /root, because Postgres,
-    which runs as another user, could not read it there."""
+    """Returns the data folder to use if TILEWATCH_HOME is not set. For root, that folder is outside /root, because
+    Postgres runs as another user and could not read it there."""
     return Path("/var/lib/tilewatch") if os.geteuid() == 0 else Path("~/.local/share/tilewatch")
 
 
 class Settings(NightlyTimes):
-    """The settings of one process, read once."""
+    """The settings of one process, which are read once."""
 
     home: Path = Field(default_factory=_default_home)
     # The machine's name in runs, quarantines and verdicts. Set it in a container, whose host name is new at each start,
@@ -113,7 +113,7 @@ class Settings(NightlyTimes):
     @field_validator("watch", "kernels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """Splits a list at its commas, because an environment variable contains `b200,h200`, not JSON."""
+        """Splits a list at its commas, because environment variables contain `b200,h200` and not JSON."""
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
 
     def sweeps(self, kernel: str) -> bool:
@@ -122,7 +122,7 @@ class Settings(NightlyTimes):
 
     @property
     def notify_file(self) -> Path | None:
-        """Returns TILEWATCH_NOTIFY, else the notify.toml in the home, else None. The old names of both are read too."""
+        """Returns TILEWATCH_NOTIFY, else the notify.toml in the data folder, else None. Reads both old names too."""
         usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
         return self.notify or self.tell or next((file for file in usual if file.exists()), None)
 
@@ -152,8 +152,7 @@ class Settings(NightlyTimes):
 
     @property
     def baseline_environments(self) -> Path:
-        """Returns the folder with the environments that `tilewatch baselines add` installs. It has kept its old
-        name."""
+        """Returns the folder with the environments of `tilewatch baselines add`, which has kept an old name."""
         return self.home / "rivals"
 
     @property
@@ -161,7 +160,7 @@ class Settings(NightlyTimes):
         return self.home / "connection.json"
 
     def connection(self) -> Servers:
-        """Returns the servers that the environment names, else those of `tilewatch up`. Raises NotRunning."""
+        """Returns the servers that the environment names, else those of `tilewatch up`; else raises NotRunning."""
         if self.database_url and self.broker_url:
             return Servers(database_url=self.database_url, broker_url=self.broker_url)
         if self.database_url or self.broker_url:
