@@ -15,7 +15,7 @@ from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, R
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
 MOST_NIGHTLY_LOG_ODDS = 6.0
-"""Bounds how far nights alone can lower a build's log-odds below the likeliest build's. Only replays rule it out."""
+"""Bounds how far nights alone lower a build's log-odds below the likeliest build's. Only replays rule out a build."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
 """Replaces MOST_NIGHTLY_LOG_ODDS for the likeliest build's neighbours: one outlying night may make them likeliest."""

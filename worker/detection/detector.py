@@ -19,8 +19,8 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 NOISY = 2.0
-"""If several series have new code at a build, the least noisy series is replayed first. A series that is at least this
-many times as noisy waits for its answer, which often makes another replay unnecessary: a tenth of all replays."""
+"""If several series have new code at a build, the least noisy of them is replayed first. A series that is more than
+this many times as noisy waits for the answer of that replay. This saves a tenth of all replays."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Counts the replay launches that a night may spend: its own share, and what earlier nights left of theirs."""
+"""Counts the replay launches that a night may spend: its own share, and launches that earlier nights did not spend."""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ class ReplayBudget:
         return self.left >= launches
 
     def allows_tonight(self, launches: int) -> bool:
-        """Returns whether tonight's own share is enough for `launches`, without what earlier nights left of theirs."""
+        """Returns whether tonight's own share is enough, without launches that earlier nights did not spend."""
         return min(self.unspent, self.left) >= launches
 
     @property

@@ -120,7 +120,7 @@ class ScopeState:
 
     def _fresh_since(self, column: int) -> int:
         """Returns the first fresh build of a series: only its last `fresh_nights` nights measured that build. If its
-        code is known, only tonight's builds are fresh, because older code was asked about in its own first night."""
+        code is known, only tonight's builds are fresh, because older code was replayed in its own first night."""
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
@@ -193,8 +193,8 @@ class ScopeState:
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """Starts a new level of a series at a build with an expected change, so that earlier nights and replays do not
-        count."""
+        """Starts a new level of a series at a build with an expected change. Nights and replays before that build no
+        longer count as history."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
 
