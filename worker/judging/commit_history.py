@@ -181,7 +181,7 @@ class History:
         return self._sides[commit_id]
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
-        """Returns the hash of a config's machine code in the sweep of `won`; None if the config was not compiled."""
+        """Returns the hash of a config's machine code in the sweep of `won`; None if it did not compile there."""
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)

@@ -36,7 +36,7 @@ def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> l
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:
-    """Adds a night to a judge, and a name for the machine code that won on each problem to tell code apart."""
+    """Adds a night to a judge, and names the machine code that won on each problem."""
     for series in map(series_of, points):
         _name_code(judge, history, series, night.position)
     measured = {series_of(point)[:2] for point in points}

@@ -1,8 +1,8 @@
 """Computes from replays of the same cubins on two nodes how much of a change comes from the node, its driver and the
 code.
 
-It only computes from its arguments. The code is to blame for a difference between two cubins on one node, and the node
-for a difference of the old cubin between two nodes. node_cause.py decides what is replayed."""
+It only computes from its arguments. A difference between two cubins on one node comes from the code. A difference
+between two nodes with the old cubin comes from the node. node_cause.py decides what is replayed."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -115,7 +115,7 @@ def write_sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy)
 
 
 def write_lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
-    """Writes the numbers behind the sentence of `write_sentence`, one fact per line."""
+    """Writes the figures behind the sentence that `write_sentence` returns, with one figure or comparison per line."""
     if answer.node is None:
         return ()
     here, there = suspicion.here.host, suspicion.there.host
@@ -164,7 +164,7 @@ def _is_believed(size: Estimate, policy: Policy, least: float) -> bool:
 
 
 def _name_pair(one: str, other: str) -> str:
-    """Returns one name for two nodes, in alphabetical order, because one cause stands for both directions."""
+    """Returns one name for two nodes, in alphabetical order, because it does not matter which of them is slower."""
     return " and ".join(sorted((one, other)))
 
 
