@@ -1,8 +1,8 @@
 """Sends the ids of jobs to workers through Redis, and finds lost messages. Defines the Celery settings of sender and
 worker.
 
-Redis may lose every message, because the job table stores what is queued, and reconcile.py sends messages again. So a
-message is acknowledged on receipt, and there is no result backend."""
+Redis may lose messages without harm, because the job table stores what is queued, and reconcile.py sends messages
+again. So a message is acknowledged on receipt, and there is no result backend."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
