@@ -51,8 +51,8 @@ class MendingPlan:
 def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sha256: str) -> list[Action]:
     """Returns the changes to make to the pull requests of a repository, at most one for each table. It only computes.
 
-    Entries of a pull request that a person closed are not proposed again. A pull request stays as it is while nights
-    have not shown for each of its entries whether that entry is still slower."""
+    Entries of a pull request that a person closed are not proposed again. A pull request stays as it is until
+    replays have shown for each of its entries whether that entry is still slower."""
     declined = {
         (each.kernel, each.gpu_model, problem, config_key(base))
         for each in stored
