@@ -16,7 +16,7 @@ BASELINES = {
     "cublas": "#5f9a3f",
     "copy": "#b9955c",
 }
-"""Fixed colours of baselines; those of others follow from the name. No kernel has two baselines of one colour."""
+"""Fixed colours of baselines. Other colours follow from the name. No kernel has two baselines of one colour."""
 OTHERS = ("#a064d8", "#c95f8a", "#8a7d3c", "#4aa3b8")
 BETTER, WORSE, UNCERTAIN = "#17857a", "#cf4a2a", "#8a94a3"
 VERDICTS = {"regression": WORSE, "improvement": BETTER}

@@ -68,7 +68,7 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
 
 
 def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str) -> Trace:
-    """Returns the trace of a branch's points. No line joins it to the main line, whose commits are others."""
+    """Returns the trace of a branch's points. No line joins them to the points of the main line."""
     template, customdata = hover.points_hover(line, metric)
     return {
         "type": "scatter",
