@@ -18,9 +18,9 @@ SERIES = ("kernel", "problem", "gpu_model")
 RECORD_SERIES = (*SERIES, "origin")
 
 NOISE_BETWEEN_RUNS = 0.0045
-"""The relative standard deviation of a run's time, for series without a noise estimate of the judge, and at least for
+"""The relative standard deviation of a run's time, for series for which the judge has no estimate, and the least for
 two GPUs of one model. Ratios of unchanged code on two H200s differ by 0.52 % for 57 kernels and by 0.68 % for
-FlashAttention beside cuDNN (recordings/, 2026-11-21, benchmarks/claims.py of e7265af): 0.37 and 0.48 % for each run."""
+FlashAttention beside cuDNN (recordings/, 2026-11-21, benchmarks/claims.py of e7265af): 0.37 and 0.48 % per run."""
 
 CERTAIN = 2.58
 """The number of standard deviations that a normally distributed difference exceeds in 1 of 100 cases."""

@@ -69,8 +69,8 @@ def write_counters_source(found: Evidence) -> str:
 
 
 def tabulate_counters(found: Evidence) -> pd.DataFrame:
-    """Returns a table of the winner's counters beside those of the earlier winner and of the second fastest config. The
-    latter are known only if the two configs' times cannot be distinguished."""
+    """Returns a table of the winner's counters beside those of the earlier winner and of the second fastest config.
+    This config has counters only if its time cannot be distinguished from the winner's."""
     counters, other = read_counters(found), _of_next_best(found)
     now, before = counters.now, counters.before
     rows = []
@@ -90,7 +90,7 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 
 
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms of the time's change since the run before, the main one first; None if it is small."""
+    """Returns the mechanisms of the time's change since the run before, the main one first; None for a small change."""
     sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
     change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
@@ -112,9 +112,9 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin to compare with this run's winner. That is the earlier winner if both runs chose one
-    config, or if the winning config has no earlier code; else the winning config's earlier cubin. Returns None if the
-    latter has the same code, because a difference between two configs does not explain a commit."""
+    """Returns the earlier cubin to compare with this run's winner: the earlier winner if both runs chose one config or
+    if the winning config has no earlier code, else the winning config's earlier cubin. Returns None if the winning
+    config's code did not change, because a difference between two configs does not explain a commit."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:

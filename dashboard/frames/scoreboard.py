@@ -119,7 +119,7 @@ def find_change(score: GpuScore) -> float:
 
 
 def write_direction(score: GpuScore) -> str:
-    """Returns words for the change of the score, with the day of the earlier commit."""
+    """Returns words for the change of the score since `week_before`, with the day of that point's commit."""
     before, points = score.week_before, find_change(score)
     if before is None:
         return "nothing earlier to compare with"

@@ -54,7 +54,7 @@ def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
 
 
 def find_name(named: Mapping[str, int], commit: str, submission: str) -> str | None:
-    """Returns the name of a commit's newest sweep of this submission, else of any; None if the commit has no sweep."""
+    """Returns the name of a commit's sweep, of this submission or else the newest; None if the commit has no sweep."""
     of_commit = [name for name in named if name.startswith(commit)]
     of_submission = (name for name in of_commit if submission and name.endswith(f", {submission}"))
     return next(of_submission, next(iter(of_commit), None))
