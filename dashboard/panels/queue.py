@@ -170,8 +170,8 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
 
 
 def ends_text(row: Mapping[Any, Any], now: dt.datetime, workers: pd.DataFrame) -> str:
-    """Returns when a submission ends if its speed stays, in words. It ends when its sweeps are measured, or compiled if
-    it is not to be measured. Empty if it is too early to tell, no live worker takes its jobs, or it has ended."""
+    """Returns, in words, when a submission ends at its present speed. It ends when its sweeps are measured, or compiled
+    if `measure` is false. Empty before the first result, after the last, and without a live worker for its jobs."""
     done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
     queue = {"compiling": "compile", "measuring": f"gpu.{row['gpu_model']}"}.get(row["state"])
     taken = any(alive and queue in queues for alive, queues in zip(workers["alive"], workers["queues"], strict=True))

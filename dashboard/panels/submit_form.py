@@ -48,7 +48,7 @@ def show_form(url: str, who: str) -> None:
 
 
 def _pick_repository(url: str) -> str | None:
-    """Returns the repository chosen among those added. None means TILEWATCH_REPOSITORY, also if none was added."""
+    """Returns the chosen repository. Returns None for TILEWATCH_REPOSITORY, and if no repository was added."""
     added = reads.watched(url)
     if not added:
         return None

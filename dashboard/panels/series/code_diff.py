@@ -43,7 +43,7 @@ def _slower(other: CubinRow, winner: CubinRow) -> str:
 
 
 def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
-    """Returns why there is no stored diff of two cubins. `origin` is that of the run that measured the winner."""
+    """Returns why there is no stored diff of two cubins. `origin` is the origin of the winner's run."""
     if other.code_sha256 is not None and other.code_sha256 == winner.code_sha256:
         return "The machine code is identical."
     if origin == "recorded":
@@ -79,7 +79,7 @@ def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
 
 
 def tabulate_instructions(diff: CodeDiffRow, left: str, right: str) -> pd.DataFrame:
-    """Returns a table with one row per instruction, and its number of uses in each cubin in the columns."""
+    """Returns a table with one row per instruction and one column per cubin, which shows how often it occurs."""
 
     def count(times: int, text: str) -> str:
         return f"{times} x {text}" if times else ""

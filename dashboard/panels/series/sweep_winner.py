@@ -74,7 +74,7 @@ def headline(winner: Mapping[Any, Any] | pd.Series) -> str:
 def list_reasons(
     trials: pd.DataFrame, winner: Mapping[Any, Any] | pd.Series, ships: Mapping[str, Any] | None, tie: set[int]
 ) -> list[str]:
-    """Returns sentences on the configs that were nearly as fast as the winner. Their times are the few of the sweep."""
+    """Returns sentences on the configs that were nearly as fast as the winner in the few timings of the sweep."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     others = timed[timed["config_id"] != winner["config_id"]]
     sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]
