@@ -5,7 +5,7 @@ Streamlit's script first looks for the server below the page's address. On all p
 in the browser's console and a round trip. The HTML therefore contains the server's address.
 
 Streamlit's browser code requests the script of an element type when the first such element appears, and then that
-script's imports. The HTML names those of a page's first elements, so that they load while it connects.
+script's imports. The HTML names all scripts of a page's first elements, so that they load while the page connects.
 """
 
 from collections.abc import Callable
