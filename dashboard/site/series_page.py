@@ -21,7 +21,7 @@ from tilewatch.db.page_reads.series import SeriesRow
 from tilewatch.text import count_text, short_sha
 
 MOST_POINTS = 12
-"""The most rows of the table below a trend. With 20 rows, all recordings took 21.4 MB of the wanted 20 (2026-11-28)."""
+"""The most rows of the table below a trend. With 20 rows, a site of all recordings had 21.4 MB; 20 MB are allowed."""
 
 
 def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:

@@ -114,8 +114,8 @@ def _nights(week: Week) -> Iterable[Part]:
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """An order for the report of one repository, by default the main one, on the week before a day, by default today:
-    the files to write the page and a picture of the scoreboard to, of which one may be missing."""
+    """An order for the report of one repository, by default the main one, on the week before a day, by default today.
+    Gives the files for the page and for a picture of the scoreboard, of which one may be missing."""
 
     html: Path | None
     png: Path | None
