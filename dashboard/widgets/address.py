@@ -22,7 +22,7 @@ def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
 
 def show_whole() -> None:
     """Shows this run's address in the browser, as Streamlit (1.67) does not show it for a link to the current page.
-    Does not add an address to the browser's history that is already shown."""
+    Adds nothing to the browser's history if this address is already shown."""
     st.query_params.from_dict({key: st.query_params.get_all(key) for key in st.query_params})
 
 

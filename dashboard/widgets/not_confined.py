@@ -1,4 +1,4 @@
-"""Warns on every page if commits' code runs without a sandbox. It could then fake results and damage the machine."""
+"""Warns on every page if commits' code runs without a sandbox. Such code can fake results and damage the machine."""
 
 import streamlit as st
 

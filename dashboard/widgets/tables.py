@@ -33,8 +33,8 @@ def show(table: "pd.DataFrame | Styler", *, key: str, **options: Any) -> Any:
 
 
 def show_few(rows: Sequence[Mapping[str, str]]) -> None:
-    """Shows a few rows as a Markdown table, whose cells may contain Markdown. Its script is on every page, whereas that
-    of Streamlit's own tables has 1 MB, for which pages waited (2026-11-28)."""
+    """Shows a few rows as a Markdown table, whose cells may contain Markdown. Its script is on every page. The script
+    of Streamlit's own tables has 1 MB, and pages waited for it (2026-11-28)."""
     heads = list(dict.fromkeys(head for row in rows for head in row))
     lines = (heads, ["---"] * len(heads), *([row.get(head, "") for head in heads] for row in rows))
     st.markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
