@@ -199,7 +199,7 @@ def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
 
 
 def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Cancels those of the jobs that have not ended, and returns their ids. A worker notices it at its next `renew`."""
+    """Cancels those of the jobs that have not ended, and returns their ids. Workers notice it at the next `renew`."""
     alive = and_(Job.id == func.any(list(job_ids)), Job.state.in_(OPEN_JOB))
     return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": clock_now()})]
 
@@ -252,7 +252,7 @@ def _let_go(state: str) -> dict[str, Any]:
 
 
 def _queue_again(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues a job again that `owner` runs. Counts no attempt. Returns False if `owner` no longer runs it."""
+    """Queues again a job that `owner` runs. Counts no attempt. Returns False if `owner` no longer runs the job."""
     again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     return _as_owner(session, job_id, owner, {**again, **columns})
 

@@ -134,8 +134,8 @@ def claim(
     """Claims the oldest message that is due, on a channel that is not in `without`; None if there is none.
 
     `repeatable` names the channels that recognise a repeated message by its key. If the sender dies, a message to such
-    a channel is due again after the lease. On other channels it might then arrive twice, so the claim marks it as
-    failed until `mark_sent` or `put_off`. A message waits for earlier ones about its regression on the same channel.
+    a channel is due again after the lease. On another channel, the message might then arrive twice, so the claim marks
+    it as failed until `mark_sent` or `put_off`. A message waits for earlier ones about its regression on its channel.
     """
     earlier = aliased(Message)
     overtakes = exists().where(
@@ -209,7 +209,7 @@ def fail(session: Session, message_id: int, trouble: str) -> None:
 
 
 def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
-    """Queues those of the messages that failed again, because a person requested it, and returns their ids."""
+    """Queues again those of the messages that have failed, because a person requested it, and returns their ids."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)

@@ -19,7 +19,7 @@ CANARY_RUNS = 50
 
 @dataclass(frozen=True)
 class OpenQuarantine:
-    """A quarantine that has not ended. `waited_s` counts from its last canary, or from its begin without one."""
+    """A quarantine that has not ended. `waited_s` is the seconds since its last canary, else since its beginning."""
 
     id: int
     gpu_uuid: str

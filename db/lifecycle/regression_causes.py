@@ -192,7 +192,7 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
 
 def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
     """Marks a series of a node's regression as slow again, with its new size, if the series had recovered or the
-    regression was resolved. Returns whether it did. A repaired node may become slow again without a commit between."""
+    regression was resolved. Returns whether it marked the series. A repaired node can become slow without a commit."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)

@@ -27,7 +27,7 @@ class JudgedReport:
 
 
 def begin(session: Session, key: str, toolchains: Sequence[str], made_at: dt.datetime) -> tuple[int, bool]:
-    """Opens a report if no open job is making one with this key. Returns the new or open one's id, and if it is new."""
+    """Opens a report if no open job is making one with this key. Returns the report's id, and whether it is new."""
     earlier = ToolchainReport.key.startswith(f"{key}#", autoescape=True)
     is_open = and_(Job.id == ToolchainReport.job_id, Job.state.in_(OPEN_JOB))
     if (found := session.scalar(select(ToolchainReport.id).where(earlier, exists().where(is_open)))) is not None:
