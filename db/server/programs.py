@@ -1,4 +1,4 @@
-"""Finds the embedded servers' programs in two Python packages. Copies them if the servers' user cannot run them."""
+"""Finds the embedded servers' programs in two Python packages. Copies programs that the servers' user cannot run."""
 
 import shutil
 from collections.abc import Callable
