@@ -1,4 +1,4 @@
-"""Reads how good the judge is: what people marked right and wrong, how soon they were notified, and what it cost.
+"""Reads how good the judge is: what people marked right and wrong, how soon they were notified, how many replays ran.
 
 The number of marks is read too, because precision is computed from them. If several people marked a regression or a
 verdict, only the newest mark counts.

@@ -53,7 +53,7 @@ def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """Lists the replays for a run's suspicion, and the replays of its series that have its commit as bad commit."""
+    """Lists the replays for a run's suspicion, and its series' replays whose bad commit is the run's commit."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(ReplayRow, [Replay], good_sha=good.sha, bad_sha=bad.sha)

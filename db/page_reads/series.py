@@ -116,7 +116,7 @@ def require_known(session: Session, **given: str | None) -> None:
 
 
 def list_repositories(session: Session) -> list[str]:
-    """Lists the repositories with a submission: first those that are watched, then branches, removed and recorded."""
+    """Lists the repositories with a submission: watched ones first, then branches, removed ones and recorded ones."""
     own = func.bool_or(Submission.reason != "recorded")
     is_branch = Commit.repository.contains(BRANCH_START, autoescape=True)
     removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))

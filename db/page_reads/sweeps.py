@@ -26,7 +26,7 @@ from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, is_of_series, read_r
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` the library's own config."""
+    """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` that of the host code."""
 
     id: int
     repository: str
