@@ -62,8 +62,8 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
 def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
-    """Lists a pair for each series of a kernel in a submission: the last sweep before the submission, and the newest.
-    It shows whether an open alarm still holds. With `measured`, the newest sweep that has a run is taken."""
+    """Lists a pair for each series of a kernel in a submission: the last sweep before the submission and the newest.
+    The pairs show whether an open alarm still holds. With `measured`, the newest sweep with a run is taken."""
     named = (Sweep.submission_id == submission_id, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
     then = _sweeps().where(*named).subquery()
     compiles = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")

@@ -37,7 +37,7 @@ from tilewatch.db.query_parts import (
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
-"""The number of newest runs whose hardware counters are read. Tied configs win alternately, on different GPUs."""
+"""The number of newest runs whose counters are read: several, as tied configs win alternately, on different GPUs."""
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
-    """Lists, for each series of a repository and GPU model that has tried all configs, the lead of those not listed."""
+    """Lists how far configs outside the short list led, per fully tried series of a repository and GPU model."""
     query = (
         _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(

@@ -107,8 +107,8 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 
 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
-    """Returns by run id the fastest config of the short list, for runs that a config outside the list won with a lead
-    over the list larger by at least `better_by` than in earlier runs of the same state."""
+    """Returns by run id the fastest config of the short list, for runs that a config outside the list won. Its lead
+    over the list must exceed its lead in earlier runs of the same state by at least `better_by`."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
     query = (
