@@ -396,7 +396,7 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 def write_code_diff(
     session: Session, keys: tuple[str, str], sentence: str, changes: Sequence[Row], instructions: Sequence[Row]
 ) -> None:
-    """Stores the difference between the cubins with these content keys. A stored difference stays: it is the same."""
+    """Stores the difference between the cubins with these keys. Equal keys mean equal code, so a stored one stays."""
     base_key, head_key = keys
     row = {"base_key": base_key, "head_key": head_key, "sentence": sentence}
     session.execute(insert(CodeDiff).values(**row, changes=changes, instructions=instructions).on_conflict_do_nothing())

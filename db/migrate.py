@@ -38,7 +38,7 @@ group by a.pid, a.usename, a.application_name, a.xact_start order by a.xact_star
 """)
 
 LAST_UNSQUASHED = "22144da"
-"""The last commit with migrations for databases from before revision 0039, from revision 0031 on."""
+"""The last commit with migrations for databases from revision 0031 to before revision 0039."""
 
 
 class OtherRelease(ExpectedError):
@@ -111,7 +111,7 @@ def current(url: str) -> str | None:
 
 
 def head() -> str:
-    """Returns the newest revision that this code has a migration for, which is what it expects of the database."""
+    """Returns the newest revision of this code's migrations, which the code expects the database to have."""
     return _revisions()[-1]
 
 

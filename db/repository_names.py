@@ -1,5 +1,5 @@
-"""Names repositories in the database. A branch has its own repository name there, so that its runs are separate from
-the main line's. So have commits compiled with another toolchain; their name has a space, which no branch has."""
+"""Names repositories in the database. A branch is stored as a repository of its own, so that its runs are separate from
+the main line's. So are commits compiled with another toolchain, under a name with a space, which no branch has."""
 
 BRANCH_START = " (branch "
 

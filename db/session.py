@@ -74,7 +74,7 @@ READS = "tilewatch_reads"
 """The option of an engine's connections whose sessions must not change anything."""
 
 READ_ONLY = "25006"
-"""Postgres' error code for a change in a read-only transaction (its manual lists the error codes)."""
+"""The error code of Postgres for a change in a read-only transaction (listed in the Postgres manual)."""
 
 _LOOK = """
     select current_setting('transaction_read_only') = 'on' as is_read_only,
