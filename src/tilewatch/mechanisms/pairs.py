@@ -27,7 +27,7 @@ class WinnerFacts:
 
 @dataclass(frozen=True)
 class Moved:
-    """The counts in both versions of instructions that one has more of. kernels/code_diff/sass.py lists the kinds."""
+    """The number of instructions of one kind in each of two versions. kernels/code_diff/sass.py lists the kinds."""
 
     kind: str
     in_loop: bool
@@ -37,7 +37,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Number:
-    """A number for which a rule holds, of both versions: `base` of the faster version, `head` of the slower."""
+    """A quantity that makes a rule hold: its value in the faster version (`base`) and in the slower one (`head`)."""
 
     label: str
     base: float

@@ -10,7 +10,7 @@ GROUP = re.compile(r"group(_size)?(_m)?", re.IGNORECASE)
 """The pattern of the name of a swizzle's group size: the number of tiles down M before a step along N."""
 
 BLOCKS_AT_ONCE = 132
-"""The concurrent thread blocks: one per multiprocessor of an H200. With a B200's 148, eight rows read 8 % more."""
+"""Concurrent thread blocks: one per multiprocessor of an H200. With a B200's 148, eight rows read 8 % more tiles."""
 
 
 def read_sizes(problem: str) -> tuple[int, ...]:
