@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 NAMED = ("cuda-tile", "nvidia-cuda-tileiras")
-"""The packages that a person names to add a toolchain. NVIDIA's other packages follow the second one's version."""
+"""The packages that a person names to add a toolchain. NVIDIA's other packages follow the second package's version."""
 
 CAUSE, ARROW, LIMIT = "another compiler: ", " -> ", " limit "
 

@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"\A(\d{1,9}(?=[.)](?: |\Z))|(?=(?:#{1,6}|[+-])(?: |\Z)))")
 
 _ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|@", re.IGNORECASE)
 WORD_JOINER = "\N{WORD JOINER}"
-"""An invisible character. In the right place, it prevents that a text is read as a link, a mention or a formula."""
+"""An invisible character. In the right place, it keeps a text from being read as a link, a mention or a formula."""
 
 _MENTION = re.compile(r"<(?=\S)|(?<![\w.+-])@(?=\w)|\](?=[(\[])")
 

@@ -1,6 +1,6 @@
 """Looks up tuned configs for host code. This file only needs Python 3.10, so it can be imported or copied.
 
-`tilewatch tuned export tuned.json` writes the file that it reads (docs/use/tuned.md):
+`tilewatch tuned export tuned.json` writes the file that this module reads (docs/use/tuned.md):
 
     TABLE = tuned.load("tuned.json", kernel="gemm_fp8", gpu="NVIDIA H200", fallback={"tile_m": 128, "tile_n": 128})
     config = TABLE.find(320, 32576, 7168).config
@@ -21,8 +21,8 @@ FORMAT = 1
 MOST_DOUBLINGS = 1.0
 """The largest distance of a measured problem whose config is used: Euclidean, in doublings of each size.
 
-Two H200s swept 82 problems (benchmarks/tuned.py, 2026-11). Each problem with another one within 1 doubling was run with
-the other's config: half lost nothing, and one in twenty lost 17 % or more. Without a limit, one in twenty lost 100 %.
+Two H200s swept 82 problems (benchmarks/tuned.py, 2026-11). Of those with another problem within 1 doubling, half lost
+no time with the other problem's config, and one in twenty lost 17 % or more. Without a limit, one in twenty lost 100 %.
 """
 
 KEPT_ANSWERS = 10_000
