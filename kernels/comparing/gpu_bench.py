@@ -21,7 +21,7 @@ class LaunchBench(Protocol[Work]):
 
 
 class GpuBench(LaunchBench[PairWork], Protocol):
-    """A GPU that can also race the configs of one side."""
+    """A GPU that can also find the fastest configs of one side."""
 
     def race(
         self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]

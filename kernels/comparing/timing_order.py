@@ -20,7 +20,7 @@ MOST_DEATHS = 3
 """Number of processes that may die while they launch a pair. After that many deaths the pair is given up."""
 
 Key = tuple[str, str, str]
-"""The key of a PairWork."""
+"""Identifies a pair to time: kernel, problem and label."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Timing:
 
 
 class TimingRun(Generic[Work]):
-    """Times the pairs of one family. `timings` maps each pair's key to its launches, with those of earlier runs."""
+    """Times the pairs that one design judges. `timings` maps each pair's key to its launches, also of earlier runs."""
 
     def __init__(
         self,

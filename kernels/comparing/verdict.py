@@ -23,7 +23,8 @@ NOT_SLOWER_ERROR = 0.01
 INTERVAL_ERROR = 0.05
 
 MARGIN = 0.005
-"""Launches are added until a change is sure, or surely under this share. Two machines of one GPU model differ by it."""
+"""Launches are added until a change is sure, or surely under this share. Machines of one GPU model differ by as
+much."""
 
 ACCEPTABLE = 0.01
 """Largest x of "not slower than x" that is accepted when the budget is spent, if no --fail-over was given."""

@@ -29,7 +29,7 @@ PRECISION = 0.0015
 """Half width of a rung's interval at which the rung needs no further launch, so that shares are within 0.2 points."""
 
 LEAST_POINTS = 100 * MARGIN
-"""Smallest points for which a dependency is blamed. Two machines of one GPU model differ by as much."""
+"""Smallest share, in points, for which a dependency is blamed. Two machines of one GPU model differ by as much."""
 
 CARD_DEVIATION = 0.0034
 """Standard deviation of a ratio between two H100s with equal code and driver (benchmarks/nights.py, 2026-11-28). Two
@@ -132,7 +132,7 @@ def merge_unmeasured(
 
 def split_loss(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> Ladder:
     """Splits the loss among the dependencies of all groups. `steps` maps each rung and each whole group to the change
-    from the base. Groups do not interact, so the loss is the product of their changes."""
+    from the base. Groups do not interact, so the loss is the product of the groups' changes."""
     points = _split(groups, steps)
     squares = dict.fromkeys(points, 0.0)
     for rung, step in steps.items():

@@ -1,4 +1,4 @@
-"""Finds the ladders of a report: which operators lost time under a head, and how much each dependency caused."""
+"""Finds the ladders of a report: which operators lost time under a head, and how much of it each dependency caused."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 
 def name_rungs(report: ToolchainReport, head: ToolchainName) -> tuple[ToolchainName, ...]:
-    """Returns the rungs of a head. Adds the rungs that are new to the report."""
+    """Returns the rungs of a head, and adds to the report the rungs that it lacks."""
     named = []
     for rung in list_rungs(list_swapped(report.base.versions, head.versions)):
         swapped = tuple(name for name in DEPENDENCIES if name in rung)

@@ -44,8 +44,8 @@ class Retuning:
 
     @property
     def certificate(self) -> str:
-        """Returns how much of the space was tried, as the end of a sentence. Configs outside the short list are drawn
-        at random, so the probability that the best of them is untried equals the share of them that was not drawn."""
+        """Returns how much of the space was tried, as the end of a sentence. The last configs were drawn at random from
+        the rest, so the best of the rest is untried with a probability equal to the share that was not drawn."""
         untried = self.space - self.tried
         if untried <= 0:
             return f"; all {self.space:,} configs were tried" if self.space else ""
@@ -88,7 +88,7 @@ def judge_operator(
     retuned: Timing | None = None,
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
-    """Returns the verdict on one operator. `frozen` or `retuned` is None if its configs were not timed."""
+    """Returns the verdict on one operator. `frozen` and `retuned` are the launches for each question, or None."""
     of_frozen, of_retuned = (None if each is None else each.judge(design) for each in (frozen, retuned))
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.base[0].config else None
@@ -128,7 +128,7 @@ def _judge_frozen(
 def _judge_retuned(
     pair: ToolchainPair, retuning: Retuning | None, retuned: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns the verdict on the head's own winner, for an operator with a worse frozen verdict, and the reason."""
+    """Returns the verdict on the head's own winner and its reason, for an operator whose frozen verdict is not safe."""
     if retuning is None:
         return "not safe", "not re-tuned"
     if retuning.winner is None:

@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 PROCESSES = 12
 ROUNDS, WARM_UP_ROUNDS = 60, 20
 REST_EVERY_S, REST_S = 0.008, 0.04
-"""Seconds of launches before a rest, and of the rest. A GPU without rests meets its power cap, so load would matter."""
+"""Seconds of launches before a rest, and of the rest. Without rests, a GPU's power cap makes times depend on load."""
 
 
 def main() -> None:

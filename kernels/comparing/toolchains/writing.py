@@ -281,8 +281,7 @@ def _summarize(report: ToolchainReport, arch: str, head: str) -> str:
 
 
 def _list_moved(report: ToolchainReport, arch: str, head: str) -> Iterator[str]:
-    """Yields operators that changed in more static facts than the number of instructions. Equal changes share a
-    line."""
+    """Yields lines on operators that changed in more than the number of instructions. Equal changes share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for pair in report.pairs.values():
         moved = [each for each in pair.moved if not each.startswith("instructions ")]
