@@ -42,7 +42,8 @@ LARGEST_WAIT = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """One machine instruction. `text` lacks registers, labels, predicates and reuse flags. `block` is a basic block."""
+    """One machine instruction. `text` lacks registers, labels, predicates, reuse flags. `block` numbers the basic
+    block."""
 
     opcode: str
     text: str

@@ -37,8 +37,8 @@ class Value:
 @dataclass(frozen=True)
 class TileOperation:
     """An operation of TileIR. `attributes` is the text before the types, with "%" for each value. `operands` lacks the
-    tokens that order memory accesses. `line` is None if the compiler names none. `callers` are the lines of the calls
-    around it, innermost first. `parent` is the index of the operation whose body contains it, or -1 for none."""
+    tokens that order memory accesses. `line` is None if the compiler names no line. `callers` are the lines of the
+    calls around it, innermost first. `parent` is the index of the operation whose body contains it, or -1."""
 
     index: int
     opcode: str
@@ -159,7 +159,7 @@ class _Reader:
 
 
 def read_tile_ir(text: str) -> tuple[TileOperation, ...]:
-    """Returns the operations of a TileIR text. Raises BadTileIR."""
+    """Returns the operations of a TileIR text. Raises BadTileIR if a line has another form."""
     reader = _Reader(_read_locations(text))
     for line in _join(text):
         reader.read(line)
