@@ -1,4 +1,4 @@
-"""Compares the files of one package in two environments, by the hashes that its wheels list."""
+"""Compares the files of one package in two environments, by the hashes that the package's wheels list."""
 
 import importlib.metadata
 import sys

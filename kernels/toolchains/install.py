@@ -78,7 +78,7 @@ def install(
 
 
 def remove(root: Path, name: str) -> None:
-    """Removes a toolchain. Raises UnknownToolchain if there is none, NotInstalled if it is Tilewatch's own one."""
+    """Removes a toolchain. Raises UnknownToolchain if it does not exist, NotInstalled if it is Tilewatch's own."""
     with _hold_lock(root):
         found = find_toolchain(root, name)
         if found.folder is None:
@@ -90,7 +90,7 @@ def remove(root: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _hold_lock(root: Path) -> Iterator[None]:
-    """Holds the folder's lock, and removes what a killed command left. Raises NotInstalled if another one has it."""
+    """Holds the folder's lock, and removes what a killed command left. Raises NotInstalled if the lock is taken."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as lock:
         if not processes.try_lock(lock):
@@ -101,7 +101,7 @@ def _hold_lock(root: Path) -> Iterator[None]:
 
 
 def _run_pip(wheels: Path | None, *arguments: str) -> str:
-    """Runs pip and returns what it printed. Raises NotInstalled with pip's first error."""
+    """Runs pip and returns what it printed. If pip fails, raises NotInstalled with pip's first error."""
     source = [] if wheels is None else ["--no-index", "-f", str(wheels)]
     done = subprocess.run([*PIP, *source, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:

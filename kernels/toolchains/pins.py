@@ -57,7 +57,7 @@ def find_toolchain(
     pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
 ) -> PinnedToolchain:
     """Returns the toolchain with the pinned versions of packages, and with the installed versions of the others. Raises
-    BadPackages if the pinned versions do not work together, or if a toolchain may not have the name."""
+    BadPackages if the pinned versions do not work together, or if no valid name can be made of them."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}
     if all(installed.get(package) == version for package, version in wanted.items()):
