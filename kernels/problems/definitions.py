@@ -94,7 +94,7 @@ def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
 
 
 def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definition]) -> dict[str, list[Problem]]:
-    """Maps the name of each definition to its problems, which are the lines of Workload files. Ignores lines of other
+    """Maps the name of each definition to its problems, taken from the lines of Workload files. Ignores lines of other
     definitions. Raises BadProblem, which names the file and the line, if a line is wrong."""
     found: dict[str, dict[str, Problem]] = {name: {} for name in definitions}
     for place, row in (each for file in list_files(pattern, folder) for each in read_lines(file, file.name)):

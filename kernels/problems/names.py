@@ -45,7 +45,7 @@ def read_names(names: str) -> Names:
 
 
 def make_problem(names: Names, sizes: Sequence[int], choices: Sequence[str]) -> Problem:
-    """Returns the problem with these values, named such as "4096x1024:bf16". The values are in the order of `names`."""
+    """Returns the problem with these values in the order of `names`, and a name such as "4096x1024:bf16"."""
     name = ":".join(("x".join(map(str, sizes)), *choices))
     return Problem(name, dict(zip(names.sizes, sizes, strict=True)), dict(zip(names.choices, choices, strict=True)))
 

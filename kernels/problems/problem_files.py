@@ -14,7 +14,7 @@ MOST_BYTES, MOST_LINES, MOST_FILES = 16 << 20, 100_000, 1_000
 
 
 def list_files(pattern: str, folder: Path) -> list[Path]:
-    """Returns the files that match a pattern relative to `folder`, sorted. Raises BadProblem if none or too many do."""
+    """Returns the files in `folder` that match a pattern, sorted. Raises BadProblem if none or too many match."""
     files = sorted(folder.glob(pattern))
     if not files:
         raise BadProblem(f"'{pattern}' matches no file in {folder.name}")
