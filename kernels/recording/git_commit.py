@@ -25,7 +25,7 @@ class NoHistory(ExpectedError):
 @dataclass(frozen=True)
 class GitCommit:
     """Holds one commit. `position` is the number of commits from the root to it along first parents. `committed_at` is
-    ISO 8601 in UTC. It decides nothing, because a committer may write any date."""
+    ISO 8601 in UTC and decides nothing, because a committer may write any date."""
 
     repository: str
     sha: str
