@@ -39,7 +39,7 @@ def validate(
     """Validate library files and watch files before a GPU is spent on them.
 
     Records what operators launch on every problem, compares the shapes of their references and baselines, and compiles
-    one config of each code. Each finding is a line with file and line. The exit code is 1 if there is one.
+    one config of each code. Each finding is a line with file and line. The exit code is 1 if there is a finding.
 
     Example: tilewatch validate watch/softmax.py
     """
