@@ -61,7 +61,7 @@ def find_major() -> int:
 
 
 def tensor(call: Call, name: str) -> Any:
-    """Returns an array of the call as a torch tensor on the same memory. Raises BaselineMissing if it is not there."""
+    """Returns an array of the call as a torch tensor on the same memory. Raises BaselineMissing if it is missing."""
     arrays = {**call.inputs, **call.outputs}
     if name not in arrays:
         raise BaselineMissing(f"it needs an array called '{name}'; {call.kernel} has {', '.join(arrays)}")

@@ -1,8 +1,8 @@
 """Calls DeepGEMM, the main baseline: products in FP8 with their block scales or in bfloat16, for groups of rows or of
 K, and for heads. Its FP8 kernels take one scale per row of A and 128 elements of K, and one per 128x128 block of B.
 Hopper's kernels read scales as float32. Kernels of B200 and B300 read scales that are powers of two, as four exponents
-in an int32, and also take one scale per row of B. If they get float32 scales, extra kernels lay them out in every call.
-DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
+in an int32, and also take one scale per row of B. With float32 scales, extra kernels lay the scales out in every call
+there. DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
 
 import os
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def with_scales_laid_out(call: Call) -> BaselineLaunch:
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
-    """Returns a launch with row-major scales, as most callers have. Each call includes DeepGEMM's layout of scales."""
+    """Returns a launch with row-major scales, as most callers have. Its time includes DeepGEMM's layout of scales."""
     scales = _find_scales(call)
     return _make_fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 
@@ -186,7 +186,7 @@ def _reshape_d(call: Call) -> Any:
 
 
 def _find_scales(call: Call) -> Scales:
-    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if no Hopper kernel takes such scales."""
+    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if this GPU's kernels do not take them."""
     if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one scale per row of B too
         if find_major() == HOPPER:
             raise BaselineMissing("DeepGEMM takes a scale for each row of B on B200 and B300, and none on Hopper")
@@ -224,7 +224,7 @@ def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bo
 
 
 def _find_function(name: str, has_it: str) -> Any:
-    """Returns a function of DeepGEMM. Raises BaselineMissing, which names a version that has it, if it is missing."""
+    """Returns a function of DeepGEMM. If this version lacks it, raises BaselineMissing with a version that has it."""
     deep_gemm = _import_deepgemm()
     if not hasattr(deep_gemm, name):
         raise BaselineMissing(f"DeepGEMM {version('sgl-deep-gemm')} has no {name}, which {has_it} has")

@@ -8,7 +8,7 @@ import numpy as np
 from tilewatch.kernels.baselines.baseline import Call, tensor, torch_module
 
 BLOCK = 128
-"""Number of rows. Each group starts at a multiple of it."""
+"""Groups start at multiples of this many rows."""
 
 
 def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
@@ -23,7 +23,7 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def find_group_of_row(call: Call) -> Any:
-    """Returns each row's group as a tensor. If the call lacks it, computes it from the ends of the groups."""
+    """Returns each row's group as a tensor. If the call lacks the groups, computes them from the groups' ends."""
     if "group_of_row" in call.inputs:
         return tensor(call, "group_of_row")
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]

@@ -36,7 +36,7 @@ MAKERS: Mapping[str, Callable[[Call], BaselineLaunch]] = {
 
 
 def build(name: str, call: Call) -> BaselineLaunch:
-    """Returns the launch of a baseline for a kernel's call. Raises BaselineMissing if it cannot run here."""
+    """Returns a baseline's launch for a kernel's call. Raises BaselineMissing if the baseline cannot run here."""
     if name not in MAKERS:
         raise BaselineMissing(f"there is no baseline '{name}'; there are {', '.join(MAKERS)}")
     try:
@@ -48,6 +48,6 @@ def build(name: str, call: Call) -> BaselineLaunch:
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns the first line of an error and of its cause. torch names a symbol that a library lacks in the cause."""
+    """Returns the first line of an error and of its cause, which in torch names a symbol that a library lacks."""
     first = next(iter(str(error).strip().splitlines()), "")
     return first if error.__cause__ is None else f"{first} ({_first_line(error.__cause__)})"

@@ -16,13 +16,13 @@ from tilewatch.kernels.baselines.baseline import (
 from tilewatch.kernels.baselines.groups import find_group_of_row
 
 GROUP_ROWS = 128
-"""Number of rows. Each group starts at a multiple of it."""
+"""Groups start at multiples of this many rows."""
 
 NORM_EPSILON = 1e-6
-"""Epsilon of the norms. It must equal that of library/norm.py."""
+"""Epsilon of the norms. It must equal the epsilon in library/norm.py."""
 
 ROUTED_SCALING = 2.5
-"""Scaling factor of routed experts. It must equal that of library/moe_routing.py."""
+"""Scaling factor of routed experts. It must equal the factor in library/moe_routing.py."""
 
 NOPE = 128
 """qk_nope_head_dim of DeepSeek-V3. mla_decode scales scores by the head size before projections are absorbed."""
@@ -199,7 +199,7 @@ def attention_cudnn_backward(call: Call) -> BaselineLaunch:
 
 def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
     """Returns the launch of `compute`, which computes dq, dk and dv. `compute` gets (dout, Q, K, V, result), the
-    logarithms of sums, and (both lengths, no dropout, whether attention is causal). Baselines compute delta, which is
+    logarithms of sums, and (lengths of Q and K, no dropout, whether it is causal). Baselines compute delta, which is
     each row's sum of dout * result, themselves. `result` is made so that this sum is the call's delta."""
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()
