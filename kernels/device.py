@@ -45,8 +45,8 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns the fields that the table of GPU models stores. The peak rate that limits a sweep is stored with the
-        sweep."""
+        """Returns the fields that the table of GPU models stores. The peak throughput for a sweep's inputs is stored
+        with the sweep."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
@@ -130,7 +130,7 @@ def gpu_model(slug: str) -> GpuSpec:
 
 
 def model_of(arch: str) -> GpuSpec | None:
-    """Returns the GPU model that stands for an architecture ("sm_90") if no GPU is present, None if it is unknown."""
+    """Returns the GPU model that represents an architecture ("sm_90") if no GPU is present, or None if none does."""
     return next((model for model in GPU_MODELS if model.arch == arch and model.slug in MULTIPROCESSORS), None)
 
 
@@ -180,7 +180,7 @@ def _query(question: str) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Rate:
-    """The peak Tensor Core rate that limits a sweep. `type` is "float8", "float16" (also for bfloat16) or "tf32"."""
+    """The peak Tensor Core throughput for one type: "float8", "float16" (also for bfloat16) or "tf32"."""
 
     type: str
     tflops: float
@@ -202,7 +202,7 @@ def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
 
 
 def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes: float) -> float:
-    """Returns the microseconds that no kernel can beat, at any clock, L2 and type of sums, or 0 if no rate is known."""
+    """Returns the least microseconds of any kernel at any clock, L2 size and type of sums, 0 if no rate is known."""
     rate = find_rate(gpu, dtypes)
     most_tflops = 0.0 if rate is None else rate.tflops * CLOCK_MARGIN * (HALF_SUMS if "GeForce" in gpu.name else 1.0)
     compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0
