@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from tilewatch.kernels.code_diff.code_diff import CodeDiff, CodeText, diff_code
 from tilewatch.kernels.code_diff.tile_ir import BadTileIR
@@ -36,7 +35,7 @@ def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
     try:
         # A disassembler, which runs on one core, takes nearly all the time.
         with ThreadPoolExecutor(2) as pool:
-            launches = _pair_launches(*pool.map(lambda key: read_code_texts(store, key), (base_key, head_key)))
+            launches = pair_launches(*pool.map(lambda key: read_code_texts(store, key), (base_key, head_key)))
         if launches is None:
             return CubinDiff("other launches")
         diffs = tuple(diff_code(*each) for each in launches)
@@ -47,10 +46,11 @@ def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
     return CubinDiff(". ".join(named), diffs)
 
 
-def _pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:
-    """Pairs launches with equal keys, then the remaining launches. Returns None if the numbers of launches differ."""
+def pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:
+    """Pairs launches with equal keys, then the other launches in order. Returns None if the numbers of launches
+    differ."""
     if len(base) != len(head):
         return None
-    others = zip_longest(base.keys() - head.keys(), head.keys() - base.keys())
+    others = zip((key for key in base if key not in head), (key for key in head if key not in base), strict=True)
     pairs = (*((key, key) for key in base if key in head), *others)
     return [(base[base_key], head[head_key]) for base_key, head_key in pairs]
