@@ -271,7 +271,7 @@ def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Cal
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
-    """Prepares the described operator on copies of the handed-over memory. Raises LibraryError if that does not fit."""
+    """Prepares the described operator on copies of the handed-over memory. Raises LibraryError if these do not fit."""
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]

@@ -199,7 +199,7 @@ class PreparedOperator:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Returns the launch of a baseline on inputs made for it. Raises BaselineMissing if it has none."""
+        """Returns the launch of a baseline on inputs made for it. Raises BaselineMissing if it cannot be built."""
         case = self._remake_case(self._own, turn)
         if name not in case.baselines:
             assert name in BUILT_IN
