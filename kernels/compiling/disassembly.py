@@ -38,7 +38,7 @@ def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
 
 
 def disassemble(cubin: bytes, bytecode: bytes | None) -> CodeText:
-    """Returns a cubin and its bytecode as text. Raises ProgramMissing or NotDisassembled."""
+    """Returns a cubin and its bytecode as text. Raises ProgramMissing, or NotDisassembled if a program fails."""
     listing = _run((find_program("nvdisasm"), "-g", "-c"), cubin, ".cubin")
     return CodeText(listing, None if bytecode is None else disassemble_bytecode(bytecode))
 
@@ -49,7 +49,7 @@ def list_encoded_sass(cubin: bytes) -> str:
 
 
 def disassemble_bytecode(bytecode: bytes) -> str:
-    """Returns bytecode as text. Raises ProgramMissing or NotDisassembled."""
+    """Returns bytecode as text. Raises ProgramMissing, or NotDisassembled if the program fails."""
     return _run((find_program("tileirdisasm"), "-g"), bytecode, ".tileirbc")
 
 
