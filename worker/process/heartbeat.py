@@ -28,8 +28,8 @@ class Heartbeat:
         on_beat: Callable[[], None] = lambda: None,
         refuses: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Calls `on_beat` after each stored heartbeat. `refuses` returns the reason why the worker takes no job; None
-        if it takes jobs. A heartbeat shows this reason instead of the running jobs."""
+        """The thread calls `on_beat` after each stored heartbeat. `refuses` returns the reason why the worker takes no
+        job; None if it takes jobs. A heartbeat shows this reason instead of the running jobs."""
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self._over = threading.Event()
         self._subjects: str | None = None
