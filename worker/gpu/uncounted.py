@@ -37,7 +37,7 @@ MOST_AT_ONCE = 8
 held a GPU for 47 to 69 s (two H200, 2026-11-28)."""
 
 LONGEST_WAIT_S = 12 * 3600.0
-"""The seconds after which a run's counters are read even if series wait for the GPU, because they may always do."""
+"""The seconds after which a run's counters are read even if series wait for the GPU, because some may always wait."""
 
 KEPT_S = 24 * 3600.0
 """The seconds after which the launches of a run are deleted if the run was never stored, because its GPU was ill."""
