@@ -237,7 +237,7 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each of its GPU models. A commit off the main line belongs to `branch` or `revision`."""
+    """Submits a request for each of its GPU models. A commit off the main line belongs to `branch`, else `revision`."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
