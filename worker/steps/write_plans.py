@@ -22,8 +22,8 @@ class PlannedSubmission:
     """A submission whose plans will be written.
 
     The keys of its jobs begin with its `key`. `library` is the folder of the library if the commit's pyproject.toml
-    does not name one. `words` names the repository and the toolchain for people, except the default ones. `measure` is
-    False if no GPU will measure. `toolchain` is the one to compile with; None means the installed one."""
+    does not name one. `words` names the repository and the toolchain for people if they are not the default ones.
+    `measure` is False if no GPU will measure. `toolchain` is the one to compile with; None means the installed one."""
 
     key: str
     submission_id: int
