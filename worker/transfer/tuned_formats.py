@@ -140,7 +140,7 @@ def _make_workload(winner: NewestWinner, definition: Definition) -> dict[str, An
 
 
 def write_records(winners: Sequence[NewestWinner], file: str) -> Written:
-    """Writes a record of the metric `latency` for each winner."""
+    """Writes a record of the metric `latency_us` for each winner."""
     return Written({file: json.dumps(list(map(_make_record, winners)), indent=1) + "\n"}, ())
 
 
