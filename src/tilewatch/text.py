@@ -13,7 +13,7 @@ _SIGNS = re.compile(r"(?<=[-<])(\\?)(?=[->])|(?<=[<>~])(?==)|(?<=:)(?=[\w+-]+\\?
 """Places inside an arrow, a dash, a comparison or a word like :+1:. Streamlit draws such text as one character, even if
 the text is escaped."""
 
-_BLOCK = re.compile(r"\A(\d{1,9}(?=[.)](?: |\Z))|(?=(?:#{1,6}|[+-])(?: |\Z)))")
+_BLOCK = re.compile(r"\A(\d{1,9}(?=[.)](?: |\Z))|(?=#{1,6}(?: |\Z)|[+-] ))")
 """The place at the beginning of a line that Markdown reads as a heading or a list."""
 
 _ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|@", re.IGNORECASE)
