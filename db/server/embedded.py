@@ -41,9 +41,6 @@ NAME = "tilewatch"
 READY_LIMIT_S = 60  # long, because after a power cut Postgres replays its log first
 STOP_LIMIT_S = 30
 QUIT_LIMIT_S = 5
-LONGEST_PAUSE_S = 60.0
-STEADY_S = 600.0
-"""The seconds for which a server must run so that the pause before its next restart is the shortest again."""
 LOGIN_LIMIT_S = 5  # a login takes milliseconds
 
 POSTGRES_SETTINGS = {
@@ -143,13 +140,13 @@ class Embedded:
             if process.poll() is None:
                 continue
             if name not in self._restart_at:
-                steady = time.monotonic() - self._started_at[name] >= STEADY_S
-                pause_s = 0.5 if steady else min(2 * self._pauses_s.get(name, 0.25), LONGEST_PAUSE_S)
+                steady = time.monotonic() - self._started_at[name] >= processes.STEADY_S
+                pause_s = 0.5 if steady else min(2 * self._pauses_s.get(name, 0.25), processes.LONGEST_PAUSE_S)
                 self._pauses_s[name], self._restart_at[name] = pause_s, time.monotonic() + pause_s
                 last_words = processes.last_words(process, self._log(name))
                 sentences.append(f"{name} ended unexpectedly ({last_words}); it is started again in {pause_s:g} s")
             elif time.monotonic() >= self._restart_at[name]:
-                self._restart_at[name] = time.monotonic() + LONGEST_PAUSE_S  # if it cannot be started now
+                self._restart_at[name] = time.monotonic() + processes.LONGEST_PAUSE_S  # if it cannot be started now
                 with contextlib.suppress(OSError):
                     self._starts[name]()
                     del self._restart_at[name]

@@ -22,6 +22,10 @@ LAST_BYTES = 4000
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 NICENESS = 5
+LONGEST_PAUSE_S = 60.0
+"""The longest pause before a child that ended is started again."""
+STEADY_S = 600.0
+"""The seconds for which a child must run so that the pause before its next start is the shortest again."""
 M_ARENA_MAX, ARENAS = -8, 2  # malloc.h
 """The most memory arenas for glibc's malloc. The default is eight per core, which do not share free memory. Each page
 view and each API call runs in its own thread."""

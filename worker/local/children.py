@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewatch import processes
-from tilewatch.db.server.embedded import LONGEST_PAUSE_S, STEADY_S
+from tilewatch.processes import LONGEST_PAUSE_S, STEADY_S
 from tilewatch.worker.process.progress import STILL_S, Progress
 
 PATIENCE_S = 10.0

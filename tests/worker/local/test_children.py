@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.db.server.embedded import LONGEST_PAUSE_S, STEADY_S
+from tilewatch.processes import LONGEST_PAUSE_S, STEADY_S
 from tilewatch.worker.local.children import (
     CANNOT_START,
     LOOK_EVERY_S,
