@@ -30,15 +30,31 @@ class Format(StrEnum):
     PYTORCH = "pytorch"
 
 
+OF_FOLDERS = (Format.VLLM, Format.SGLANG)
+"""The formats that are a folder of files."""
+
+
+def _require_place(context: typer.Context, file: Path) -> Path:
+    """Returns the file or folder. Raises BadParameter if the file cannot be written there."""
+    return file if context.params["written_as"] in OF_FOLDERS else require_place(file) or file
+
+
 @tuned.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(help="The file to write, such as tuned.json; a folder for vllm and sglang.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            callback=_require_place, help="The file to write, such as tuned.json; a folder for vllm and sglang."
+        ),
+    ],
     kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
     gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
     repository: Annotated[
         str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
     ] = None,
-    written_as: Annotated[Format, typer.Option("--format", help="Whose format to write.")] = Format.TILEWATCH,
+    written_as: Annotated[  # eager, as the callback of the file reads it
+        Format, typer.Option("--format", is_eager=True, help="Whose format to write.")
+    ] = Format.TILEWATCH,
     names: Annotated[
         str | None, typer.Option(metavar='"m x n x k"', help="Names of the sizes, for vllm and sglang.")
     ] = None,
@@ -60,7 +76,7 @@ def export(
     dashboard_url = options.settings().dashboard_url
     tables = write_tables(
         options.ready_database(),
-        require_place(file) or file,
+        file,
         lambda run_id: evidence_link(dashboard_url, run_id),
         repository=repository,
         kernel=kernel,
@@ -79,8 +95,7 @@ def _export_for_others(
     from tilewatch.worker.transfer import tuned_formats
     from tilewatch.worker.transfer.tuned_tables import list_winners
 
-    is_folder = written_as in (Format.VLLM, Format.SGLANG)
-    folder = file if is_folder else (require_place(file) or file).parent
+    folder = file if written_as in OF_FOLDERS else file.parent
     if written_as is Format.FLASHINFER and definitions is None:
         raise typer.BadParameter("--format flashinfer needs --definitions, a folder of Definition files")
     winners = list_winners(options.ready_database(), **wanted)
