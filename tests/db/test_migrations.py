@@ -1,19 +1,17 @@
 """Migrations end at the tables of db/models.py, and refuse a database that does not fit the code."""
 
-import multiprocessing
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from alembic import command
-from alembic.config import Config
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from tests.conftest import NewDatabase
+from tests.db.fixtures import next_release
 from tilewatch.db import migrate, session
 from tilewatch.db.models import Base
 
@@ -104,7 +102,7 @@ def next_folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def older_url(database_url: str, next_folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database of the release before one that adds a migration."""
-    monkeypatch.setattr(migrate, "config", partial(_configure_next, migrate.config, next_folder))
+    monkeypatch.setattr(migrate, "config", partial(next_release.configure, migrate.config, next_folder))
     return database_url
 
 
@@ -112,13 +110,13 @@ def test_a_migration_that_is_killed_is_done_by_the_next(older_url: str, next_fol
     """It waits for a table that another session holds, and its process is killed then."""
     with session.engine(older_url).connect() as holder:
         holder.execute(text("lock table jobs"))
-        migrating = multiprocessing.get_context("spawn").Process(target=_upgrade, args=(older_url, next_folder))
-        migrating.start()
+        program = "import sys; from tests.db.fixtures import next_release; next_release.upgrade(*sys.argv[1:])"
+        migrating = subprocess.Popen([sys.executable, "-c", program, older_url, str(next_folder)])
         waits = text("select count(*) from pg_locks where not granted and relation = 'jobs'::regclass")
         while not holder.scalar(waits):
-            assert migrating.is_alive()
+            assert migrating.poll() is None
         migrating.kill()
-        migrating.join()
+        migrating.wait()
         assert migrate.current(older_url) == migrate.head()
     migrate.upgrade(older_url)
     assert migrate.current(older_url) == "next"
@@ -178,21 +176,6 @@ def test_a_database_of_a_newer_release_is_left_alone(database_url: str) -> None:
         with pytest.raises(migrate.DatabaseNewer, match=sentence):
             step(database_url)
     assert migrate.current(database_url) == "9999"
-
-
-def _upgrade(url: str, next_folder: Path) -> None:
-    """Upgrades in a process of its own."""
-    migrate.config = partial(_configure_next, migrate.config, next_folder)
-    migrate.upgrade(url)
-
-
-def _configure_next(
-    config: Callable[[Connection | None], Config], folder: Path, connection: Connection | None = None
-) -> Config:
-    settings = config(connection)
-    script = settings.get_main_option("script_location")
-    settings.set_main_option("version_locations", os.pathsep.join([f"{script}/versions", str(folder)]))
-    return settings
 
 
 def _schema(url: str) -> list[tuple[str, ...]]:
