@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.schedules import schedule
 
 from tilewatch.worker.process import ticks
 from tilewatch.worker.settings import Settings
@@ -25,8 +26,8 @@ def make_scheduler(folder: Path) -> Sent:
     app = Celery("test", set_as_current=False)
     app.conf.timezone = "UTC"
     app.conf.beat_schedule = {
-        "often": {"task": "worker.often", "schedule": 30.0},
-        "seldom": {"task": "worker.seldom", "schedule": 60.0},
+        name: {"task": f"worker.{name}", "schedule": schedule(period_s, app=app)}
+        for name, period_s in (("often", 30.0), ("seldom", 60.0))
     }
     scheduler = Sent(app, schedule_filename=str(folder / "beat"))
     scheduler.sent = []
