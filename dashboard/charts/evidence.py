@@ -100,8 +100,10 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
     first_s = readings[0]["unix_s"] if readings else 0.0
     at = [reading["unix_s"] - first_s for reading in readings]
     details = [
-        plain_html(f"{reading['when']}, {reading.get('temperature_c')} C")
-        + (f", throttled: {', '.join(reading['throttled'])}" if reading.get("throttled") else "")
+        plain_html(
+            f"{reading['when']}, {reading.get('temperature_c')} C"
+            + (f", throttled: {', '.join(reading['throttled'])}" if reading.get("throttled") else "")
+        )
         for reading in readings
     ]
     figure = go.Figure()
