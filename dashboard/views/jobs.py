@@ -17,7 +17,7 @@ ABOUT = (
 
 def page(url: str) -> None:
     page_head.show("Jobs & workers", ABOUT)
-    if reads.job_counts(url).empty and reads.workers(url).empty:
+    if _has_nothing(url):
         st.info("There is no job, and no worker has started.")
         st.code("make up  # starts workers and submits the first nightly\ntilewatch submit nightly", wrap_lines=True)
     run_action.show_outcome()
@@ -35,7 +35,7 @@ def page(url: str) -> None:
 def show_state(url: str) -> None:
     """Shows the numbers of jobs by state, and what is wrong. Updates itself."""
     with show_errors():
-        if reads.job_counts(url).empty and reads.workers(url).empty:
+        if _has_nothing(url):
             return
         queue.show_counts(url)
         queue.warn_of_queues_without_worker(reads.queues(url))
@@ -47,7 +47,7 @@ def show_state(url: str) -> None:
 def show_queue(url: str, who: str | None) -> None:
     """Shows the jobs, submissions and workers. Updates itself, and keeps selections and open stack traces."""
     with show_errors():
-        if reads.job_counts(url).empty and reads.workers(url).empty:
+        if _has_nothing(url):
             return
         queue.show_unfinished(url, reads.jobs(url, ("running",)), "Running", who)
         queue.show_failed(url, reads.jobs(url, ("failed", "poison")), who)
@@ -59,6 +59,11 @@ def show_queue(url: str, who: str | None) -> None:
         with right:
             queue.show_workers(reads.workers(url))
         submit_form.show_actions(url)
+
+
+def _has_nothing(url: str) -> bool:
+    """Returns whether there is no job, and no worker has started."""
+    return bool(reads.job_counts(url).empty and reads.workers(url).empty)
 
 
 page(reads.database_url())
