@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewatch import processes
-from tilewatch.processes import LONGEST_PAUSE_S, STEADY_S
 from tilewatch.worker.process.progress import STILL_S, Progress
 
 PATIENCE_S = 10.0
@@ -83,7 +82,7 @@ class Children:
             self._still |= self._progress.look()
         for name, child in list(self._ended.items()):
             if time.monotonic() >= self._start_at[name]:
-                self._start_at[name] = time.monotonic() + LONGEST_PAUSE_S
+                self._start_at[name] = time.monotonic() + processes.LONGEST_PAUSE_S
                 with contextlib.suppress(OSError):  # its log may not fit on the disk
                     self.start(child)
                     del self._ended[name]
@@ -97,8 +96,8 @@ class Children:
             if process.returncode == CANNOT_START:
                 deaths.append(Death(name, last_words, self._log(name), None))
                 continue
-            steady = time.monotonic() - self._started_at[name] >= STEADY_S
-            pause_s = 1.0 if steady else min(2 * self._pauses_s.get(name, 0.5), LONGEST_PAUSE_S)
+            steady = time.monotonic() - self._started_at[name] >= processes.STEADY_S
+            pause_s = 1.0 if steady else min(2 * self._pauses_s.get(name, 0.5), processes.LONGEST_PAUSE_S)
             self._pauses_s[name] = pause_s
             self._ended[name], self._start_at[name] = child, time.monotonic() + pause_s
             deaths.append(Death(name, last_words, self._log(name), pause_s))
