@@ -19,7 +19,7 @@ from tilewatch.kernels.baselines.baseline import (
     torch_module,
     version,
 )
-from tilewatch.kernels.baselines.groups import BLOCK, find_group_of_row
+from tilewatch.kernels.baselines.groups import BLOCK, find_group_of_row, list_ranges
 
 BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 """DeepGEMM's recipes. A recipe says how many rows of A, rows of B and elements of K share a scale."""
@@ -37,7 +37,7 @@ class Scales:
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
     """Returns a launch whose scales are laid out beforehand for DeepGEMM, so that only the product is timed."""
-    _import_deepgemm()
+    _import_deepgemm()  # first, because without it that is the reason, whatever arrays the kernel has
     if "logits" in call.outputs:
         return _make_mqa_logits(call)
     if "w" in call.inputs:
@@ -141,8 +141,7 @@ def _make_fp8_along_k(call: Call) -> BaselineLaunch:
         raise BaselineMissing("DeepGEMM packs the scales of groups along K in every call on B200 and B300")
     torch = torch_module()
     a, b, scale_a, scale_b, d = (tensor(call, name) for name in ("a", "b", "scale_a", "scale_b", "d"))
-    ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
-    parts = list(zip([0, *ends], ends, strict=False))
+    parts = list_ranges(call)
     left, right = (torch.cat([each[:, first:last].flatten() for first, last in parts]) for each in (a, b))
     lengths = [last - first for first, last in parts]
     on_gpu = torch.tensor(lengths, dtype=torch.int32, device="cuda")

@@ -22,9 +22,16 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
     return groups
 
 
+def list_ranges(call: Call) -> list[tuple[int, int]]:
+    """Lists the end of the group before and the own end of each group. Along K a group starts at the former; a group
+    of rows starts at the next multiple of BLOCK."""
+    ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
+    return list(zip([0, *ends], ends, strict=False))
+
+
 def find_group_of_row(call: Call) -> Any:
     """Returns each row's group as a tensor. If the call lacks the groups, computes them from the groups' ends."""
     if "group_of_row" in call.inputs:
         return tensor(call, "group_of_row")
-    ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
+    ends = [end for _, end in list_ranges(call)]
     return torch_module().from_numpy(find_groups(ends, call.inputs["a"].shape[0])).cuda()

@@ -13,7 +13,7 @@ from tilewatch.kernels.baselines.baseline import (
     tensor,
     torch_module,
 )
-from tilewatch.kernels.baselines.groups import find_group_of_row
+from tilewatch.kernels.baselines.groups import find_group_of_row, list_ranges
 
 GROUP_ROWS = 128
 """Groups start at multiples of this many rows."""
@@ -66,8 +66,7 @@ def cublas_per_group(call: Call) -> BaselineLaunch:
                 first, last = int(rows[0]), int(rows[-1]) + 1
                 parts.append((a[first:last], weights[group], d[first:last]))
     else:
-        ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
-        for group, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        for group, (start, end) in enumerate(list_ranges(call)):
             if d.dim() == 3:  # groups along K
                 parts.append((a[start:end].t(), b[start:end], d[group]))
             else:
@@ -144,9 +143,8 @@ def cublaslt_per_group(call: Call) -> BaselineLaunch:
     if (major := find_major()) != HOPPER:
         raise BaselineMissing(f"cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has {major}.x")
     a, b, scale_a, scale_b, d = (tensor(call, name) for name in ("a", "b", "scale_a", "scale_b", "d"))
-    ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     parts = []
-    for group, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+    for group, (start, end) in enumerate(list_ranges(call)):
         blocks = slice(start // GROUP_ROWS, end // GROUP_ROWS)
         scales = {"scale_a": scale_a[blocks].t(), "scale_b": scale_b[blocks]}
         parts.append((a[:, start:end], b[:, start:end].t(), scales, d[group]))
