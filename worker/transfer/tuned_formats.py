@@ -6,9 +6,9 @@ flashinfer-bench 0.1.2, and schema v3 of pytorch/test-infra."""
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewatch.db.worker_reads.tuned_rows import NewestWinner
 from tilewatch.kernels.contract import BadProblem, Problem
@@ -16,6 +16,7 @@ from tilewatch.kernels.problems.definitions import FIXED, Definition
 from tilewatch.kernels.problems.patterns import parse_problem
 from tilewatch.text import short_sha
 
+Made = TypeVar("Made")
 BUCKET = "m"
 """The size by which vLLM and sglang choose a config within a file. All other sizes are in the file's name."""
 
@@ -41,14 +42,9 @@ def write_serving_tables(winners: Iterable[NewestWinner], names: str | None, sep
     """Writes a file for each kernel, GPU model and set of sizes without m, in a folder for each kernel. `names` names
     the sizes of problems that do not. `separator` separates the numbers of `block_shape` in the file's name."""
     tables: dict[str, dict[int, Any]] = {}
-    left_out: list[str] = []
-    for winner in winners:
-        try:
-            name, bucket = _place_winner(winner, names, separator)
-        except BadProblem as error:
-            left_out.append(_explain(winner, error))
-            continue
-        tables.setdefault(name, {})[bucket] = winner.config
+    placed, left_out = _make_each(winners, lambda winner: (*_place_winner(winner, names, separator), winner.config))
+    for name, bucket, config in placed:
+        tables.setdefault(name, {})[bucket] = config
     texts = {name: json.dumps(dict(sorted(table.items())), indent=4) + "\n" for name, table in tables.items()}
     return Written(texts, left_out)
 
@@ -82,13 +78,7 @@ def write_traces(winners: Iterable[NewestWinner], definitions: Mapping[str, Defi
     reference.
 
     Solutions have no name in the database, so a Trace names the repository, the kernel and the commit."""
-    lines: list[str] = []
-    left_out: list[str] = []
-    for winner in winners:
-        try:
-            lines.append(json.dumps(_make_trace(winner, definitions)) + "\n")
-        except BadProblem as error:
-            left_out.append(_explain(winner, error))
+    lines, left_out = _make_each(winners, lambda winner: json.dumps(_make_trace(winner, definitions)) + "\n")
     return Written({file: "".join(lines)}, left_out)
 
 
@@ -156,5 +146,13 @@ def _make_record(winner: NewestWinner) -> dict[str, Any]:
     }
 
 
-def _explain(winner: NewestWinner, error: BadProblem) -> str:
-    return f"{winner.kernel} {winner.problem} on {winner.gpu_model}: {error}"
+def _make_each(winners: Iterable[NewestWinner], make: Callable[[NewestWinner], Made]) -> tuple[list[Made], list[str]]:
+    """Returns what `make` returns for each winner, and a sentence for each winner for which it raises BadProblem."""
+    made: list[Made] = []
+    left_out: list[str] = []
+    for winner in winners:
+        try:
+            made.append(make(winner))
+        except BadProblem as error:
+            left_out.append(f"{winner.kernel} {winner.problem} on {winner.gpu_model}: {error}")
+    return made, left_out
