@@ -372,7 +372,8 @@ def write_details(file: Path | None, database_url: str) -> None:
 
 def export(folder: Path | None, environment: Mapping[str, str]) -> None:
     if folder is not None:
-        subprocess.run([*COMMAND, "export", str(folder / "night.jsonl.gz")], env=dict(environment), check=False)
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([*COMMAND, "export", str(folder / "night.jsonl.gz")], env=dict(environment), check=True)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,14 @@ class GpuTurn:
             os.close(gate)
         return descriptor
 
+    def is_wanted(self) -> bool:
+        """Returns whether another process waits for the GPU."""
+        gate = _open(self._wanted)
+        try:
+            return not processes.try_lock(gate)
+        finally:
+            os.close(gate)
+
     def release(self) -> None:
         with self._lock:
             self._depth -= 1

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -25,12 +26,19 @@ LIMIT_S = 60.0
 LIMIT_EACH_S = 20.0
 """Seconds allowed for starting Nsight Compute and the process (LIMIT_S), and for each launch (LIMIT_EACH_S)."""
 
+LOOK_EVERY_S = 0.2
+"""Seconds between two looks at whether a series waits for the GPU."""
+
 FORBIDDEN = "ERR_NVGPUCTRPERM"
 ERROR = re.compile(r"==ERROR== (.*)")
 
 
 class NoCounters(Exception):
     """Raised if hardware counters cannot be read. The message continues the sentence "no counters: "."""
+
+
+class GpuWanted(Exception):
+    """Raised if profiling was stopped because a series waits for the GPU."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +54,29 @@ class _Started:
 
 
 class Profiler:
-    """Holds a started Nsight Compute for one GPU. A started Nsight Compute can profile once."""
+    """Holds a started Nsight Compute for one GPU. A started Nsight Compute can profile once. It is stopped as soon as
+    `is_wanted` says that a series waits for the GPU."""
 
-    def __init__(self, gpu_uuid: str, metrics: Sequence[str]) -> None:
+    def __init__(self, gpu_uuid: str, metrics: Sequence[str], is_wanted: Callable[[], bool] = lambda: False) -> None:
         program = shutil.which("ncu")
+        self._is_wanted = is_wanted
         self._started = None if program is None else _start(program, gpu_uuid, metrics)
 
     def profile(self, described: Described, store_url: str) -> str:
-        """Profiles the described launches, and returns what Nsight Compute printed. Raises NoCounters if that fails."""
+        """Profiles the described launches, and returns what Nsight Compute printed. Raises NoCounters if that fails,
+        and GpuWanted if a series waits for the GPU, which then has ended Nsight Compute."""
         if self._started is None:
             raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
         cubins = LocalCubins(store_url)
         try:
             for each in described:
                 cubins.fetch(each.content_key)
-            return _launch(self._started, described, cubins.url)
+            return _launch(self._started, described, cubins.url, self._is_wanted)
         except StoreError as error:
             raise NoCounters(str(error)) from None
+        except GpuWanted:
+            self.close()  # before the series gets the GPU
+            raise
         finally:
             cubins.close()
 
@@ -109,17 +123,26 @@ def _start(program: str, gpu_uuid: str, metrics: Sequence[str]) -> _Started:
     return _Started(process, folder, errors)
 
 
-def _launch(started: _Started, described: Described, store_url: str) -> str:
+def _launch(started: _Started, described: Described, store_url: str, is_wanted: Callable[[], bool]) -> str:
     process, launches = started.process, sum(map(count_launches, described))
     written = started.file.with_suffix(".new")
     written.write_text(json.dumps({"store": store_url, "described": [each.as_json for each in described]}))
     written.rename(started.file)
-    try:
-        output, _ = process.communicate(timeout=LIMIT_S + LIMIT_EACH_S * launches)
-    except subprocess.TimeoutExpired:
-        raise NoCounters("Nsight Compute did not end in time") from None
+    output = _wait(process, time.monotonic() + LIMIT_S + LIMIT_EACH_S * launches, is_wanted)
     printed = output.decode(errors="replace")
     if process.returncode != 0 and find_reason(printed) is None:
         words = processes.last_words(process, started.errors)
         raise NoCounters(f"Nsight Compute ended with {process.returncode}: {words}")
     return printed
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float, is_wanted: Callable[[], bool]) -> bytes:
+    while time.monotonic() < deadline:
+        try:
+            output, _ = process.communicate(timeout=LOOK_EVERY_S)
+        except subprocess.TimeoutExpired:
+            if is_wanted():
+                raise GpuWanted from None
+        else:
+            return output
+    raise NoCounters("Nsight Compute did not end in time")

@@ -53,9 +53,9 @@ WEIGHTS: Mapping[str, str] = {
 """Maps each counter that is a share to the metric that weights its mean over launches. Other counters are summed."""
 
 
-def start_profiler(gpu_uuid: str) -> Profiler:
+def start_profiler(gpu_uuid: str, is_wanted: Callable[[], bool] = lambda: False) -> Profiler:
     """Starts Nsight Compute for all counters. If it is not installed, the first use raises NoCounters."""
-    return Profiler(gpu_uuid, [CYCLES, *(metric for each in METRICS.values() for metric in each)])
+    return Profiler(gpu_uuid, [CYCLES, *(metric for each in METRICS.values() for metric in each)], is_wanted)
 
 
 def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:

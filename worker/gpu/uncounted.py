@@ -4,6 +4,7 @@ Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measu
 of a run (four H100, driver 580.159.04, 2026-11-28). Most of that is its start, so one start serves many runs."""
 
 import contextlib
+import functools
 import json
 import os
 import time
@@ -23,7 +24,7 @@ from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.gpu.host_code.described_run import read_described
 from tilewatch.kernels.measuring.gpu_turn import find_turn
 from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun
-from tilewatch.kernels.measuring.profiler import NoCounters, Profiler
+from tilewatch.kernels.measuring.profiler import GpuWanted, NoCounters, Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, count_several, start_profiler
 from tilewatch.kernels.results import Cubin, Measured, Params
 
@@ -33,8 +34,8 @@ LATER = "they are read when the GPU has no series to measure"
 """Says why a run has no hardware counters yet, as the end of a sentence."""
 
 MOST_AT_ONCE = 8
-"""The most runs per start of Nsight Compute, which takes 1.7 s for each. A series that comes meanwhile waits: 32 runs
-held a GPU for 47 to 69 s (two H200, 2026-11-28)."""
+"""The most runs per start of Nsight Compute, which takes 1.7 to 5 s for each. If a series comes, it is stopped and
+what it has read is lost. Before, such series waited for up to 48 s (four H200, 2026-11-28)."""
 
 LONGEST_WAIT_S = 12 * 3600.0
 """The seconds after which a run's counters are read even if series wait for the GPU, because some may always wait."""
@@ -99,7 +100,7 @@ def is_overdue(waiting: Sequence[Path]) -> bool:
 
 def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
     """Reads the counters of the oldest waiting runs, and writes them with the checklists. Returns the number of these
-    runs, which is 0 while another process reads counters on this GPU."""
+    runs, which is 0 while another process reads counters on this GPU, and if a series came meanwhile."""
     (folder / gpu.uuid).mkdir(parents=True, exist_ok=True)
     with (folder / gpu.uuid / "lock").open("w") as lock:
         return _read_oldest(folder, gpu, store_url, write) if processes.try_lock(lock) else 0
@@ -114,7 +115,11 @@ def _read_oldest(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
             file.unlink(missing_ok=True)
     if not runs:
         return 0
-    details = _count(list(runs.values()), gpu, store_url)
+    try:
+        details = _count(list(runs.values()), gpu, store_url, is_patient=not is_overdue(files))
+    except GpuWanted:
+        log.info("a series came before the counters were read", gpu=gpu.uuid)
+        return 0
     with ThreadPoolExecutor(CHECKLISTS_AT_ONCE) as pool:
         complete = list(pool.map(_add_checklist, runs.values(), details, [store_url] * len(details)))
     for (file, run), detail in zip(runs.items(), complete, strict=True):
@@ -130,12 +135,15 @@ def _read(file: Path) -> Uncounted | None:
     return None
 
 
-def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str) -> list[dict[str, Any]]:
-    """Returns for each run the details to store: its hardware counters, or the reason why it has none."""
+def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str, *, is_patient: bool) -> list[dict[str, Any]]:
+    """Returns for each run the details to store: its hardware counters, or the reason why it has none. Raises GpuWanted
+    if `is_patient` and a series waits for the GPU."""
     described = [[read_described(each) for each in run.described] for run in runs]
+    turn = find_turn(gpu.uuid)
+    start = functools.partial(start_profiler, gpu.uuid, turn.is_wanted if is_patient else lambda: False)
     with contextlib.ExitStack() as opened:
-        first = opened.enter_context(start_profiler(gpu.uuid))  # it needs 2 s before it touches the GPU
-        opened.enter_context(find_turn(gpu.uuid))
+        first = opened.enter_context(start())  # it needs 2 s before it touches the GPU
+        opened.enter_context(turn)
         known = count_several(described, store_url=store_url, gpu=gpu, known={}, profiler=first)
         details = []
         for run, launches in zip(runs, described, strict=True):
@@ -146,7 +154,7 @@ def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str) -> list[dict[str
                 store_url=store_url,
                 gpu=gpu,
                 known=known,
-                start=lambda: opened.enter_context(start_profiler(gpu.uuid)),
+                start=lambda: opened.enter_context(start()),
             )
             details.append(dict(kernel.detail))
     return details

@@ -66,6 +66,23 @@ def test_several_prepare_at_once_and_nobody_measures_meanwhile(tmp_path: Path) -
         each.communicate()
 
 
+@pytest.mark.parametrize(("how", "kind"), [((), "READ"), (("prepare",), "WRITE")])
+def test_a_turn_is_wanted_while_another_process_waits_for_it(tmp_path: Path, how: tuple[str, ...], kind: str) -> None:
+    turn = GpuTurn(tmp_path / "turn")
+    assert not turn.is_wanted()
+    with turn:
+        assert not turn.is_wanted(), "its holder does not wait"
+        waiting = start(tmp_path / "turn", 60, *how)
+        wait_until_it_waits(tmp_path / "turn", kind)
+        assert turn.is_wanted()
+        assert turn.is_wanted(), "a look does not end the waiting"
+    assert waiting.stdout is not None
+    assert waiting.stdout.readline() == b"held\n"
+    assert not turn.is_wanted(), "it does not wait any more"
+    waiting.kill()
+    waiting.communicate()
+
+
 def test_who_is_prepared_measures_before_others_prepare(tmp_path: Path) -> None:
     """So that these gather, and prepare at once."""
     first = hold(tmp_path / "turn", 60)

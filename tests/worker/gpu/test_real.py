@@ -4,6 +4,8 @@ import datetime as dt
 import fcntl
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +30,7 @@ from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.gpu.health.watcher import NoAnswer
 from tilewatch.kernels.measuring import baseline_cache
 from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
+from tilewatch.kernels.measuring.gpu_turn import find_turn
 from tilewatch.kernels.results import Cubin, TrialResult
 from tilewatch.kernels.toolchains.versions import MEASURING, versions
 from tilewatch.worker.comparing import check as check_step
@@ -142,6 +145,44 @@ def test_counters_that_wait_are_read_for_several_runs_and_come_with_the_checklis
         lines = {line["item"]: line["answer"] for line in detail["checklist"]}
         assert (lines["K aligned"], lines["rows start on 16 bytes"]) == ("does not apply", "yes")
         assert "is not installed" in detail["no_counters"]
+
+
+SERIES = """
+import sys
+from pathlib import Path
+from tilewatch import processes
+from tilewatch.kernels.measuring.gpu_turn import GpuTurn
+pid = Path(sys.argv[2])
+def is_free():
+    with open(sys.argv[1], "a") as turn:
+        return processes.try_lock(turn)
+while not pid.exists() or not pid.read_text().strip() or is_free():
+    pass
+with GpuTurn(Path(sys.argv[1])):
+    print("Nsight Compute runs" if Path("/proc", pid.read_text().strip()).exists() else "the GPU is free")
+"""
+
+
+def test_a_series_that_comes_stops_the_reading_of_counters(
+    backend: RealGpu, rig: Rig, sha: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cubin = rig.cubin(1)
+    configs = [CompiledConfig(1, dict(cubin.config), cubin.content_key, cubin.symbol)]
+    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    gpu, folder = backend.own_gpu(), backend.context.uncounted
+    backend.measure(SweepToMeasure("measure:1", facts, configs, "library", ("copy",)), gpu, on_trial=lambda _: None)
+    endless = tmp_path / "bin" / "ncu"
+    endless.parent.mkdir()
+    endless.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    endless.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{endless.parent}:{os.environ['PATH']}")
+    turn = find_turn(gpu.uuid)
+    series = subprocess.Popen(
+        [sys.executable, "-c", SERIES, str(turn._file), str(tmp_path / "pid")], stdout=subprocess.PIPE, text=True
+    )
+    assert uncounted.read_counters(folder, gpu, rig.store_url, lambda *_: True) == 0
+    assert series.communicate()[0] == "the GPU is free\n"
+    assert len(uncounted.list_waiting(folder, gpu)) == 1, "they are read later"
 
 
 def test_counters_of_one_gpu_are_read_by_one_process_at_a_time(backend: RealGpu) -> None:
