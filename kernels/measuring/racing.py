@@ -9,6 +9,7 @@ median, and a slow outlier removes no config.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewatch.kernels.gpu.rounds import find_rests_us
 from tilewatch.kernels.statistics import median_interval
 
 
@@ -20,7 +21,7 @@ class RacePolicy:
     calm: float = 0.01  # the same margin for samples of the race itself, which are taken in turns and with rests
     finalists: int = 12  # most configs that are timed again with fresh samples
     fresh: int = 60  # fresh samples of each finalist
-    most_s: float = 2.0  # longest time of a round in seconds; rounds of long launches have fewer samples
+    most_s: float = 2.0  # longest time of a round in seconds with its rests; long launches get fewer samples
     least: int = 20  # least samples of each config in such a round
     tie: float = 0.003  # finalists within this of the fastest, or whose intervals overlap it, are tied
 
@@ -36,8 +37,10 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
 
 
 def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
-    """Returns how many samples each config gets in a round, at most `samples`. `medians_us` are their medians."""
-    takes_s = samples * sum(medians_us) * 1e-6
+    """Returns how many samples each config gets in a round, at most `samples`. `medians_us` are their medians. A launch
+    of 5 ms is followed by a rest of 40 ms, so 60 samples of one config would take 2.7 s."""
+    turn_us = sum(medians_us)
+    takes_s = (samples * turn_us + find_rests_us(samples, turn_us)) * 1e-6
     if takes_s <= policy.most_s:
         return samples
     return min(samples, max(policy.least, int(samples * policy.most_s / takes_s)))

@@ -193,8 +193,8 @@ def test_the_deadline_of_a_race_grows_with_its_work(monkeypatch: pytest.MonkeyPa
 
 
 def test_rounds_of_long_launches_have_fewer_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two configs of half a second each: a round of two seconds has two samples of both."""
-    gpu = ScriptedGpu({0: 500_000.0, 1: 500_000.0})
+    """Two configs of 0.4 s each: a round of two seconds has two samples of both, and their rests."""
+    gpu = ScriptedGpu({0: 400_000.0, 1: 400_000.0})
     run(monkeypatch, gpu, replace(POLICY, least=1))
     assert [request["samples"] for request in gpu.asked if request["ask"] == "time"] == [2, 2]
 
