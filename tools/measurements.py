@@ -14,9 +14,9 @@ from benchmarks.bounds import ROOT, Figure, Result, read_results
 PAGE = ROOT / "docs" / "develop" / "measurements.md"
 HEAD = """# Measured figures and their bounds
 
-`make figures` writes this page from `benchmarks/results/*.json`. A missed bound is bold. A row "(of 9)" shows the worst
-of 9 figures. A row in bold names a module of `benchmarks`, its options, machine, date and commit. Means of
-`recorded` are geometric.
+`make figures` writes this page from `benchmarks/results/*.json`. A missed bound is bold. A bound that is a number is
+exact. A row "(of 9)" shows the worst of 9 figures. A row in bold names a module of `benchmarks`, its options, machine,
+date and commit. Means of `recorded` are geometric.
 
 | figure | bound | value |
 |---|---|---|
@@ -68,7 +68,7 @@ def _write_row(figures: Sequence[Figure]) -> str:
     worst = find_worst(figures)
     name = worst.what if len(figures) == 1 else f"{worst.what} (of {len(figures)})"
     value = worst.value if worst.is_met else f"**{worst.value}**"
-    return f"| {name} | {worst.bound} | {value} |"
+    return f"| {name} | {worst.bound.removeprefix('exactly ')} | {value} |"
 
 
 if __name__ == "__main__":
