@@ -53,7 +53,10 @@ def _card(score: GpuScore) -> str:
 def _direction(score: GpuScore) -> str:
     words = re.sub(r"\d{4}-\d\d-\d\d", r"<time>\g<0></time>", escape(write_direction(score)))
     points = find_change(score)
-    return f'<i aria-hidden="true">{"▲" if points > 0 else "▼"}</i> {words}' if points else words
+    if points == 0:
+        return words
+    side, mark = ("better", "▲") if points > 0 else ("worse", "▼")
+    return f'<strong class="{side}"><i aria-hidden="true">{mark}</i> {words}</strong>'
 
 
 def _line(line: Sequence[LinePoint]) -> str:

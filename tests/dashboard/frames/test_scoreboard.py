@@ -98,11 +98,19 @@ def test_a_card_has_its_number_its_sentence_and_its_line_with_words_escaped() ->
     html = draw_scores([found])
     assert "<b>0.90</b>" in html
     direction = '<i aria-hidden="true">▲</i> 10.0 points better since <time>2026-11-16</time>'
-    assert f"10.0 points slower than DeepGEMM; {direction}" in html
+    assert f'10.0 points slower than DeepGEMM; <strong class="better">{direction}</strong>' in html
     assert "0 of 1 operator at or over 1.00" in html
     assert "Change &lt;1&gt;" in html
     assert describe([found]).startswith("H200: 0.90, 10.0 points slower than DeepGEMM")
     assert "<svg" not in draw_scores([score(series("a", [0.9], [0]))]), "one place is no line"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "marked"), [([0.5, 0.6], "better"), ([0.6, 0.5], "worse"), ([0.6, 0.6], None), ([0.6], None)]
+)
+def test_the_direction_has_the_colour_of_its_side(ratios: list[float], marked: str | None) -> None:
+    card = draw_scores([score(series("a", ratios, list(range(len(ratios)))[::-1]))])
+    assert re.findall(r'<strong class="(\w+)"><i aria-hidden="true">[▲▼]', card) == ([marked] if marked else [])
 
 
 def test_a_line_never_turns_back_where_a_commit_is_older_than_its_parent() -> None:
