@@ -265,7 +265,7 @@ def _leave_root(folders: Sequence[str]) -> int:
         return 0
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
     is_free = Path("/proc/self/uid_map").read_text().split() == ["0", "0", str(2**32 - 1)]
-    found = [each for path in sys.path for name in COMPILERS for each in Path(path).glob(f"*/*/bin/{name}")]
+    found = [each for path in sys.path for name in COMPILERS for each in Path(path).glob(f"nvidia/*/bin/{name}")]
     programs: list[str | Path] = [sys.executable, *filter(None, map(shutil.which, COMPILERS)), *found]
     is_for_all = all(os.stat(each).st_mode & 0o001 for each in programs)
     if not is_free or not is_for_all or int(status["CapEff"], 16) & TO_LEAVE_ROOT != TO_LEAVE_ROOT:
