@@ -353,10 +353,14 @@ def _result(row: Row) -> Row:
 
 
 def add_run(session: Session, **row: Unpack[NewRun]) -> int:
-    """Returns the id of the run with this key. Adds the run, with a hash of its toolchain, if there is none yet."""
+    """Returns the id of the run with this key. Adds the run, with a hash of its toolchain, if there is none yet. Raises
+    ValueError if the run with this key belongs to another sweep."""
     toolchain = {"toolchain": dict(row["toolchain"]), "toolchain_sha256": _sha256(row["toolchain"])}
     lists = {"telemetry": [dict(reading) for reading in row["telemetry"]], "tie": list(row["tie"])}
-    return find_or_add(session, Run, ("key",), {**row, **toolchain, **lists})[0]
+    run_id, is_new = find_or_add(session, Run, ("key",), {**row, **toolchain, **lists})
+    if not is_new and session.scalar(select(Run.sweep_id).where(Run.id == run_id)) != row["sweep_id"]:
+        raise ValueError(f"the run {row['key']!r} is known already, and belongs to another sweep")
+    return run_id
 
 
 def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:

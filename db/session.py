@@ -13,7 +13,6 @@ from tilewatch.errors import ExpectedError
 CONNECT_LIMIT_S = 5
 """The seconds to wait for a server before it counts as unreachable."""
 
-
 _engines: dict[tuple[str, int], Engine] = {}
 
 

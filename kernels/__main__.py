@@ -54,7 +54,6 @@ Limit = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 
-
 CORES = os.cpu_count() or 1
 LIBRARY = watched_folder()
 ENVIRONMENTS = HOME / "rivals"  # its name on disk, as in worker/settings.py

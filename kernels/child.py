@@ -23,7 +23,6 @@ from tilewatch.kernels.children.child_process import IMPORT_FIRST, WITHOUT_GPU
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
-
 FILE_BYTES = 256 << 20
 """Largest file that a child may write. Cubins have kilobytes. One file gets all output that libraries print."""
 

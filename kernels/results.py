@@ -4,6 +4,7 @@ All values are frozen, consist of plain Python values, and become JSON by `datac
 microseconds (`_us`) or seconds (`_s`), sizes in bytes. A failure is a value here, never an exception."""
 
 import datetime as dt
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
@@ -152,11 +153,8 @@ class RunResult:
     measurements: tuple[Measured, ...]
     started_at: dt.datetime
     finished_at: dt.datetime
-
-    @property
-    def key(self) -> str:
-        """Returns the key of the run. The key is unique, because only one run at a time starts on a GPU."""
-        return f"{self.host}:{self.gpu_uuid}:{self.started_at.isoformat()}"
+    key: str = field(default_factory=lambda: secrets.token_hex(16))
+    """Names the run. It is random, because several runs may start on a GPU in one microsecond (2026-11-28)."""
 
     def note(self, **facts: Any) -> "RunResult":
         """Returns the run with these facts added to the details of the kernel's measurement."""

@@ -16,7 +16,6 @@ from tilewatch.kernels.results import Params, Plan
 BASELINE = "tile_table"
 """Name of the baseline that runs the kernel with the table's config."""
 
-
 Kind = Literal["product", "attention", "rows", "elements"]
 """What a kernel cuts into tiles: a matrix product, queries and keys, whole rows (norms, softmax), or elements."""
 

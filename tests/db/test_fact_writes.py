@@ -1,5 +1,6 @@
 """Facts are written once, however often a step runs; these tests also hold what may correct a fact."""
 
+import dataclasses
 import datetime as dt
 import threading
 import time
@@ -21,6 +22,7 @@ from tilewatch.db.models import (
     Measurement,
     Recording,
     Run,
+    Sweep,
     Trial,
     Verdict,
     Worker,
@@ -306,6 +308,19 @@ def test_the_first_measurements_of_a_run_stay(db_session: Session) -> None:
     fact_writes.add_measurements(db_session, run_id, [slower])
     db_session.expire_all()
     assert kernel.median_us == 9.05
+
+
+def test_the_key_of_a_run_is_that_of_one_sweep(db_session: Session) -> None:
+    planned = one_commit.submit(db_session)
+    run_id = one_commit.measure(db_session, planned)
+    assert one_commit.measure(db_session, planned) == run_id
+    columns = [column.name for column in Sweep.__table__.columns if column.name != "id"]
+    sweep = db_session.get_one(Sweep, planned.sweep_id)
+    other = Sweep(**{name: getattr(sweep, name) for name in columns} | {"problem": "8192"})
+    db_session.add(other)
+    db_session.flush()
+    with pytest.raises(ValueError, match="the run 'run 1' is known already, and belongs to another sweep"):
+        one_commit.measure(db_session, dataclasses.replace(planned, sweep_id=other.id))
 
 
 def test_a_verdict_is_decided_once(db_session: Session) -> None:

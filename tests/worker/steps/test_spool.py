@@ -101,6 +101,23 @@ def test_a_run_that_is_delivered_twice_is_on_record_once(context: Context, spool
     assert (count(context, Run), count(context, Measurement)) == (1, 2)
 
 
+def test_runs_that_start_in_the_same_microsecond_are_both_on_record(
+    settings: Settings, context: Context, spooled: Spooled
+) -> None:
+    """Two of the 600 sweeps of a simulated GPU with four workers had no run of their own (2026-11-28)."""
+    submit_sweep(settings, tiny_repository.KERNEL, "2048", gpus=("h200",))
+    with session(context.database_url) as opened:
+        compiling = opened.scalars(select(Job.id).where(Job.kind == "compile", Job.state == "queued")).one()
+    (job,) = run_job.run(compiling, "tester#1", context)  # its cubins are there already
+    with session(context.database_url) as opened:
+        other = Spooled(job.id, opened.get_one(Job, job.id).key, run_result.result())
+    assert other.result.started_at == spooled.result.started_at
+    for each in (spooled, other):
+        with session(context.database_url) as opened:
+            write_run.write_spooled(opened, each)
+    assert count(context, Run) == 2
+
+
 def test_of_workers_that_finish_one_sweep_at_once_one_is_on_record(context: Context, spooled: Spooled) -> None:
     together = threading.Barrier(4)
 
