@@ -45,7 +45,7 @@ class JobSelection:
     @classmethod
     def of(cls, job_id: int | None, submission_id: int | None) -> Self:
         if (job_id is None) == (submission_id is None):
-            raise NoSuchWork("name either one job or one --submission; `tilewatch status` shows their numbers")
+            raise NoSuchWork("name either one job or one submission; `tilewatch status` shows their numbers")
         return cls(job_id, submission_id)
 
     def named(self) -> dict[str, int]:

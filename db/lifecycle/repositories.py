@@ -21,7 +21,7 @@ def add(session: Session, name: str, url: str, branch: str, own_python: bool = F
     if known is not None and known.removed_at is None:
         raise RepositoryRefused(f"{name} is watched already, from {known.url}")
     if known is not None and known.url != url:
-        raise RepositoryRefused(f"the name {name} belongs to {known.url} and its history: choose another with --name")
+        raise RepositoryRefused(f"the name {name} belongs to {known.url} and its history: choose another name")
     now = {
         "branch": branch,
         "own_python": own_python,

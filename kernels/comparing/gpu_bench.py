@@ -36,7 +36,7 @@ def find_gpu(gpu_index: int) -> device.Gpu:
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(
             f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs; "
-            "`tilewatch compare --static`, and `tilewatch toolchain compare` without --gpu, need none"
+            "`tilewatch compare --static` and a plain `tilewatch toolchain compare` need none"
         )
     if here[gpu_index].model is None:
         raise GpuMissing(f"GPU {gpu_index} is an {here[gpu_index].name}, and cuTile compiles for sm_80 and later")

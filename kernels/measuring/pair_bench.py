@@ -59,7 +59,7 @@ WITH_HEAD = "with the head it "
 
 NO_CUPTI = (
     "CUPTI does not record kernel times here, and CUDA events add 2 to 3 us to each: install the packages of the extra "
-    "'gpu' and see that the driver lets everybody profile, or pass --events to compare by events"
+    "'gpu' and see that the driver lets everybody profile, or compare by events"
 )
 
 

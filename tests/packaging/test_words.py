@@ -26,6 +26,11 @@ NOT_FIRST = (
 )
 """Beginnings that say nothing of what comes out, or that need the sentence before."""
 
+COMMAND_LINE = ("worker/cli/", "worker/local/", "kernels/comparing/toolchains/commands.py")
+"""Folders and modules whose sentences only the command line prints."""
+
+COMMANDS = r"`[^`]*`|pip install.*|^(git|tilewatch) .*"
+
 LAYERS = {
     *("src/tilewatch", "db/lifecycle", "db/page_reads", "db/worker_reads", "worker/submitting", "worker/transfer"),
     *("worker/notify", "worker/cli", "worker/cli/toolchains", "worker/api"),
@@ -177,6 +182,31 @@ def is_bad(docstring: str) -> bool:
 def test_a_bad_beginning_is_noticed_and_a_good_one_is_not() -> None:
     assert [is_bad(text) for text in ("As of one check.", "0 when it left.", "The same for rows.")] == [True] * 3
     assert not any(map(is_bad, ("Assigns an owner.", "Nightlies that are late.", "The sample.", "Inside a step.")))
+
+
+def test_only_the_command_line_names_its_options() -> None:
+    """Sentences of the other rooms also reach pages, HTTP and agents, which have no options. Whole commands may stand
+    in them."""
+    sentences = {
+        f"{path.relative_to(ROOT)}:{line} {sentence}"
+        for path in list_sources()
+        if not str(path.relative_to(ROOT)).startswith(COMMAND_LINE)
+        for line, sentence in read_sentences(path)
+        if re.search(r"\w --[a-z]", re.sub(COMMANDS, "", sentence))
+    }
+    assert sentences == set()
+
+
+def read_sentences(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the texts of a module without its docstrings, and their lines. Values in a text are left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documented = set(read_docstrings(path))
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node] if id(node) not in inside else []
+        text = "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+        if text.strip() not in documented:
+            yield getattr(node, "lineno", 0), text
 
 
 def test_the_pictures_of_the_architecture_are_those_of_the_code() -> None:

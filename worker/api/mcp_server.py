@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from tilewatch import errors, find_release
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.operations import OPERATIONS, Operation, call
-from tilewatch.worker.api.refusals import UnknownArgument, describe_mistakes
+from tilewatch.worker.api.refusals import NO_ANSWER, UnknownArgument, describe_mistakes
 from tilewatch.worker.git.proposals import propose_at
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting.submit_requests import AWAY
 
 ABOUT = """Tilewatch measures GPU kernels over commits and judges whether one became slower.
 
@@ -30,11 +31,10 @@ class Server(MCPServer[Any]):
     in one line."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        for operation in OPERATIONS:
-            known = list(operation.signature.parameters)
-            for argument in arguments if operation.name == name else ():
-                if argument not in known:
-                    raise ToolError(str(UnknownArgument(argument, known)))
+        known = {each.name: list(each.signature.parameters) for each in OPERATIONS}.get(name, list(arguments))
+        for argument in arguments:
+            if argument not in known:
+                raise ToolError(str(UnknownArgument(argument, known)))
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -73,6 +73,8 @@ def _tool(operation: Operation, settings: Settings, credentials: Credentials) ->
     def answer(**arguments: Any) -> Any:
         try:
             return call(operation, settings, credentials, arguments)
+        except AWAY:
+            raise ToolError(NO_ANSWER) from None
         except errors.ExpectedError as refusal:
             raise ToolError(str(refusal)) from None
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from tilewatch.errors import ExpectedError
 
+NO_ANSWER = "a server that this needs does not answer; try again later"  # the error itself contains addresses
+
 
 class NotThere(ExpectedError):
     """Raised if the object that a caller named does not exist."""

@@ -17,7 +17,6 @@ from fastapi import Body, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
-from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,13 +27,13 @@ from tilewatch.db.lifecycle.tokens import BudgetSpent, TokenInUse
 from tilewatch.db.page_reads.series import UnknownName
 from tilewatch.db.session import DatabaseUnreachable
 from tilewatch.errors import ExpectedError
-from tilewatch.worker.api import webhooks
+from tilewatch.worker.api import refusals, webhooks
 from tilewatch.worker.api.callers import Credentials
 from tilewatch.worker.api.deliveries import Unsigned
 from tilewatch.worker.api.operations import OPERATIONS, VERSION, Operation, call
 from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed, NotThere, UnknownArgument, describe_mistakes
-from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting.submit_requests import AWAY
 
 log = structlog.get_logger()
 
@@ -54,7 +53,6 @@ FORWARDED = ("forwarded", "x-forwarded-", "x-real-ip", "x-client-ip", "true-clie
 HOST = re.compile(r"\[([0-9a-f:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", re.IGNORECASE)
 """Matches a Host header. Starlette would replace a header that it cannot parse with the address of this machine."""
 
-
 STATUS: dict[type, HTTPStatus] = {
     NobodyKnown: HTTPStatus.UNAUTHORIZED,
     Unsigned: HTTPStatus.UNAUTHORIZED,
@@ -64,9 +62,7 @@ STATUS: dict[type, HTTPStatus] = {
     BudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
     TokenInUse: HTTPStatus.TOO_MANY_REQUESTS,
     ExpectedError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    BrokerUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
-    DatabaseUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
-    OperationalError: HTTPStatus.SERVICE_UNAVAILABLE,
+    **dict.fromkeys(AWAY, HTTPStatus.SERVICE_UNAVAILABLE),
 }
 """Maps classes of errors to the HTTP statuses of their answers. The most specific class of an error counts."""
 
@@ -202,8 +198,8 @@ def _is_loopback(host: str) -> bool:
 def _answer_refusal(_: Request, error: Exception) -> Response:
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
-        log.warning("no answer", reason=str(error).splitlines()[0])  # only logged, because it contains addresses
-        return _refuse(status, "a server that this needs does not answer; try again later")
+        log.warning("no answer", reason=str(error).splitlines()[0])
+        return _refuse(status, refusals.NO_ANSWER)
     return _refuse(status, str(error))
 
 

@@ -173,7 +173,7 @@ def default_branch(clone: Clone) -> str:
     try:
         return git(clone.folder, "symbolic-ref", "HEAD").strip().removeprefix("refs/heads/")
     except GitFailed:
-        raise RepositoryError(f"{clone.name} has no default branch: name one with --branch") from None
+        raise RepositoryError(f"{clone.name} has no default branch: name the branch to follow") from None
 
 
 def read_branch_setting(clone: Clone) -> str | None:

@@ -100,7 +100,7 @@ def add(
     url = clones.clean_address(address)
     name = (name or url.rstrip("/").replace(":", "/").rpartition("/")[2].removesuffix(".git")).strip()
     if BRANCH_START in name or not is_name(name):
-        raise RepositoryError(f"{name!r} cannot be the name of a repository: give another with --name")
+        raise RepositoryError(f"{name!r} cannot be the name of a repository: choose another name")
     clone = clones.clone_of(name, url, settings.clones)
     known = repositories.find_repository(opened, name)
     if python is not None and known is not None and known.removed_at is None and known.url == url:

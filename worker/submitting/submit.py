@@ -250,7 +250,7 @@ def _submit(
     others = measured | set(settings.watch)
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
-        raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name one with --gpu")
+        raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name a GPU model")
     kernels = None if request.kernel else source.list_kernels(settings)
     night = str(request.night) if request.reason == "nightly" else None
     wanted = PlansWanted(request.kernel, request.problem, kernels, request.wide, night)

@@ -94,7 +94,7 @@ def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]
         if model.slug not in (*measured, SIMULATED.slug):
             raise NoGpuForCheck(
                 f"no GPU worker of {model.slug} was ever here to answer; `tilewatch compare` compares the same commits "
-                "on a machine with such a GPU, and with --static on any"
+                "on a machine with such a GPU, and `tilewatch compare --static` on any machine"
             )
     models = named or [device.gpu_model(slug) for slug in measured if slug != SIMULATED.slug]
     if not models:

@@ -133,7 +133,7 @@ def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Se
     if not kept:
         raise NothingTuned("nothing to export: no GPU has measured such a sweep")
     if len(found) > 1:
-        raise NothingTuned(f"several repositories have such sweeps; name one with --repository: {', '.join(found)}")
+        raise NothingTuned(f"several repositories have such sweeps; name one of them: {', '.join(found)}")
     return kept
 
 

@@ -142,5 +142,5 @@ def _open(path: Path, place: Workplace) -> ToolchainReport:
         return begin_report(place.sides)
     report = read_report(path)
     if [report.base.name, *(head.name for head in report.heads)] != [side.name for side in place.sides]:
-        raise BadReport(f"{path} compares {report.title}; name another file with --report")
+        raise BadReport(f"{path} compares {report.title}; name another file for this report")
     return report

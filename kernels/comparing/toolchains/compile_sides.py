@@ -140,7 +140,7 @@ def compile_missing(
         for known in report.sides:
             if known.compiler not in ("", compiler := named.get(known.name, known.compiler)):
                 raise BadReport(
-                    f"{known.name} was {known.compiler} and is now {compiler}; name another file with --report"
+                    f"{known.name} was {known.compiler} and is now {compiler}; name another file for this report"
                 )
         report.sides = tuple(replace(each, compiler=named.get(each.name, each.compiler)) for each in report.sides)
 

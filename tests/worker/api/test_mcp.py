@@ -112,6 +112,16 @@ def test_an_agent_learns_in_a_sentence_what_is_wrong(reader: Settings) -> None:
     converse(talk, reader)
 
 
+def test_an_agent_learns_that_a_server_is_away(tmp_path: Path) -> None:
+    async def talk(client: "Client") -> str:
+        return sentence(await client.call_tool("list_series", {}))
+
+    nowhere = "postgresql://nobody:secret@127.0.0.1:9/none"
+    told = converse(talk, Settings(home=tmp_path, database_url=nowhere, broker_url="redis://nobody"))
+    assert "a server that this needs does not answer; try again later" in told
+    assert "127.0.0.1" not in told
+
+
 def test_an_agent_asks_for_a_proposed_watch_file(reader: Settings, tmp_path: Path) -> None:
     """Here of a repository whose only kernel nothing calls."""
     made = tiny_repository.make(tmp_path / "made")

@@ -136,7 +136,7 @@ def test_one_repository_is_exported_and_no_branch_unless_it_is_named(
     tilewatch("tuned", "export", str(file), "--repository", branch)
     assert read_rows(file)[WIDE]["config"] == one_commit.CONFIGS[1]
     measure(url, WIDE, key="other", repository="kernels")
-    assert "name one with --repository: kernels, tilewatch" in tilewatch("tuned", "export", str(file), fails=True)
+    assert "name one of them: kernels, tilewatch" in tilewatch("tuned", "export", str(file), fails=True)
     for chosen in (("--kernel", "norm"), ("--gpu", "h200")):
         arguments = (str(file), "--repository", "kernels", *chosen)
         assert "no GPU has measured" in tilewatch("tuned", "export", *arguments, fails=True)

@@ -64,7 +64,7 @@ def test_what_cannot_be_cancelled_or_retried_is_named(context: Context, tilewatc
 
 @pytest.mark.parametrize("chosen", [(), ("1", "--submission", "2")])
 def test_one_job_or_one_submission_must_be_named(tilewatch: Tilewatch, chosen: tuple[str, ...]) -> None:
-    assert "name either one job or one --submission" in tilewatch("cancel", *chosen, fails=True)
+    assert "name either one job or one submission" in tilewatch("cancel", *chosen, fails=True)
 
 
 def judge_job(context: Context) -> int:

@@ -75,7 +75,7 @@ def test_a_remote_without_a_default_branch_is_named(tmp_path: Path) -> None:
     odd_histories.add(tmp_path / "r", "On no branch")
     clone = Clone("odd", str(tmp_path / "r"), tmp_path / "clones" / "odd.git")
     clones.fetch(clone)
-    with pytest.raises(RepositoryError, match="odd has no default branch: name one with --branch"):
+    with pytest.raises(RepositoryError, match="odd has no default branch: name the branch"):
         clones.default_branch(clone)
 
 

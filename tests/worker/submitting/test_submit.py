@@ -118,7 +118,7 @@ def test_bad_input_is_a_sentence_and_writes_nothing(
 
 
 def test_nothing_watched_and_no_gpu_is_said(settings: Settings) -> None:
-    with pytest.raises(NothingToSubmit, match="name one with --gpu"):
+    with pytest.raises(NothingToSubmit, match="name a GPU model"):
         submit_nightly(settings.model_copy(update={"watch": ()}))
 
 

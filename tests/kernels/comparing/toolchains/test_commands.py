@@ -110,4 +110,4 @@ def test_a_report_of_other_toolchains_is_refused(library: Path, tmp_path: Path) 
     assert compare(library, "first", "second", "--report", "r.json").returncode == 0
     done = compare(library, "second", "first", "--report", "r.json")
     assert done.returncode == 2
-    assert "r.json compares first → second; name another file with --report" in done.stderr
+    assert "r.json compares first → second; name another file for this report" in done.stderr
