@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -10,7 +11,16 @@ from pathlib import Path, PurePosixPath
 import pytest
 from typer.main import get_command
 
+from tests.kernels.fixtures import probes
+from tilewatch import given_files
+from tilewatch.db.server.embedded import POSTGRES_SETTINGS
+from tilewatch.kernels import child
+from tilewatch.kernels.children import child_process
+from tilewatch.kernels.contract import MOST_CONFIGS
+from tilewatch.kernels.gpu import rounds
+from tilewatch.kernels.problems import problem_files
 from tilewatch.worker.cli.main import cli
+from tilewatch.worker.git import checkouts
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -119,6 +129,27 @@ def test_the_pages_that_programs_name_exist(files: list[str]) -> None:
     named = {(file, page) for file in sources for page in PAGE.findall((ROOT / file).read_text())}
     assert len(named) > 20
     assert {(file, page) for file, page in named if not _exists(page, files)} == set()
+
+
+def test_the_numbers_on_the_page_about_security_are_those_of_the_code() -> None:
+    page = " ".join((ROOT / "docs" / "operate" / "security.md").read_text(encoding="utf-8").split())
+    given = defaultdict(str, target=1)
+    found = [
+        *(probes.list_processes(1), probes.list_remains(1, 1, 1), probes.list_attributes("")),
+        *(probes.list_administration(1, ""), probes.list_sockets(given), probes.list_files(given)),
+    ]
+    for sentence in (
+        f"more than {checkouts.MOST_FILES:,} files or {checkouts.MOST_BYTES >> 30} GiB is not checked out",
+        f"An answer may have {child_process.ANSWER_BYTES >> 20} MiB, a file {child.FILE_BYTES >> 20} MiB, "
+        f"a folder {child_process.FOLDER_BYTES >> 30} GiB, a search space {MOST_CONFIGS:,} configs, "
+        f"a file of problems {problem_files.MOST_BYTES >> 20} MiB",
+        f"Git's objects, up to {given_files.MOST_TOML_BYTES >> 10} KiB",
+        f"runs {sum(map(len, found))} probes",
+        f"up to {len(probes.list_files(given))} of files are answered",
+        f"One launch in {({10: 'ten'})[rounds.CHECK_EVERY]} rounds is drawn",
+        f"all {POSTGRES_SETTINGS['max_connections']} connections of the Postgres",
+    ):
+        assert sentence in page
 
 
 def test_a_name_that_is_gone_is_noticed() -> None:

@@ -162,6 +162,35 @@ def test_root_s_child_without_a_gpu_has_a_user_of_its_own(place: Place, role: st
     assert os.stat(place.given["theirs"] + "/own").st_uid not in (0, owner), "each child has another"
 
 
+LEAVE = """
+import os, sys
+from tilewatch.kernels.children import sandbox
+sys.path.append(sys.argv[1])
+print(sandbox._leave_root([]), os.geteuid())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot make another one")
+@pytest.mark.parametrize(
+    ("mode", "prefix", "leaves"),
+    [
+        (0o755, (), True),
+        (0o700, (), False),  # root alone may run the compiler
+        (0o755, ("unshare", "--user", "--map-root-user"), False),  # there are no other users, as in a container
+    ],
+)
+def test_root_becomes_another_user_unless_the_compiler_or_the_container_needs_root(
+    tmp_path: Path, mode: int, prefix: tuple[str, ...], leaves: bool
+) -> None:
+    compiler = tmp_path / "nvidia" / "cu13" / "bin" / "tileiras"
+    compiler.parent.mkdir(parents=True)
+    compiler.touch()
+    compiler.chmod(mode)
+    command = [*prefix, sys.executable, "-c", LEAVE, str(tmp_path)]
+    right, user = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert (right, user > sandbox.FIRST_USER) == (sandbox.READ_ANY if leaves else 0, leaves)
+
+
 def test_without_a_sandbox_the_probes_are_answered(place: Place) -> None:
     """Otherwise the test above would hold for probes that never work. Whether the machine's own calls answer depends on
     the machine, and a product that root installed is not an ordinary user's to write."""

@@ -266,15 +266,19 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
     second.until(lambda: "gemm" in _series(environment))
 
     _stop_and_see_it_restarted(second, "-Q judge")
-    again = subprocess.run(
-        [*tilewatch, "up"],
-        env={**environment, "TILEWATCH_PORT": str(find_free_port())},
-        cwd="/",
-        capture_output=True,
-        text=True,
-    )
-    assert again.returncode == 1
-    assert "another Tilewatch" in again.stdout
+    for own_port, words in (
+        (environment["TILEWATCH_PORT"], f"Tilewatch runs on {home} already (process {second.process.pid})"),
+        (str(find_free_port()), "another Tilewatch"),
+    ):
+        again = subprocess.run(
+            [*tilewatch, "up"],
+            env={**environment, "TILEWATCH_PORT": own_port},
+            cwd="/",
+            capture_output=True,
+            text=True,
+        )
+        assert again.returncode == 1
+        assert words in again.stdout
     assert second.process.poll() is None
 
     processes = _descendants(second.process.pid)
