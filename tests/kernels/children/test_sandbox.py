@@ -15,6 +15,7 @@ import pytest
 
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.children.child_process import ON_GPU, WITHOUT_GPU
 from tilewatch.kernels.children.sandbox import Level, SandboxMissing
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
@@ -382,6 +383,11 @@ def test_what_is_set_decides_what_a_child_is_kept_from(
     assert (sandbox.find_level(), sandbox.find_gpu_level()) == (level, gpu_level)
 
 
+def test_a_kernel_without_landlock_is_not_at_the_first_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "landlock_version", lambda: 0)
+    assert (sandbox.find_level(), sandbox.find_gpu_level()) == (Level.NETWORK, Level.NETWORK)
+
+
 @full
 def test_what_is_required_reaches_the_child(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child decides by its own environment."""
@@ -423,3 +429,34 @@ def test_what_lies_above_the_checkout_of_a_commit_is_not_the_commit_s(tmp_path: 
 def test_settings_without_an_end_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").symlink_to("/dev/zero")
     assert sandbox.find_root(tmp_path) == tmp_path
+
+
+LOADS = """
+import json, os, pathlib, sys
+from tilewatch.kernels import child
+
+def load(role):
+    status = dict(line.split(":\\t") for line in pathlib.Path("/proc/self/status").read_text().splitlines())
+    try:
+        reads = bool(pathlib.Path(sys.argv[1]).read_text())
+    except PermissionError:
+        reads = False
+    sys.exit(json.dumps([role, status["Seccomp"], status["NoNewPrivs"], reads]))
+
+child.import_role = load
+for role in sys.argv[2:]:
+    process = os.fork()
+    if process == 0:
+        child.main(role, [], [])
+    os.waitpid(process, 0)
+"""
+
+
+@full
+def test_a_child_is_confined_when_it_loads_the_code_of_its_role(tmp_path: Path) -> None:
+    """The child that measures runs no library, and reads what its user may."""
+    (tmp_path / "secret").write_text("secret")
+    roles = (*WITHOUT_GPU, *ON_GPU)
+    command = [sys.executable, "-c", LOADS, str(tmp_path / "secret"), *roles]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=True)
+    assert list(map(json.loads, done.stderr.splitlines())) == [[role, "2", "1", role == "gpu"] for role in roles]
