@@ -47,8 +47,8 @@ class Item:
     diff: str = ""
     regression_id: int | None = None
     can_acknowledge: bool = False
-    runs: tuple[tuple[str, str, str, str, str], ...] = ()
-    """The series that the item's button measures again, each as repository, kernel, problem, GPU model and commit."""
+    run_ids: tuple[int, ...] = ()
+    """The undecided runs that the item's button replays."""
 
 
 @dataclass(frozen=True)
@@ -156,5 +156,5 @@ def _undecided(rows: Sequence[Mapping[Any, Any]]) -> Item:
         page="views/series.py",
         parameters={"run": str(first["run_id"])},
         label="Open the first of them",
-        runs=tuple((row["repository"], row["kernel"], row["problem"], row["gpu_model"], row["sha"]) for row in rows),
+        run_ids=tuple(int(row["run_id"]) for row in rows),
     )

@@ -9,6 +9,7 @@ PLANS = {
     "parts are undecided": "the verdicts of its parts decide",
     "a replay is asked for": "the replay in the queue decides",
     "it is asked again": "the next night's replay decides",
+    "no config gave a right answer": "a run with a right answer decides",
 }
 """Words in the reasons of worker/detection and worker/judging, each with what decides a verdict of that reason."""
 
@@ -20,6 +21,6 @@ def write_plan(reason: str, *, is_recorded: bool) -> str:
     if plan := next((plan for words, plan in PLANS.items() if words in reason), None):
         return plan
     if (found := _NIGHTS.search(reason)) is None:
-        return "a replay with more launches decides; measure it again"
+        return "a replay with more launches decides"
     missing = max(int(found[2]) - int(found[1]), 1)
     return f"{count_text(missing, 'more night')} on this machine {'decides' if missing == 1 else 'decide'}, or a replay"

@@ -11,6 +11,7 @@ from tilewatch.dashboard.frames.inbox import Item
 from tilewatch.dashboard.panels import headline, judge_score, run_action
 from tilewatch.dashboard.widgets import badges, page_head
 from tilewatch.db.lifecycle import actions, regressions
+from tilewatch.db.lifecycle.regressions import NotPossible
 from tilewatch.text import count_text, plain
 
 COLOURS = {
@@ -64,8 +65,8 @@ def _buttons(url: str, item: Item, who: str) -> None:
         _button(url, "Acknowledge", f"ack-{key}", partial(_act, item, who, regressions.acknowledge))
     if item.kind == inbox.IMPROVEMENT:
         _button(url, "Accept", f"accept-{key}", partial(_act, item, who, regressions.expect))
-    if item.runs:
-        _button(url, "Measure again", f"again-{key}", partial(_measure_again, item, who))
+    if item.run_ids:
+        _button(url, "Replay now", f"replay-{key}", partial(_replay, item, who))
 
 
 def _button(url: str, label: str, key: str, act: Callable[[Session], object]) -> None:
@@ -77,10 +78,17 @@ def _act(item: Item, who: str, change: Callable[..., object], opened: Session) -
     change(opened, item.regression_id, who, None)
 
 
-def _measure_again(item: Item, who: str, opened: Session) -> str:
-    for repository, kernel, problem, gpu_model, sha in item.runs:
-        actions.ask_sweep(opened, who, kernel, problem, repository=repository, commit=sha, gpus=[gpu_model])
-    return f"asked for {count_text(len(item.runs), 'sweep')}; a worker queues them within a minute"
+def _replay(item: Item, who: str, opened: Session) -> str:
+    """Requests a replay of each run for which one is possible. Raises NotPossible if none is."""
+    refusals = []
+    for run_id in item.run_ids:
+        try:
+            actions.replay(opened, run_id, who)
+        except NotPossible as refused:
+            refusals.append(refused)
+    if len(refusals) == len(item.run_ids):
+        raise refusals[0]
+    return f"asked for {count_text(len(item.run_ids) - len(refusals), 'replay')}; a worker queues them within a minute"
 
 
 def _apart(noun: str, why: str, items: Sequence[Item]) -> None:

@@ -8,27 +8,30 @@ which the requesting process may lack. So a worker reads the row and submits (wo
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from sqlalchemy import cast, exists, func, insert, select, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle import jobs, suspicions
 from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
-from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, Action, Submission
+from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, TOTAL, Action, Submission, Verdict
 from tilewatch.db.page_reads import regressions as regression_queries
+from tilewatch.db.page_reads.evidence import RunRow, find_run
 from tilewatch.db.page_reads.regressions import RegressionRow
-from tilewatch.db.worker_reads import steps
+from tilewatch.db.repository_names import is_branch
+from tilewatch.db.worker_reads import gpus, judging, steps, winners
 from tilewatch.errors import ExpectedError
 from tilewatch.text import short_sha
 
-Requestable = Literal["nightly", "sweep", "backfill"]
-
-
 BY_A_COMMIT = ("code", "search_space", "unknown")
 """The categories of a regression whose cause may be a commit of the watched repository."""
+
+
+AWAITS_REPLAY = "; a replay is asked for"
+"""Ends the reason of an undecided verdict while a replay that decides it is in the queue."""
 
 
 class NoSuchWork(ExpectedError):
@@ -147,10 +150,27 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
     if row.category not in BY_A_COMMIT:
         raise NotPossible(f"regression {regression_id} is of the {row.category} and of no commit: nothing to bisect")
     wanted = {"regression": regression_id}
-    if session.scalar(select(exists().where(Action.state == "asked", Action.wanted.contains(wanted)))):
+    if _is_asked(session, wanted):
         raise NotPossible(f"regression {regression_id} is being bisected")
-    session.execute(insert(Action).values(who=who, action="bisect", wanted=wanted, state="asked"))
+    _ask(session, who, "bisect", wanted)
     return row
+
+
+def replay(session: Session, run_id: int, who: str) -> str:
+    """Requests a replay of an undecided run's commit beside the one measured before it. Returns a sentence for the
+    person, and adds to the verdict's reason that a replay is asked for. Raises NotPossible if no replay is possible, or
+    if one is asked for already: two clicks make one replay."""
+    suspicions.lock_run(session, run_id)
+    run = find_run(session, run_id)
+    if run is None:
+        raise NotPossible(f"there is no run {run_id}; the Series page shows the number of a run")
+    why_not = _why_not_replayed(session, run)
+    if why_not is not None:
+        raise NotPossible(f"run {run_id} is not replayed: {why_not}")
+    reason = (run.reason or "").removesuffix(AWAITS_REPLAY)
+    session.execute(update(Verdict).where(Verdict.run_id == run_id).values(reason=f"{reason}{AWAITS_REPLAY}"))
+    _ask(session, who, "bisect", {"run": run_id})
+    return f"a replay of run {run_id} is asked for; a worker queues it within a minute"
 
 
 def find_next_request(session: Session, after: int = 0) -> RequestedAction | None:
@@ -193,15 +213,43 @@ def _of(repository: str | None) -> dict[str, str]:
     return {} if repository is None else {"repository": repository}
 
 
-def _ask(session: Session, who: str, action: Requestable, wanted: Mapping[str, Any]) -> int:
-    asked = insert(Action).values(who=who, action=action, wanted=dict(wanted), state="asked").returning(Action.id)
-    return session.execute(asked).scalar_one()
+def _ask(session: Session, who: str, action: str, wanted: Mapping[str, Any]) -> int:
+    asked = _ask_once(session, who, action, wanted, None)
+    assert asked is not None, "a request without a key is new"
+    return asked
 
 
-def _ask_once(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str) -> int | None:
+def _ask_once(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str | None) -> int | None:
     asked = postgresql.insert(Action).values(who=who, action=action, wanted=dict(wanted), state="asked", key=key)
     once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
     return session.execute(once).scalar_one_or_none()
+
+
+def _is_asked(session: Session, wanted: Mapping[str, int]) -> bool:
+    return bool(session.scalar(select(exists().where(Action.state == "asked", Action.wanted.contains(wanted)))))
+
+
+def _why_not_replayed(session: Session, run: RunRow) -> str | None:
+    """Returns why a replay of a run is not possible or not needed, as a clause; None if it is possible."""
+    if run.verdict != "undecided":
+        return f"its verdict is {run.verdict}" if run.verdict else "it is not judged yet"
+    if run.origin == "recorded":
+        return "it was recorded elsewhere, so its cubins are not here"
+    if run.kernel == TOTAL:
+        return "a weighted total has no cubin; replay its parts"
+    scope = judging.read_scope(session, run.run_id)
+    if _is_asked(session, {"run": run.run_id}):
+        return "a replay is asked for already"
+    if not judging.is_settled(session, scope):
+        return "its night is still being judged"
+    measured = winners.read_measured_commits(session, scope, run.kernel, run.problem)
+    if is_branch(run.repository) or min(measured) == scope.position:
+        return "no earlier commit of its series was measured here"
+    if not winners.read_winners_of_runs(session, [run.run_id]):
+        return "no config gave a right answer, so it has no cubin"
+    if not gpus.list_available_gpus(session, run.gpu_model):
+        return f"no {run.gpu_name} has a worker now"
+    return None
 
 
 def _regression(session: Session, regression_id: int) -> RegressionRow:

@@ -40,10 +40,10 @@ def find_id_of_run(session: Session, run_id: int) -> int | None:
 
 
 def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
-    """Closes the open suspicion of a run with an outcome and a reason."""
+    """Closes the suspicion of a run with an outcome and a reason, if it is open or its outcome was undecided."""
     session.execute(
         update(Suspicion)
-        .where(Suspicion.run_id == run_id, Suspicion.state == "open")
+        .where(Suspicion.run_id == run_id, Suspicion.state.in_(("open", "undecided")))
         .values(state=outcome, reason=reason, closed_at=func.clock_timestamp())
     )
 

@@ -232,6 +232,22 @@ def bisect(number: Number, who: Who = None) -> None:
 
 
 @regressions.command()
+def replay(
+    run: Annotated[int, typer.Argument(metavar="RUN", max=options.LARGEST_ID, help="The number of an undecided run.")],
+    who: Who = None,
+) -> None:
+    """Replay an undecided run beside the commit measured before it, ahead of the sweeps. Its verdict follows.
+
+    Example: tilewatch regressions replay 4711
+    """
+    from tilewatch.db.lifecycle import actions
+
+    name = options.name_of(who)
+    with options.open_session() as opened:
+        print(actions.replay(opened, run, name))
+
+
+@regressions.command()
 def score(
     since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only verdicts of this day or later.")] = None,
     as_json: AsJson = False,

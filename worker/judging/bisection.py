@@ -11,17 +11,13 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import regressions
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.worker_reads import judging
-from tilewatch.db.worker_reads.judging import RegressionRange, Scope
 from tilewatch.text import count_text, short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.replay_evidence import compute_log_ratios
-from tilewatch.worker.git import watched
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
-from tilewatch.worker.judging.replay_answers import Pair, StoredLaunches
+from tilewatch.worker.judging.night_context import open_night
 from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
-from tilewatch.worker.queue import follow_up
-from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 LAUNCHES = 12
 """The launches of one step. Nine are enough to see a change of 1 %. Each launch takes half a second of a GPU's time."""
@@ -34,12 +30,12 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
         return f"there is no regression {regression_id} any more"
     scope = judging.read_scope(opened, span.run_id)
     nights = judging.list_nights(opened, scope)
-    history = History(opened, watched.find_history(opened, context, scope.repository), scope, nights)
-    measured = [night.position for night in nights if night.position <= span.good_position]
+    night = open_night(opened, context, scope, nights, span.run_id)
+    history, facts = night.history, night.facts
+    measured = [each.position for each in nights if each.position <= span.good_position]
     measured = [build for build in measured if history.find_winner(build, span.kernel, span.problem) is not None]
     if not measured:
         return "no commit before the range was measured, so nothing can be compared with"
-    facts = judging.list_replays(opened, scope, measured[-1])
     good, bad = span.good_position, span.bad_position
     between = set(history.list_between(good, bad))
     skipped = set(range(good + 1, bad)) - between
@@ -52,9 +48,9 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
             continue
         launches = replay_answers.next_launches(question, pair, stored)
         if launches is None:
-            asked = _replay(scope, context, span, pair, stored)
-            if not judging.was_given_up(opened, asked.question.key):
-                follow_up.ask(opened, asked, Priority.BISECT)
+            asked = replay_answers.make_question(scope, pair, stored, LAUNCHES, compiled=False)
+            if not judging.was_given_up(opened, asked.key):
+                night.queue(asked, (asked.key,), Priority.BISECT)
                 return None
             launches = Launches()
         if not launches.base_us:
@@ -77,16 +73,6 @@ def has_changed(launches: Launches, size: float) -> bool:
     """Returns whether the launches show a change of more than half of `size` (0.05 is 5 % slower)."""
     moved = median(compute_log_ratios(launches.base_us, launches.head_us))
     return moved / log1p(size) > 0.5
-
-
-def _replay(scope: Scope, context: Context, span: RegressionRange, pair: Pair, stored: StoredLaunches) -> ReplayJob:
-    start = len(stored.base_us)
-    ends = f"{pair.base.sha}:{pair.head.sha}"
-    sides = replay_answers.make_sides(pair, compiled=False)
-    about = (pair.kernel, pair.problem)
-    question = BuildQuestion.of(scope, about, ends, sides, start=start, launches=LAUNCHES - start)
-    night = (span.run_id, scope.submission_id)
-    return ReplayJob(question, scope.repository, context.library, *night, (question.key,))
 
 
 def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:

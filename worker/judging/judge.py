@@ -7,6 +7,7 @@ replays give the same verdicts, so judging twice does no harm. Judge jobs of one
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tilewatch.db import fact_writes
 from tilewatch.db.fact_writes import NewVerdict
@@ -16,13 +17,13 @@ from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import DATABASE_IS_AWAY, session
 from tilewatch.db.worker_reads import judging, winners
 from tilewatch.db.worker_reads.judging import Night, Point
-from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
+from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.git import watched
 from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
 from tilewatch.worker.judging.beaten_list import open_list_alarms
-from tilewatch.worker.judging.commit_history import History
-from tilewatch.worker.judging.night_context import OpenNight
+from tilewatch.worker.judging.night import Conclusion
+from tilewatch.worker.judging.night_context import OpenNight, open_night
 from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, SeriesQuestion, first_night, series_of
 from tilewatch.worker.judging.shipped_configs import ask_about_shipped
@@ -57,18 +58,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         if is_branch(scope.repository):  # a branch has no series of nights: people compare its runs
             nights = [each for each in nights if each.submission_id == scope.submission_id]
         nights = nights[first_night(len(nights)) :]
-        facts = judging.list_replays(opened, scope, nights[0].position if nights else 0)
-        opened_night = OpenNight(
-            session=opened,
-            scope=scope,
-            history=History(opened, watched.find_history(opened, context, scope.repository), scope, nights, facts),
-            facts=facts,
-            run_id=job.run_id,
-            policy=context.policy,
-            store=CubinStore(context.store_url),
-            library=context.library,
-        )
-        queued = _judge(opened_night, nights, context, lease)
+        queued = _judge(open_night(opened, context, scope, nights, job.run_id), nights, context, lease)
         totals.judge(opened, scope, context.policy)
         return queued
 
@@ -85,7 +75,7 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
         raise
     except Exception as error:  # noqa: BLE001 - any failure becomes the night's verdicts; the next night is another try
         for series, point in points.items():
-            _give_up(tonight, series, point, error)
+            give_up(tonight, series, point, error)
         fact_writes.write_verdicts(tonight.session, tonight.verdicts)
         return []
     causes = other_causes.find(tonight, nights, points) if scope.origin != RECORDED else {}
@@ -165,31 +155,44 @@ def _try_to_settle(
         raise
     except Exception as error:  # noqa: BLE001 - the edge of a series
         del tonight.verdicts[settled:]
-        _give_up(tonight, series, point, error)
+        give_up(tonight, series, point, error)
 
 
-def _give_up(tonight: OpenNight, series: Series, point: Point, error: Exception) -> None:
+def give_up(tonight: OpenNight, series: Series, point: Point, error: Exception) -> str:
+    """Adds the verdict that a series could not be judged, and returns the verdict's reason."""
     logger.error("%s could not be judged", " ".join(series), exc_info=error)
     reason = f"could not be judged: {type(error).__name__}: {error}"
     tonight.verdicts.append(_verdict_without_numbers(tonight, point.run_id, reason))
     suspicions.close(tonight.session, point.run_id, "undecided", reason)
+    return reason
 
 
 def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None) -> None:
     """Stores the verdict of a series once all its replays have ended, and opens or closes regressions."""
     conclusion = night.conclude(judge, series, tonight.history.find_same_code(series, tonight.scope.position))
-    verdict, reason, outcome = conclusion.verdict, conclusion.reason, conclusion.outcome
-    span, alert, findings = None, judge.alerts.get(series), list[str]()
-    suspicion_id = None
-    if outcome is not None or causes is not None:
-        suspicion_id = suspicions.find_id_of_run(tonight.session, point.run_id)
+    verdict, outcome = conclusion.verdict, conclusion.outcome
+    alert, findings = judge.alerts.get(series), list[str]()
     if causes is not None:
+        suspicion_id = suspicions.find_id_of_run(tonight.session, point.run_id)
         for finding in other_causes.settle(tonight, causes, suspicion_id):
             findings.append(finding.sentence)
             if finding.answer is not None and alert is None:
                 verdict, outcome = finding.answer, "confirmed"
             outcome = "confirmed" if finding.is_confirmed else outcome
         outcome = outcome or "refuted"
+    store_conclusion(tonight, point, replace(conclusion, verdict=verdict, outcome=outcome), alert, findings)
+
+
+def store_conclusion(
+    tonight: OpenNight,
+    point: Point,
+    concluded: Conclusion,
+    alert: ConfirmedChange | None,
+    findings: Sequence[str] = (),
+) -> str:
+    """Stores the verdict of a series, closes its suspicion, and opens or ends a regression for a confirmed change.
+    Returns the verdict's reason."""
+    series, reason, span = series_of(point), concluded.reason, None
     if alert is not None:
         span = tonight.history.find_range(series, alert.first_bad, tonight.facts, alert.last_good)
         reason = open_regression.open_for_commit(
@@ -198,18 +201,20 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
             store=tonight.store,
             point=point,
             good_run_id=tonight.history.find_run_at(series, span[0]),
-            suspicion_id=suspicion_id,
+            suspicion_id=suspicions.find_id_of_run(tonight.session, point.run_id),
             alert=alert,
             span=span,
             findings=findings,
         )
     elif findings:
         reason = "; ".join([*findings, reason])
-    elif outcome is not None:
-        reason += _differences_from_before(tonight, series, point)
-    tonight.add_verdict(point, conclusion.numbers, verdict, reason, span)
-    if outcome is not None:
-        suspicions.close(tonight.session, point.run_id, outcome, reason)
+    elif concluded.outcome is not None:
+        differences = _differences_from_before(tonight, series, point)
+        reason += "" if reason.endswith(differences) else differences
+    tonight.add_verdict(point, concluded.numbers, concluded.verdict, reason, span)
+    if concluded.outcome is not None:
+        suspicions.close(tonight.session, point.run_id, concluded.outcome, reason)
+    return reason
 
 
 def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -> str:

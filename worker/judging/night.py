@@ -14,6 +14,9 @@ from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJudge, Series, SeriesQuestion, series_of
 
+NO_REPLAY, NIGHT_ALONE = "no replay could be held: ", "the night alone: "
+"""The words in the reason of an unconfirmed suspicion before the reason that the night alone gave."""
+
 
 @dataclass(frozen=True)
 class Conclusion:
@@ -71,7 +74,7 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")
     if first is not None and (first.launches or same_as is None):
-        return _not_confirmed(numbers, first, judge.policy.min_change)
+        return conclude_unconfirmed(numbers, first, judge.policy.min_change)
     if same_as is not None:
         reason = f"same code as {same_as}, so no change of the commit's; {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, None)
@@ -81,12 +84,12 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
     return Conclusion(numbers, numbers.verdict, numbers.reason, None)
 
 
-def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: float) -> Conclusion:
+def conclude_unconfirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: float) -> Conclusion:
     """Returns the conclusion about a suspicion that replays did not confirm: refuted if the interval of the change
     contains 0 or ends below the smallest relevant change, else undecided."""
     launches = first.launches
     if not launches:
-        return Conclusion(numbers, "undecided", f"no replay could be held: {numbers.reason}", "undecided")
+        return Conclusion(numbers, "undecided", f"{NO_REPLAY}{numbers.reason}", "undecided")
     if all(base_us == head_us for base_us, head_us in launches):
         reason = f"identical machine code, so no change of the commit's: {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
@@ -94,11 +97,9 @@ def _not_confirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: flo
     low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
     interval = f"{len(launches)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
     if low <= 0.0 <= high or max(-low, high) < min_change:
-        reason = f"not reproduced: {interval}; the night alone: {numbers.reason}"
+        reason = f"not reproduced: {interval}; {NIGHT_ALONE}{numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
-    return Conclusion(
-        numbers, "undecided", f"not sure enough: {interval}; the night alone: {numbers.reason}", "undecided"
-    )
+    return Conclusion(numbers, "undecided", f"not sure enough: {interval}; {NIGHT_ALONE}{numbers.reason}", "undecided")
 
 
 def _stands_out(numbers: SeriesVerdict) -> bool:

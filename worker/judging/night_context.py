@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.lifecycle import suspicions
-from tilewatch.db.worker_reads.judging import Point, ReplayFact, Scope
+from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
+from tilewatch.db.worker_reads import judging
+from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact, Scope
 from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.verdict import SeriesVerdict
+from tilewatch.worker.git import watched
 from tilewatch.worker.judging.commit_history import History
+from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
 @dataclass(frozen=True)
@@ -32,22 +39,19 @@ class OpenNight:
         self, point: Point, numbers: SeriesVerdict, verdict: str, reason: str, span: tuple[int, int] | None = None
     ) -> None:
         """Adds a verdict. `span` has the ids of the last commit before a change and the first with all of it."""
-        self.verdicts.append(
-            NewVerdict(
-                run_id=point.run_id,
-                verdict=verdict,
-                change=numbers.change,
-                noise=numbers.noise,
-                history_points=numbers.history_points,
-                policy=numbers.policy,
-                reason=reason,
-                low=numbers.low,
-                high=numbers.high,
-                smallest=numbers.smallest,
-                good_commit_id=span[0] if span else None,
-                bad_commit_id=span[1] if span else None,
-            )
-        )
+        columns: dict[str, Any] = {**vars(numbers), "verdict": verdict, "reason": reason}
+        del columns["first_bad"]  # the commits of `span` are stored instead
+        columns["good_commit_id"], columns["bad_commit_id"] = span or (None, None)
+        self.verdicts.append(NewVerdict(run_id=point.run_id, **columns))
+
+    def queue(
+        self, question: BuildQuestion, together: tuple[str, ...], priority: Priority, suspicion_id: int | None = None
+    ) -> list[UnsentJob]:
+        """Queues the job that answers a question, one of a round with the keys `together`. Returns a list of the job to
+        send, which is empty if the question was asked before."""
+        night = (self.run_id, self.scope.submission_id)
+        job = ReplayJob(question, self.scope.repository, self.library, *night, together, suspicion_id)
+        return follow_up.ask(self.session, job, priority)
 
     def open_suspicion(self, point: Point, commit_ids: tuple[int, int], size: float | None, reason: str) -> int:
         """Returns the id of the suspicion of a run, and opens that suspicion if the run has none yet."""
@@ -62,3 +66,11 @@ class OpenNight:
             size=size,
             reason=reason,
         )
+
+
+def open_night(session: Session, context: Context, scope: Scope, nights: Sequence[Night], run_id: int) -> OpenNight:
+    """Returns the night of a scope, with the replays since the first of `nights`."""
+    facts = judging.list_replays(session, scope, nights[0].position if nights else 0)
+    history = History(session, watched.find_history(session, context, scope.repository), scope, nights, facts)
+    store = CubinStore(context.store_url)
+    return OpenNight(session, scope, history, facts, run_id, context.policy, store, context.library)

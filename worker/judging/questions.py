@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewatch.db.lifecycle.actions import AWAITS_REPLAY
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.judging import Point
@@ -11,8 +12,7 @@ from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.judging.replay_answers import Pair, StoredLaunches
 from tilewatch.worker.judging.scope_judge import ScopeJudge, Series, SeriesQuestion
-from tilewatch.worker.queue import follow_up
-from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob, question_key
+from tilewatch.worker.queue.replay_job import BuildQuestion
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,15 @@ def ask(
     together = tuple(sorted(replays))
     queued: list[UnsentJob] = []
     for each in replays.values():
-        job = ReplayJob(
-            each.question,
-            night.scope.repository,
-            night.library,
-            night.run_id,
-            night.scope.submission_id,
-            together,
-            each.suspicion_id,
-        )
-        queued += follow_up.ask(night.session, job, each.priority)
+        queued += night.queue(each.question, together, each.priority, each.suspicion_id)
     return queued
 
 
 def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> bool:
     """Returns whether an earlier job for this question ended without an answer."""
-    ends = f"{pair.base.sha}:{pair.head.sha}"
-    key = question_key(night.scope, pair.kernel, pair.problem, ends, *_still_wanted(question, stored))
-    return judging.was_given_up(night.session, key)
+    wanted = question.launches_used + question.launches
+    asked = replay_answers.make_question(night.scope, pair, stored, wanted, compiled=False)
+    return judging.was_given_up(night.session, asked.key)
 
 
 def _about_commits(
@@ -64,19 +55,16 @@ def _about_commits(
     for asked in missing:
         pair = night.history.find_pair(asked, night.facts)
         assert pair is not None, "a question without commits has an empty answer"
-        start, launches = _still_wanted(asked, replay_answers.find_stored_launches(night.facts, pair))
-        sides = replay_answers.make_sides(pair, compiled=_is_compiled(night, pair))
-        ends = f"{pair.base.sha}:{pair.head.sha}"
-        question = BuildQuestion.of(
-            night.scope, (pair.kernel, pair.problem), ends, sides, start=start, launches=launches
-        )
+        stored = replay_answers.find_stored_launches(night.facts, pair)
+        wanted = asked.launches_used + asked.launches
+        question = replay_answers.make_question(night.scope, pair, stored, wanted, compiled=is_compiled(night, pair))
         point = points.get(asked.series)
         suspicion_id = None if point is None else _suspect(night, judge, asked.series, point, pair)
         are_measured = pair.base.won is not None and pair.head.won is not None
         yield _Replay(question, suspicion_id, Priority.CONFIRM if are_measured else Priority.BISECT)
 
 
-def _is_compiled(night: OpenNight, pair: Pair) -> bool:
+def is_compiled(night: OpenNight, pair: Pair) -> bool:
     """Returns whether a pair can be replayed without compiling: the store has both cubins, made by one compiler."""
     wins = [won for won in (pair.base.won, pair.head.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
@@ -92,11 +80,5 @@ def _about_other_causes(night: OpenNight, causes: Mapping[Series, OtherCauses]) 
 def _suspect(night: OpenNight, judge: ScopeJudge, series: Series, point: Point, pair: Pair) -> int:
     """Opens the suspicion of a run and returns its id. Adds the verdict "undecided" until the replays have ended."""
     numbers = judge.verdict(series)
-    night.add_verdict(point, numbers, "undecided", f"{numbers.reason}; a replay is asked for")
+    night.add_verdict(point, numbers, "undecided", f"{numbers.reason}{AWAITS_REPLAY}")
     return night.open_suspicion(point, (pair.base.commit_id, pair.head.commit_id), numbers.change, numbers.reason)
-
-
-def _still_wanted(question: SeriesQuestion, stored: StoredLaunches) -> tuple[int, int]:
-    """Returns two counts for a question: its stored launches, and the launches that it still needs."""
-    start = len(stored.base_us)
-    return start, question.launches_used + question.launches - start

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
-from tilewatch.db.worker_reads.judging import ReplayFact
+from tilewatch.db.worker_reads.judging import ReplayFact, Scope
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
-from tilewatch.worker.queue.replay_job import BuildSide
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 SAME = 1.0
 """Stands for the time in us of both sides of identical machine code, whose launches are not measured."""
@@ -102,6 +102,14 @@ def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
         for end in (pair.base, pair.head)
     )
     return base, head
+
+
+def make_question(scope: Scope, pair: Pair, stored: StoredLaunches, launches: int, *, compiled: bool) -> BuildQuestion:
+    """Returns the request to replay a pair until `launches` launches are stored. `compiled` is as for `make_sides`."""
+    start = len(stored.base_us)
+    sides = make_sides(pair, compiled=compiled)
+    ends = f"{pair.base.sha}:{pair.head.sha}"
+    return BuildQuestion.of(scope, (pair.kernel, pair.problem), ends, sides, start=start, launches=launches - start)
 
 
 def _is_about(fact: ReplayFact, pair: Pair) -> bool:

@@ -14,8 +14,7 @@ from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.errors import ExpectedError
 from tilewatch.worker.judging.compiler_cause import LAUNCHES
 from tilewatch.worker.judging.night_context import OpenNight
-from tilewatch.worker.queue import follow_up
-from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, ReplayJob
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 from tilewatch.worker.transfer import stale_tables
 from tilewatch.worker.transfer.stale_tables import ShippedEntry
 
@@ -44,8 +43,7 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
     together = tuple(sorted(each.key for each in questions))
     queued: list[UnsentJob] = []
     for each in questions:
-        job = ReplayJob(each, scope.repository, night.library, night.run_id, scope.submission_id, together)
-        queued += follow_up.ask(session, job, Priority.CONFIRM)
+        queued += night.queue(each, together, Priority.CONFIRM)
     return queued
 
 

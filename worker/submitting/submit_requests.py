@@ -173,7 +173,13 @@ def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
 
 
 def _bisect(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    from tilewatch.worker.judging import bisection  # imported here, as only a bisection needs NumPy and the judge
+    """Takes the next step of a bisection, or of the replay of one run."""
+    # Imported here, as only replays need NumPy and the judge.
+    from tilewatch.worker.judging import bisection, requested_replay
 
-    found = bisection.carry_on(opened, Context.of(settings), int(asked.wanted["regression"]), asked.who)
+    context = Context.of(settings)
+    if "run" in asked.wanted:
+        found = requested_replay.carry_on(opened, context, asked)
+    else:
+        found = bisection.carry_on(opened, context, int(asked.wanted["regression"]), asked.who)
     return None if found is None else _Outcome(False, found, {})

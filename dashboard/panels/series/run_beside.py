@@ -1,6 +1,7 @@
 """Shows one run beside the chart of its series: commit, verdict, cause, times, and what may have changed the times."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -9,6 +10,7 @@ from tilewatch.dashboard.frames import baseline_texts, evidence, explanation, re
 from tilewatch.dashboard.frames.plan import write_plan
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.frames.series_choice import COMMIT, RUN, SUBMISSION, find_key
+from tilewatch.dashboard.panels import run_action
 from tilewatch.dashboard.panels.series.code_diff import why_missing
 from tilewatch.dashboard.text import (
     commit_address,
@@ -20,6 +22,8 @@ from tilewatch.dashboard.text import (
     timer_text,
 )
 from tilewatch.dashboard.widgets import address, badges, tables
+from tilewatch.db.lifecycle import actions
+from tilewatch.db.page_reads.evidence import RunRow
 from tilewatch.mechanisms.find import write_mechanisms
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
@@ -32,6 +36,7 @@ def show(url: str, found: Evidence) -> None:
         reason = run.reason or ""
         plan = f"; {write_plan(reason, is_recorded=run.origin == 'recorded')}" if run.verdict == "undecided" else ""
         st.markdown(f":{badges.VERDICTS[run.verdict]}-badge[{run.verdict}] {plain(reason + plan)}")
+    run_action.show_outcome()
     show_change(found)
     show_diff(run.repository, before.sha if before and len(found.commits) > 1 else None, run.sha)
     source = source_text(run.origin, run.machine, run.measured_at)
@@ -127,8 +132,18 @@ def _lead_on(url: str, found: Evidence) -> None:
             st.button(
                 "The run before", on_click=address.pick, args=(before,), kwargs={"instead_of": (COMMIT, SUBMISSION)}
             )
+        if found.run.verdict == "undecided" and found.run.origin != "recorded":
+            _offer_replay(url, found.run)
         levels = reads.levels(url, *find_key(found))
         for level in levels[levels["bad_position"] == found.run.position].to_dict("records") if len(levels) else ():
             number = str(level["regression_id"])
             label = f"{level['direction'].capitalize()} #{number}: triage, history"
             st.page_link("views/regressions.py", label=label, query_params={"regression": number})
+
+
+def _offer_replay(url: str, run: RunRow) -> None:
+    with st.popover("Replay now"):
+        st.caption(f"Times this run's cubin beside the one before, on any {plain(run.gpu_name)}, ahead of the sweeps.")
+        who = run_action.find_actor()
+        if st.button("Ask for a replay", disabled=who is None) and who:
+            run_action.run(url, partial(actions.replay, run_id=run.run_id, who=who), "")

@@ -10,6 +10,8 @@ import pytest
 from tests.dashboard.conftest import LIGHT_PAGE, NEVER_WAS_HERE
 from tests.dashboard.fixtures.keyboard import walk_to
 from tests.dashboard.fixtures.small_database import SHAS
+from tilewatch.db import session
+from tilewatch.db.models import Action
 
 pytestmark = pytest.mark.browser
 
@@ -130,6 +132,29 @@ def test_who_reads_that_something_is_slower_sees_the_commit_s_diff_and_its_repla
     assert clicks(page) == 2
     page.set_viewport_size({"width": 800, "height": 1000})
     page.wait_for_function(f"innerWidth === 800 && [...{NAMES}].every(name => name.offsetHeight < 60)")
+
+
+def test_who_reads_that_a_run_is_undecided_asks_for_its_replay_once(
+    page: Any, undecided_run: int, filled_url: str
+) -> None:
+    page.goto(f"/series?run={undecided_run}")
+    page.get_by_text("a replay with more launches decides").wait_for()
+    for answer in (
+        "is asked for; a worker queues it within a minute.",
+        "is not replayed: a replay is asked for already.",
+    ):
+        page.get_by_role("button", name="Replay now").click()
+        ask = page.get_by_role("button", name="Ask for a replay")
+        if ask.is_disabled():
+            page.get_by_role("textbox", name="Your name").fill("kim")
+            page.get_by_role("textbox", name="Your name").press("Enter")
+        ask.click()
+        page.get_by_text(answer).wait_for()
+        page.get_by_text("the replay in the queue decides").wait_for()
+        page.keyboard.press("Escape")
+    with session.session(filled_url) as opened:
+        (asked,) = opened.query(Action).filter(Action.wanted.has_key("run"))
+        assert (asked.who, asked.wanted) == ("kim (not signed in)", {"run": undecided_run})
 
 
 def test_who_has_a_keyboard_alone_comes_from_the_answer_to_a_regression_s_diff_and_to_another_page(page: Any) -> None:

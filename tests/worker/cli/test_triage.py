@@ -79,6 +79,7 @@ def test_lists_are_filtered_and_are_json_too(tilewatch: Tilewatch, number: int) 
         (("show", "4711"), "there is no regression 4711"),
         (("acknowledge", "4711"), "there is no regression 4711"),
         (("mark", "4711", "wrong", "--run"), "there is no run 4711"),
+        (("replay", "4711"), "there is no run 4711"),
         (("acknowledge", "1", "--who", " "), "say who you are with --who NAME"),
         (("list", "--state", "gone"), "'gone' is not one of"),
         (("mark", "1", "perhaps"), "'perhaps' is not one of"),
