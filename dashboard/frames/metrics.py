@@ -121,7 +121,7 @@ def _counter(name: str) -> Metric:
         return _columns(read, read * float("nan"), read * float("nan"))
 
     label = LABELS[name]
-    write = "{:,.0f}" if not name.endswith("_pct") else "{:.1f} %"
+    write = "{:.1f} %" if name.endswith("_pct") else "{:,.0f} B" if name.endswith("_bytes") else "{:,.0f}"
     return Metric(name, f"Counter: {label}", label, write.format, values, "No run of this series read counters", True)
 
 

@@ -31,3 +31,17 @@ def test_a_rate_is_what_the_sweep_stored_or_its_names_say(
     rate: dict[str, object] | None, fp8: float | None, operator: str, tflops: float | None
 ) -> None:
     assert find_rate_tflops(rate, fp8, operator) == tflops
+
+
+WRITTEN = {"us": "us", "s": "s", "TFLOP/s": "TFLOP/s", "GB/s": "GB/s", "%": "%", "bytes": "B", "bytes per thread": "B"}
+"""Units of an axis, and how a value of the axis writes them."""
+
+
+def test_a_value_is_written_in_the_unit_of_its_axis() -> None:
+    checked = set()
+    for metric in METRICS:
+        units = {metric.axis.rpartition(", ")[2], metric.axis.split(" ")[0]} & WRITTEN.keys()
+        for unit in units:
+            assert metric.write(3.0).split(" ")[1:] == [WRITTEN[unit]], metric.key
+            checked |= units
+    assert checked == set(WRITTEN)
