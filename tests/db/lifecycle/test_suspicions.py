@@ -1,0 +1,74 @@
+"""The outcomes of suspicions: which nights close which of them, and that the first outcome stays."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from tests.db.fixtures import one_commit
+from tilewatch.db import fact_writes
+from tilewatch.db.lifecycle import suspicions
+from tilewatch.db.models import Run, Suspicion, Sweep
+from tilewatch.db.worker_reads.judging import Scope
+
+TONIGHT = 7
+"""The position of the commit of the night that is judged."""
+
+
+def suspect(
+    opened: Session, night: int, *, repository: str = "tilewatch", position: int = TONIGHT - 1, **row: Any
+) -> tuple[int, one_commit.Planned]:
+    """A night with one run and an open suspicion of it; `row` are columns of its run."""
+    planned = one_commit.submit(opened, f"night {night}", repository, sha=f"{night:040x}", position=position)
+    run_id = one_commit.measure(opened, planned, f"run {night}")
+    if gpu_model := row.pop("gpu_model", None):
+        fact_writes.add_gpu_model(
+            opened, slug=gpu_model, name=gpu_model, arch="sm_90", fp8_tflops=None, bandwidth_gbps=None
+        )
+        opened.execute(update(Sweep).where(Sweep.id == planned.sweep_id).values(gpu_model=gpu_model))
+    if row:
+        opened.execute(update(Run).where(Run.id == run_id).values(**row))
+    commit_id = opened.get_one(Sweep, planned.sweep_id).commit_id
+    of = {"kernel": "gemm_fp8", "problem": "320x32576x7168", "gpu_model": "b200"}
+    ends = {"good_commit_id": commit_id, "bad_commit_id": commit_id}
+    suspicions.open_once(opened, run_id=run_id, **of, **ends, size=0.05, reason="+5.0%")  # type: ignore[arg-type]  # a test's short hand
+    return run_id, planned
+
+
+def list_outcomes(opened: Session) -> dict[int, tuple[str, str]]:
+    query = select(Suspicion.run_id, Suspicion.state, Suspicion.reason)
+    return {run_id: (state, reason) for run_id, state, reason in opened.execute(query)}
+
+
+@pytest.mark.parametrize(
+    ("differs", "is_closed"),
+    [
+        ({}, True),
+        ({"position": TONIGHT}, True),
+        ({"position": TONIGHT + 1}, False),
+        ({"repository": "another"}, False),
+        ({"gpu_model": "h200"}, False),
+        ({"origin": "simulated", "timer": "simulated"}, False),
+    ],
+    ids=str,
+)
+def test_a_night_closes_the_suspicions_of_the_earlier_nights_of_its_scope_alone(
+    db_session: Session, differs: dict[str, Any], is_closed: bool
+) -> None:
+    tonight, planned = suspect(db_session, 1, position=TONIGHT)
+    other, _ = suspect(db_session, 2, **differs)
+    scope = Scope("tilewatch", "b200", "sm_100", "measured", planned.submission_id, 0, "", TONIGHT)
+    assert suspicions.close_older(db_session, scope, "too late") == is_closed
+    states = {run_id: state for run_id, (state, _) in list_outcomes(db_session).items()}
+    assert states == {tonight: "open", other: "undecided" if is_closed else "open"}
+
+
+def test_the_first_outcome_of_a_suspicion_stays(db_session: Session) -> None:
+    earlier, _ = suspect(db_session, 1)
+    other, planned = suspect(db_session, 2, position=TONIGHT)
+    suspicions.close(db_session, earlier, "confirmed", "replays show it")
+    suspicions.close(db_session, earlier, "refuted", "replays do not show it")
+    scope = Scope("tilewatch", "b200", "sm_100", "measured", planned.submission_id, 0, "", TONIGHT)
+    assert suspicions.close_older(db_session, scope, "too late") == 0
+    assert list_outcomes(db_session) == {earlier: ("confirmed", "replays show it"), other: ("open", "+5.0%")}
