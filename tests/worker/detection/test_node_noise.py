@@ -67,3 +67,12 @@ def test_how_far_a_series_follows_is_one_until_nights_say_otherwise() -> None:
     follows = node_noise.learn_shares(moves, node)
     assert follows[0] == follows[2] == 1.0
     assert follows[1] < 0.2
+
+
+def test_a_column_of_few_nights_has_the_usual_noise_of_the_node() -> None:
+    moves = OWN * np.random.default_rng(2).standard_normal((80, 12))
+    moves[3:, 0] = np.nan
+    learned = node_noise.learn(moves)
+    variances = learned.own + (learned.weights[:, :-1] ** 2).sum(axis=1)
+    assert variances[0] == pytest.approx(np.median(variances[1:]), rel=0.05)
+    assert variances[0] == pytest.approx(OWN**2 / 2, rel=0.3), "a night is one of the two that a move is between"

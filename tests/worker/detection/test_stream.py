@@ -59,6 +59,14 @@ def test_a_line_that_is_not_of_the_protocol_is_named_and_answered_with_nothing(l
     assert [json.loads(each) for each in replies] == [NOTHING | {"left_out": [complaints[0].removeprefix("line 2: ")]}]
 
 
+@pytest.mark.parametrize(("points", "named"), [({}, "points is not a list"), ([7], "7 in points is not an object")])
+def test_points_that_cannot_be_read_are_named(points: object, named: str) -> None:
+    night = json.dumps({"type": "night", "build": 0, "points": points})
+    replies, complaints = answer_and_complain([world_lines(0)[0], night])
+    assert complaints == [f"line 2: {named}"]
+    assert [json.loads(each) for each in replies] == [NOTHING | {"left_out": [named]}]
+
+
 def test_a_night_older_than_the_newest_is_refused_and_changes_nothing() -> None:
     lines = world_lines(4)
     replies, complaints = answer_and_complain([*lines[:4], lines[2], lines[4]])
