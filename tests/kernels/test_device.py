@@ -1,4 +1,6 @@
-"""GPU models by the names people and drivers give them."""
+"""GPU models by the names people and drivers give them, and what nvidia-smi says of a machine."""
+
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +16,11 @@ from tilewatch.kernels.device import (
     find_floor_us,
     find_rate,
     gpu_model,
+    gpus,
     model_named,
     model_of,
     name_unknown,
+    processes_on,
 )
 
 
@@ -123,3 +127,27 @@ def test_the_floor_is_the_longer_of_computing_at_the_highest_clock_and_of_what_c
 def test_a_geforce_may_be_twice_as_fast_with_sums_in_float16() -> None:
     gpu = GpuSpec("made", "NVIDIA GeForce made", "sm_120", half_tflops=1000.0)
     assert find_floor_us(gpu, ["float16"], HALF_SUMS * CLOCK_MARGIN * 1e11, 0) == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("answer", [None, "exit 9"])
+def test_a_driver_that_is_missing_or_fails_is_no_gpu_and_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None
+) -> None:
+    if answer is not None:
+        write_nvidia_smi(tmp_path, answer)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (gpus(), processes_on("GPU-1")) == ((), ())
+
+
+def test_processes_on_a_gpu_are_all_but_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = "GPU-1, 30, python\nGPU-1, 40, train.py\nGPU-2, 50, other\nGPU-1, 20, python\n"
+    write_nvidia_smi(tmp_path, f"echo '{listed}'")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert processes_on("GPU-1", (20, 30)) == ("40 train.py",)
+    assert processes_on("GPU-1") == ("30 python", "40 train.py", "20 python")
+
+
+def write_nvidia_smi(folder: Path, command: str) -> None:
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{command}\n")
+    program.chmod(0o755)
