@@ -169,14 +169,15 @@ def test_a_value_that_a_job_or_page_cannot_read_is_refused(
     [
         (b"[" * 200_000, "line 1 is not a JSON object"),
         (b"\n" * (1 << 20), "has more than 200,000 rows"),
-        (b"x" * 2000, "too large"),
+        (b"x" * (2 << 20), "is too large: a line may have 1 MiB, the whole 3 MiB"),
     ],
 )
 def test_a_bomb_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: bytes, sentence: str
 ) -> None:
-    if sentence == "too large":
-        monkeypatch.setattr(recording_file, "LINE_BYTES", 1000)
+    if "too large" in sentence:
+        monkeypatch.setattr(recording_file, "LINE_BYTES", 1 << 20)
+        monkeypatch.setattr(recording_file, "FILE_BYTES", 3 << 20)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(lines))
     with pytest.raises(BadRecording, match=sentence):
         read(tmp_path / "bomb.gz")
