@@ -8,9 +8,11 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import THIS_GPU
 from tilewatch.kernels.catalog.share import Shares
+from tilewatch.kernels.comparing.baseline_bench import BaselineWork
+from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_sides as module
-from tilewatch.kernels.comparing.toolchains.compile_sides import Workplace
+from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace
 from tilewatch.kernels.comparing.toolchains.ladders import list_ladders
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
@@ -35,6 +37,7 @@ from tilewatch.kernels.comparing.toolchains.writing import (
 )
 from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.results import Params, Plan, PlannedTrial, StaticFacts
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 TIMES_US = {"cubin of A": 100.0, "same speed": 100.0, "slow": 103.0, "retuned": 100.0}
@@ -260,6 +263,27 @@ def test_a_space_without_a_list_and_a_recording_is_swept_as_a_whole() -> None:
     assert list_tiles(whole) != list(range(200)), "mixed"
     listed = choose_space(make_plan(2, 198), {})
     assert (list_tiles(listed)[:2], listed.drawn) == ([0, 1], DRAWN)
+
+
+def test_a_rung_times_the_baselines_that_became_faster_with_its_head_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = make_report(make_pair("gemm", "same speed"), make_pair("norm", "same speed"))
+    report.sides = (*report.sides, ToolchainName("rung", rung_of="new"))
+    for kernel, ratio in (("gemm", 0.9), ("norm", 1.0)):
+        head_us = tuple(100.0 * ratio + 0.02 * (launch % 3) for launch in range(20))
+        report.baselines[kernel, "1x1", "h200", "new"] = Timing((100.0,) * 20, head_us)
+    installed, other = Toolchain(INSTALLED, None), Toolchain("other", tmp_path)
+    sides = [ComparedSide(each.name, installed, other if each.name != "old" else None) for each in report.sides]
+    plans = {name: Plan(name, "1x1", "sm_90", "", 1, (), 1, 1, ("deepgemm",), ()) for name in ("gemm", "norm")}
+    monkeypatch.setattr(module.catalog, "read", lambda *_, kernel, **__: [plans[kernel]])
+    works: list[BaselineWork] = []
+    monkeypatch.setattr(ToolchainTimer, "time_baselines", lambda _self, found, _is_spent: works.extend(found))
+    half = make_half(report, tmp_path, MadeBench())
+    half = replace(half, place=replace(half.place, sides=tuple(sides), cubins=tmp_path))
+    half.climb(lambda: True)
+    assert [(each.label, each.kernel) for each in works] == [("new", "gemm"), ("new", "norm"), ("rung", "gemm")]
+    assert {(each.base, each.head) for each in works} == {(None, tmp_path)}
 
 
 def test_a_file_that_is_no_report_is_named(tmp_path: Path) -> None:
