@@ -52,6 +52,21 @@ def test_replays_alone_must_show_a_change_whatever_the_odds(deviations: float, b
     assert is_believed(candidate_at(deviations, launches=12)) == believed
 
 
+@pytest.mark.parametrize(("missing", "state"), [(1, "open"), (0, "undecided")])
+def test_a_change_that_replays_leave_unsure_is_given_up_after_the_most_launches(missing: int, state: str) -> None:
+    candidate = candidate_at(3.5, launches=POLICY.most_launches - missing)
+    question = next_question(candidate, POLICY)
+    assert (candidate.state, question is None) == (state, state == "undecided")
+
+
+def test_a_believed_change_whose_likeliest_build_no_replay_has_tested_is_asked_about_again() -> None:
+    candidate = Candidate(0, 40, 41, 0.02, NightEvidence(*np.zeros((2, 1))), 1e-8, CERTAIN, fresh_since=41)
+    candidate.state = "believed"
+    question = next_question(candidate, POLICY)
+    assert question is not None
+    assert (candidate.state, question.base, question.head) == ("open", 40, 41)
+
+
 @pytest.mark.parametrize(("size", "state"), [(0.002, "refuted"), (-0.002, "refuted"), (0.004, "confirmed")])
 def test_a_change_below_three_per_mille_is_irrelevant_however_sure(size: float, state: str) -> None:
     candidate = candidate_of(size, launches=40)
