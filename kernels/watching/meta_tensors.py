@@ -2,26 +2,31 @@
 
 They have a shape, strides and a type, but no memory. Small tensors of whole numbers or bools keep their values, because
 host code plans by lengths of sequences, offsets of groups or pages of a cache. The tensors with values lie on the CPU
-and have a class of their own. A result has values if all tensors from which it is computed have values. Values are
-never invented: `torch.empty` has none, and a tensor that a kernel was given has none until `run` ends, because the
-kernel may have written to it.
+and have a class of their own. A result has values if all tensors from which it is computed have values. `torch.empty`
+has none, and a tensor that a kernel was given has none until `run` ends, because the kernel may have written to it.
+Functions that need unknown values get a guess for each (`tracer.guess_value`).
 
 (PyTorch's FakeTensorMode also gives tensors without values, but a build without CUDA cannot slice them, 2.13.)"""
 
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from unittest import mock
+
+from tilewatch.kernels.watching.tracer import TracingError, guess_value
 
 MOST_VALUES = 1_000_000
 """Most elements of a tensor that keeps its values."""
 
 WHAT_HAS_VALUES = (
     f"without a GPU only whole numbers have values, in tensors of at most {MOST_VALUES:,} elements, that torch.empty "
-    "did not make and no kernel was given before; a look at what a kernel wrote, such as isnan(out).any(), belongs "
-    "into the caller of the function that `run` calls"
+    "did not make and no kernel was given before; a copy of other values must not come before a launch"
 )
+
+NEED_VALUES = ("meta tensor", "Meta tensor", "meta device", "register_meta")
+"""Words of PyTorch's errors for functions that need the values of a meta tensor (2.13)."""
 
 WITHOUT_VALUES = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 LIKE_ANOTHER = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
@@ -150,14 +155,39 @@ def _resolve_index(index: Any) -> Any:
 def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
     """Returns whether a result is too large to keep values. Returns False if the result's size depends on values."""
     try:
-        found = _call(function, _map(_to_meta, given), "meta")
+        found = _call_on(function, _map(_to_meta, given), "meta")
     except Exception:  # noqa: BLE001 - the function is called with values next, and raises the error itself
         return False
     return _any(lambda each: hasattr(each, "numel") and each.numel() > MOST_VALUES, found)
 
 
 def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
-    """Calls a function with `device` in place of each "cuda" among its arguments."""
+    """Calls a function with `device` in place of each "cuda" among its arguments, and with guesses in place of tensors
+    without values if the function needs values. Raises TracingError if it needs values that may not be guessed."""
+    try:
+        return _call_on(function, given, device)
+    except (RuntimeError, TypeError) as error:
+        name = getattr(function, "__name__", "")
+        if name != "__format__" and not any(words in str(error) for words in NEED_VALUES):
+            raise
+        missing = TracingError(f"the host code needs the values of a tensor: {error} ({WHAT_HAS_VALUES})")
+        guessed = _map(partial(_guess, guess_value(missing.with_traceback(error.__traceback__))), given)
+    found = _call_on(function, guessed, "cpu")
+    on_host = name == "cpu" or _any(_is_cpu, given) or _any(lambda each: each is found, given)
+    return found if on_host else _map(_to_meta, found)
+
+
+def _guess(number: int, value: Any) -> Any:
+    """Returns a tensor of equal numbers in place of a tensor without values. Only a small one has memory of its own."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not value.is_meta:
+        return value
+    guessed = torch.tensor(number).to(value.dtype).expand(value.shape)
+    return guessed.clone() if guessed.numel() <= MOST_VALUES else guessed
+
+
+def _call_on(function: Callable[..., Any], given: Any, device: str) -> Any:
     args, named = _map(lambda each: device if _is_cuda(each) else each, given)
     return function(*args, **named)
 

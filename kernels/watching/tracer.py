@@ -7,6 +7,7 @@ launches nothing."""
 import contextlib
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,12 +52,16 @@ class LaunchTrace:
     """Holds the launches and searches of one run of host code. `result` is what `run` returned.
 
     `regions` are ranges of launches that host code timed: the first launch, the end, and whether host code saw the
-    shortest time. `kept` are the numbers of the operator's launches (timed_launches.py), or None if all are."""
+    shortest time. `kept` are the numbers of the operator's launches (timed_launches.py), or None if all are. `missing`
+    is the error for the first unknown value that host code copied to the host, or None if it copied none; if
+    `is_refused`, a launch followed this copy."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
     searches: list[TracedSearch] = field(default_factory=list)
     regions: list[tuple[int, int, bool]] = field(default_factory=list)
     kept: list[int] | None = None
+    missing: TracingError | None = None
+    is_refused: bool = False
     result: Any = None
 
 
@@ -77,9 +82,13 @@ class _Current:
     choose: Choose
     execute: Execute | None
     config: Mapping[str, Any] | None
+    guess: int | None
 
 
 _current: list[_Current] = []
+
+GUESSES = (0, 1)
+"""Numbers that stand for each unknown value that host code copies to the host, one number in each run of the code."""
 
 
 def choose_first(_: int, configs: tuple[Any, ...]) -> Any:
@@ -94,24 +103,72 @@ def trace_launches(
     config: Mapping[str, Any] | None = None,
 ) -> LaunchTrace:
     """Runs host code and returns its launches. `config` is chosen among the configs that the host code times itself.
-    Raises TracingError if the host code launches nothing."""
-    with open_trace(execute, choose=choose, config=config) as trace:
-        trace.result = run()
-    if not trace.launches:
+
+    Host code that copies unknown values to the host is run with each of GUESSES: what it then does must not depend on
+    them. Raises TracingError if it launches a kernel after such a copy, or if it launches nothing."""
+    finished: list[LaunchTrace] = []
+    failed: Exception | None = None
+    for guess in GUESSES:
+        with open_trace(execute, choose=choose, config=config, guess=guess) as trace:
+            try:
+                trace.result = run()
+                finished.append(trace)
+            except TracingError:
+                raise
+            except Exception as error:  # other people's checks may raise anything where they compare guesses
+                if trace.missing is None:
+                    raise
+                failed = error
+        if trace.missing is None:
+            break
+        if trace.is_refused:  # and the host code caught the error
+            raise trace.missing
+    if failed is not None and not finished:
+        sentence = f"{trace.missing}; it then raises {type(failed).__name__}: {failed}"
+        raise TracingError(sentence).with_traceback(failed.__traceback__) from failed
+    if not finished[0].launches:
         raise TracingError("`run` launches no cuTile kernel")
-    return trace
+    return finished[0]
 
 
 @contextlib.contextmanager
 def open_trace(
-    execute: Execute | None, *, choose: Choose = choose_first, config: Mapping[str, Any] | None = None
+    execute: Execute | None,
+    *,
+    choose: Choose = choose_first,
+    config: Mapping[str, Any] | None = None,
+    guess: int | None = None,
 ) -> Iterator[LaunchTrace]:
-    """Records the launches made inside the context. `execute` is called for each launch; if None, no kernel runs."""
-    _current.append(_Current(LaunchTrace(), choose, execute, config))
+    """Records the launches made inside the context. `execute` is called for each launch; if None, no kernel runs.
+
+    `guess` stands for each unknown value that host code copies to the host; None refuses such copies. Without
+    `execute`, a launch that follows one is refused, because the value could decide it."""
+    _current.append(_Current(LaunchTrace(), choose, execute, config, guess))
     try:
         yield _current[-1].trace
     finally:
         _current.pop()
+
+
+def guess_value(missing: TracingError) -> int:
+    """Returns the number that stands for an unknown value which host code copies to the host. Raises `missing` if
+    nothing may stand for it."""
+    if not _current or _current[-1].guess is None:
+        raise missing
+    here = _current[-1]
+    if here.trace.missing is None:
+        here.trace.missing = missing.with_traceback(_describe_stack())
+    assert here.guess is not None
+    return here.guess
+
+
+def _describe_stack() -> types.TracebackType | None:
+    """Returns a traceback to the place of the call, for an error that is raised later at another place."""
+    frame, found = inspect.currentframe(), None
+    while frame is not None:
+        found = types.TracebackType(found, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return found
 
 
 def find_part(config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
@@ -185,6 +242,9 @@ def _launch(
     if not _current:
         raise TracingError("a kernel is launched outside `run`; a watch file only says what to launch")
     here = _current[-1]
+    if here.trace.missing is not None and here.execute is None:
+        here.trace.is_refused = True
+        raise here.trace.missing
     sizes, args = tuple(int(size) for size in grid), tuple(map(_take_argument, kernel_args))
     launch = TracedLaunch(kernel, sizes, args, stream, bool(programmatic_dependent_launch))
     here.trace.launches.append(launch)

@@ -1,8 +1,8 @@
 """Defines arrays like CuPy's in reserved memory that is mostly never touched, so that any size fits a small machine.
 
 NumPy's own views of that memory give the shapes, strides and offsets. Values are known only where the host code stated
-them, in arrays of at most MOST_VALUES elements. Values are never invented: arrays that `cupy.empty` or a random
-generator makes have no values, and an array that a kernel was given has none until `run` ends."""
+them, in arrays of at most MOST_VALUES elements: arrays that `cupy.empty` or a random generator makes have no values,
+and an array that a kernel was given has none until `run` ends."""
 
 import mmap
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewatch.kernels.watching.cuda_stand_ins.modules import find_run
 from tilewatch.kernels.watching.meta_tensors import MOST_VALUES
-from tilewatch.kernels.watching.tracer import TracingError
+from tilewatch.kernels.watching.tracer import TracingError, guess_value
 
 MAP_NORESERVE = 0x4000
 """Flag of mmap without which Linux refuses memory larger than the machine's. Python 3.11 has no name for it."""
@@ -86,14 +86,20 @@ class ndarray:
         return self
 
     def read(self, what: str) -> np.ndarray:
-        """Returns the array's values. Raises NoValues if the values are not known."""
+        """Returns the array's values, or a guess for each (`tracer.guess_value`) if they are not known."""
         if not self.has_values:
-            raise NoValues(what)
+            return np.broadcast_to(np.array(guess_value(NoValues(what))).astype(self.dtype), self.shape)
         values: np.ndarray = self.view_
         return values
 
-    def get(self, *_: Any, **__: Any) -> np.ndarray:
-        return self.read("get").copy()
+    def get(self, *_: Any, out: Any = None, **__: Any) -> np.ndarray:
+        """Returns the values in NumPy's array. A guess for many values is read-only, because a copy of it might be
+        larger than the machine."""
+        values = self.read("get")
+        if out is not None:
+            out[...] = values
+            return out  # type: ignore[no-any-return]
+        return values.copy() if values.size <= MOST_VALUES else values
 
     def fill(self, value: Any, *_: Any) -> None:
         self[...] = value

@@ -130,7 +130,7 @@ def constant(value: Any) -> Callable[..., Any]:
 
 
 class Idle:
-    """A stream, an event or a device of a stand-in. The methods that IDLE names do nothing."""
+    """A stream, a device or a graph of a stand-in. The methods that IDLE names do nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -148,4 +148,4 @@ class Idle:
 
 
 IDLE = "use synchronize sync record wait wait_event wait_stream query close set_current deallocate copy_to copy_from"
-IDLE += " fill free_all_blocks"
+IDLE += " fill free_all_blocks replay reset capture_begin capture_end pool"

@@ -15,10 +15,7 @@ class DeviceNDArray(ndarray):
     copy_to_device = ndarray.fill
 
     def copy_to_host(self, target: Any = None, **_: Any) -> Any:
-        values = self.get()
-        if target is not None:
-            target[...] = values
-        return values if target is None else target
+        return self.get(out=target)
 
 
 def to_device(values: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> Any:  # noqa: ARG001

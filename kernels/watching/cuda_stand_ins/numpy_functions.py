@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewatch.kernels.watching.cuda_stand_ins.array import METHODS, NoValues, keep, ndarray, new
+from tilewatch.kernels.watching.cuda_stand_ins.array import METHODS, keep, ndarray, new
 from tilewatch.kernels.watching.device_array import describe_array, is_array
 from tilewatch.kernels.watching.meta_tensors import MOST_VALUES
 from tilewatch.kernels.watching.tracer import TracingError
@@ -32,7 +32,8 @@ def call(name: str, *args: Any, out: Any = None, **named: Any) -> Any:
     given = _list_arrays((args, tuple(named.values())))
     known, is_small = all(each.has_values for each in given), sum(each.size for each in given) <= MOST_VALUES
     if name in BY_VALUES.split() and not known:
-        raise NoValues(name)
+        read = partial(_map, lambda each: each.read(name) if isinstance(each, ndarray) else each)
+        return _wrap(getattr(np, name)(*read(args), **read(named)), (), known=False)
     if name in VIEWS.split() or known or is_small:
         # Without values, the views are of zeros, and only the shape and type of the result count.
         with np.errstate(all="ignore"):

@@ -1,5 +1,6 @@
 """Defines tensors that have a shape, strides, a type and an address, but no values."""
 
+import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -7,6 +8,7 @@ from typing import Any, ClassVar
 
 from tilewatch.kernels.watching.torch_stand_in import layout
 from tilewatch.kernels.watching.torch_stand_in.missing import Missing, ValuesMissing
+from tilewatch.kernels.watching.tracer import guess_value
 
 BASE_ADDRESS = 1 << 20
 """Address of the memory of every tensor. The memory is never read. cuTile only checks that this is a multiple of 16."""
@@ -181,21 +183,29 @@ class Tensor:
     def __setitem__(self, index: Any, value: Any) -> None:
         pass
 
+    def __format__(self, form: str) -> str:
+        return format(self.item() if form else repr(self), form)
+
     def __repr__(self) -> str:
         return f"Tensor({tuple(self.shape)}, {self.dtype}, strides={self._strides})"
 
     __hash__ = object.__hash__
 
 
-def _values_missing(name: str) -> Any:
-    def method(*_: Any, **__: Any) -> Any:
-        raise ValuesMissing(f"Tensor.{name}")
+def _copy_to_host(name: str) -> Any:
+    def method(self: Tensor, *_: Any, **__: Any) -> Any:
+        guess = guess_value(ValuesMissing(f"Tensor.{name}"))
+        if name in ("tolist", "numpy"):
+            values = importlib.import_module("numpy").full(self.shape, guess)
+            return values.tolist() if name == "tolist" else values
+        number = float(guess) if self.is_floating_point() else guess
+        return number if name == "item" else getattr(number, name)()
 
     return method
 
 
 for _name in ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"):
-    setattr(Tensor, _name, _values_missing(_name))
+    setattr(Tensor, _name, _copy_to_host(_name))
 
 
 def _operator(name: str, reflected: bool = False, same: bool = False) -> Any:
