@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +112,11 @@ class _Drivers:
             raise LibraryError(f"the repository cannot be read: {answer['failure']}")
         return answer
 
-    def record(self, file: str, path: Sequence[str]) -> dict[str, Any]:
-        """Runs a driver, and returns the recorded calls, or only a "failure" if the child died or hung."""
-        return self._ask({"ask": "record", "file": file, "path": path})
+    def record(self, file: str, path: Sequence[str], wanted: Iterable[KernelName]) -> dict[str, Any]:
+        """Runs a driver until it has called host code for each wanted kernel. Returns the recorded calls, or only a
+        "failure" if the child died or hung."""
+        kernels = [astuple(each) for each in wanted]
+        return self._ask({"ask": "record", "file": file, "path": path, "kernels": kernels})
 
     def close(self) -> None:
         if self._child is not None:
@@ -141,7 +143,8 @@ def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Reco
             leads_to = {KernelName(*each) for each in driver["kernels"]} & wanted
             if missing := set(filter(recorded.wants_more, leads_to)):
                 on_step(f"{driver['file']}: recording its calls")
-                recorded.add(drivers.record(driver["file"], listed["path"]), driver["file"], missing)
+                answer = drivers.record(driver["file"], listed["path"], missing)
+                recorded.add(answer, driver["file"], missing)
     finally:
         drivers.close()
     return recorded

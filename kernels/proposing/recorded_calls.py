@@ -52,10 +52,12 @@ class _Entered:
 
 @dataclass
 class _DriverCalls:
-    """Keeps one call for each pair of a kernel and a host function that launches this kernel."""
+    """Keeps one call for each pair of a kernel and a host function that launches this kernel. `wanted` are the kernels
+    for which a call of host code is still sought."""
 
     modules: Mapping[str, str]
     driver: str
+    wanted: set[tuple[str, str]]
     entered: list[_Entered] = field(default_factory=list)
     calls: dict[tuple[str, ...], tuple[Any, ...]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class _DriverCalls:
         kernel = (_find_file(function.__code__), function.__name__)
         for each in self._list_candidates():
             if self._try(kernel, functools.partial(self._write_call, each)):
+                self.wanted.discard(kernel)
                 break
         self._try(kernel, lambda: self._write_launch(launch))
         self.launches += 1
@@ -226,7 +229,7 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
     project = Project(root, tuple((root / each).resolve() for each in request["path"]), arch)
     content = read_given(root / file, MOST_BYTES)
     activate(project)
-    recorder = _DriverCalls(sources.modules, file)
+    recorder = _DriverCalls(sources.modules, file, {(name, kernel) for name, kernel in request["kernels"]})
     stopped: list[str] = []
     signal.signal(signal.SIGVTALRM, _stop)
     arguments, sys.argv = sys.argv, [str(root / file)]
@@ -266,6 +269,8 @@ def _run_driver(recorder: _DriverCalls, project: Project, path: Path, content: b
 def _run_each(recorder: _DriverCalls, steps: Sequence[tuple[str, Any]]) -> Iterator[str]:
     until_s = time.process_time() + MOST_DRIVER_CPU_S
     for name, step in steps:
+        if not recorder.wanted:
+            return
         if time.process_time() > until_s:
             yield f"{name} and what follows it: the file took more than {MOST_DRIVER_CPU_S} CPU seconds"
             return

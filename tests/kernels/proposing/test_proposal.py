@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.proposing.proposal import Proposal, propose
 from tilewatch.kernels.validating.mistakes import validate_library
@@ -145,6 +146,15 @@ def test_each_kernel_that_is_not_reached_has_its_reason(proposal: Proposal) -> N
 
 def test_the_settings_name_a_new_folder_and_where_modules_are_imported_from(proposal: Proposal) -> None:
     assert proposal.settings == '[tool.tilewatch]\nwatch = "tilewatch_watch"\npath = ["src"]'
+
+
+def test_a_driver_ends_when_each_wanted_kernel_has_its_call(checkout: Path) -> None:
+    wanted = ["src/ops.py", "scale_kernel"]
+    asked = {"ask": "record", "root": str(checkout), "arch": "sm_90", "file": "tests/test_ops.py", "path": ["src"]}
+    child = ChildProcess("propose", readable=[str(checkout)])
+    found = child.ask({**asked, "kernels": [wanted]}, deadline_s=600)
+    child.close()
+    assert [kernel for kernel, _ in found["calls"]] == [wanted, wanted]  # host code and its launch; no later test
 
 
 def test_a_repository_without_kernels_gets_no_proposal(tmp_path: Path) -> None:
