@@ -20,6 +20,11 @@ from tilewatch.kernels.watching.cuda_stand_ins.modules import PACKAGES, constant
 MARKS = "tilewatch_marks"
 
 
+FIRST_COMBINATIONS, MOST_COMBINATIONS = 3, 64
+"""Combinations of arguments with which each test of a driver is called, and with which it is called if kernels are left
+for which no call was recorded."""
+
+
 class Skipped(Exception):
     """Raised if a driver skips a test."""
 
@@ -147,8 +152,8 @@ def _pass_unknown(compare: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """Returns arguments to call a test with: the first, the middle and the last combination that the test's
-    `parametrize` marks list, each with the test's fixtures."""
+    """Returns arguments to call a test with: the first, the middle, the last and then the other combinations that the
+    test's `parametrize` marks list, each with the test's fixtures. Marks advance together."""
     named: dict[str, list[dict[str, Any]]] = {}
     for name, given in getattr(function, MARKS, ()):
         if name == "parametrize" and len(given) > 1:
@@ -156,7 +161,7 @@ def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[di
             keys = [each.strip() for each in names.split(",")] if isinstance(names, str) else list(names)
             named[str(keys)] = [dict(zip(keys, each if len(keys) > 1 else (each,), strict=False)) for each in values]
     longest = max(map(len, named.values()), default=1)
-    places = dict.fromkeys((0, longest // 2, longest - 1))
+    places = dict.fromkeys((0, longest // 2, longest - 1, *range(min(longest, MOST_COMBINATIONS))))
     found = []
     for place in places:
         chosen: dict[str, Any] = {}

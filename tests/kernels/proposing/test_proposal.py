@@ -1,6 +1,7 @@
 """A watch file is proposed for a repository without one: what it watches passes `tilewatch validate` as it is."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,13 +149,46 @@ def test_the_settings_name_a_new_folder_and_where_modules_are_imported_from(prop
     assert proposal.settings == '[tool.tilewatch]\nwatch = "tilewatch_watch"\npath = ["src"]'
 
 
+RARE = """
+import pytest
+import torch
+from ops import scale
+
+
+@pytest.mark.parametrize("is_rare", [False, True, False, False, False])
+def test_rare(is_rare):
+    assert torch.randn(4, device="cuda").sum().item() == 2.5
+    if is_rare:
+        scale(torch.randn(1024, device="cuda"))
+
+
+def test_later():
+    raise ValueError("every kernel has its call")
+"""
+
+
+def record(root: Path, file: str, kernels: list[list[str]]) -> dict[str, Any]:
+    child = ChildProcess("propose", readable=[str(root)])
+    asked = {"ask": "record", "root": str(root), "arch": "sm_90", "file": file, "path": ["src"], "kernels": kernels}
+    found: dict[str, Any] = child.ask(asked, deadline_s=600)
+    child.close()
+    return found
+
+
 def test_a_driver_ends_when_each_wanted_kernel_has_its_call(checkout: Path) -> None:
     wanted = ["src/ops.py", "scale_kernel"]
-    asked = {"ask": "record", "root": str(checkout), "arch": "sm_90", "file": "tests/test_ops.py", "path": ["src"]}
-    child = ChildProcess("propose", readable=[str(checkout)])
-    found = child.ask({**asked, "kernels": [wanted]}, deadline_s=600)
-    child.close()
+    found = record(checkout, "tests/test_ops.py", [wanted])
     assert [kernel for kernel, _ in found["calls"]] == [wanted, wanted]  # host code and its launch; no later test
+
+
+def test_further_combinations_of_arguments_follow_the_first_ones_of_each_test(tmp_path: Path) -> None:
+    tmp_path.joinpath("src").mkdir()
+    tmp_path.joinpath("src", "ops.py").write_text(OPS)
+    tmp_path.joinpath("test_rare.py").write_text(RARE)
+    wanted = ["src/ops.py", "scale_kernel"]
+    found = record(tmp_path, "test_rare.py", [wanted])
+    assert [kernel for kernel, _ in found["calls"]] == [wanted, wanted]
+    assert found["stopped"] == ["test_later: ValueError: every kernel has its call"]  # no assert of a guess stopped it
 
 
 def test_a_repository_without_kernels_gets_no_proposal(tmp_path: Path) -> None:
