@@ -69,7 +69,10 @@ class CallText:
     def _write_array(self, value: Any, name: str) -> str:
         if id(value) in self.names:
             return self.names[id(value)]
-        written = self._make_torch(value) if hasattr(value, "element_size") else self._make_cupy(value)
+        if hasattr(value, "element_size"):
+            written = self._make_torch(value)
+        else:
+            written = self._make_numpy(value) if isinstance(value, np.ndarray) else self._make_cupy(value)
         name = name if name.isidentifier() and name not in ("p", "case", "watch") else f"array_{len(self.names)}"
         while name in self.names.values():
             name += "_"
@@ -106,8 +109,21 @@ class CallText:
             return filled
         return f"{filled}.permute({', '.join(str(order.index(each)) for each in range(len(shape)))})"
 
+    def _make_numpy(self, value: np.ndarray) -> str:
+        """Returns an expression for an array of the host. Its numbers are listed, or else drawn from their range."""
+        self.imports.add("numpy")
+        kind = value.dtype
+        if kind.kind not in "biuf" or not value.size:
+            raise NotWritable(f"it takes an array of {kind} in shape {value.shape}")
+        if value.size <= MOST_LISTED and kind.kind != "f":
+            return f"numpy.array({value.tolist()}, {kind.name!r})"
+        shape, draw = "".join(f"{self.write_size(each)}, " for each in value.shape), "numpy.random.default_rng(p.seed)"
+        if kind.kind == "f":
+            return f"{draw}.standard_normal(({shape})).astype({kind.name!r})"
+        return f"{draw}.integers({int(value.min())}, {int(value.max()) + 1}, ({shape}), {kind.name!r})"
+
     def _make_cupy(self, value: Any) -> str:
-        if type(value).__name__ != "ndarray" or isinstance(value, np.ndarray):
+        if type(value).__name__ != "ndarray":
             raise NotWritable(f"it takes arrays of the class {type(value).__name__}")
         self.imports.add("cupy")
         shape = "".join(f"{self.write_size(each)}, " for each in value.shape)
