@@ -112,11 +112,13 @@ class _Drivers:
             raise LibraryError(f"the repository cannot be read: {answer['failure']}")
         return answer
 
-    def record(self, file: str, path: Sequence[str], wanted: Iterable[KernelName]) -> dict[str, Any]:
-        """Runs a driver until it has called host code for each wanted kernel. Returns the recorded calls, or only a
-        "failure" if the child died or hung."""
-        kernels = [astuple(each) for each in wanted]
-        return self._ask({"ask": "record", "file": file, "path": path, "kernels": kernels})
+    def record(
+        self, file: str, path: Sequence[str], wanted: Iterable[KernelName], welcome: Iterable[KernelName]
+    ) -> dict[str, Any]:
+        """Runs a driver until it has called host code for each wanted kernel, and with its tests' first arguments for
+        each welcome one. Returns the recorded calls, or only a "failure" if the child died or hung."""
+        kernels = {"wanted": list(map(astuple, wanted)), "welcome": list(map(astuple, welcome))}
+        return self._ask({"ask": "record", "file": file, "path": path, **kernels})
 
     def close(self) -> None:
         if self._child is not None:
@@ -143,7 +145,9 @@ def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Reco
             leads_to = {KernelName(*each) for each in driver["kernels"]} & wanted
             if missing := set(filter(recorded.wants_more, leads_to)):
                 on_step(f"{driver['file']}: recording its calls")
-                answer = drivers.record(driver["file"], listed["path"], missing)
+                files = {each.file for each in missing}  # a backward lies beside its forward, and no name leads to it
+                beside = {each for each in wanted if each.file in files and recorded.wants_more(each)}
+                answer = drivers.record(driver["file"], listed["path"], missing, beside)
                 recorded.add(answer, driver["file"], missing)
     finally:
         drivers.close()

@@ -230,7 +230,8 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
     project = Project(root, tuple((root / each).resolve() for each in request["path"]), arch)
     content = read_given(root / file, MOST_BYTES)
     activate(project)
-    recorder = _DriverCalls(sources.modules, file, {(name, kernel) for name, kernel in request["kernels"]})
+    wanted, welcome = ({tuple(each) for each in request[name]} for name in ("wanted", "welcome"))
+    recorder = _DriverCalls(sources.modules, file, wanted | welcome)
     stopped: list[str] = []
     signal.signal(signal.SIGVTALRM, _stop)
     arguments, sys.argv = sys.argv, [str(root / file)]
@@ -245,15 +246,18 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
             open_trace(recorder.keep, guess=1),
             driver_stand_ins.checks_passed(),
         ):
-            stopped += _run_driver(recorder, project, root / file, content)
+            stopped += _run_driver(recorder, project, root / file, content, welcome - wanted)
     finally:
         sys.setprofile(None)
         sys.argv = arguments
     return {"calls": list(recorder.calls.values()), "reasons": recorder.reasons, "stopped": stopped}
 
 
-def _run_driver(recorder: _DriverCalls, project: Project, path: Path, content: bytes) -> list[str]:
-    """Runs a file as a script, then its tests and its functions without arguments. Returns the errors of these."""
+def _run_driver(
+    recorder: _DriverCalls, project: Project, path: Path, content: bytes, welcome: set[tuple[str, str]]
+) -> list[str]:
+    """Runs a file as a script, then its tests and its functions without arguments. Tests' further combinations of
+    arguments follow if kernels are left that are not only `welcome`. Returns the errors of all these."""
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     module.__package__ = ".".join(path.relative_to(project.root).parts[:-1])  # for its relative imports
@@ -264,7 +268,10 @@ def _run_driver(recorder: _DriverCalls, project: Project, path: Path, content: b
         code = compile(tree, canonical_name(project, str(path)), "exec", dont_inherit=True)
         steps = [("", lambda: exec(code, vars(module)))]  # noqa: S102 - running other people's code is the task here
         stopped = list(_run_each(recorder, steps))
-        return [*stopped, *_run_each(recorder, _list_steps(vars(module)))]
+        first, further = _list_steps(vars(module))
+        stopped += _run_each(recorder, first)
+        recorder.wanted -= welcome
+        return [*stopped, *_run_each(recorder, further)]
     finally:
         sys.modules["__main__"] = main
 
@@ -304,9 +311,9 @@ def _stop(*_: object) -> None:
     raise Enough
 
 
-def _list_steps(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Lists calls of a module's tests, with arguments, and of its functions that need no arguments. Tests' further
-    combinations of arguments come last."""
+def _list_steps(names: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], ...]:
+    """Lists calls of a module's tests, with arguments, and of its functions that need no arguments: first those with
+    FIRST_COMBINATIONS of a test's arguments, and then those with further ones."""
 
     def find_fixture(name: str) -> Any:
         made = names.get(name)
@@ -322,17 +329,14 @@ def _list_steps(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
             steps += [(f"{name}.{each}", value, getattr(value, each)) for each in tests]
         elif inspect.isfunction(value) and any(word in name.lower() for word in DRIVER_NAMES):
             steps.append((name, None, value))
-    calls = [
-        (place >= driver_stand_ins.FIRST_COMBINATIONS, name, owner, function, given)
-        for name, owner, function in steps
-        if hasattr(function, "__code__")
-        for place, given in enumerate(driver_stand_ins.list_arguments(function, find_fixture))
-        if _is_complete(function, given, owner is not None)
-    ]
-    return [
-        (name, lambda owner=owner, function=function, given=given: _call(owner, function, given))
-        for _, name, owner, function, given in sorted(calls, key=lambda call: call[0])
-    ]
+    calls: tuple[list[tuple[str, Any]], ...] = ([], [])
+    for name, owner, function in steps:
+        given = driver_stand_ins.list_arguments(function, find_fixture) if hasattr(function, "__code__") else []
+        for place, each in enumerate(given):
+            if _is_complete(function, each, owner is not None):
+                is_further = place >= driver_stand_ins.FIRST_COMBINATIONS
+                calls[is_further].append((name, functools.partial(_call, owner, function, each)))
+    return calls
 
 
 def _is_complete(function: Any, given: Mapping[str, Any], is_method: bool) -> bool:

@@ -45,7 +45,11 @@ def read_sources(texts: Mapping[str, bytes]) -> RepositorySources:
     found = sorted(kernel for file, tree in trees.items() for kernel in list_kernels(file, tree))
     kernels = [each for each in found if not _is_of_tests(each.file)] or found
     reached = _follow_names(trees, kernels)
-    drivers = [Driver(file, _reach(tree, reached)) for file, tree in trees.items() if _can_run(file, tree)]
+    drivers = [
+        Driver(file, _reach(tree, reached) or _match_file(file, kernels))
+        for file, tree in trees.items()
+        if _can_run(file, tree)
+    ]
     imported = {name for tree in trees.values() for name in _list_imports(tree)}
     modules = {file: _name_module(file, trees, imported) for file in trees}
     folders = Counter(_find_folder(file, modules[file]) for file in {each.file for each in kernels})
@@ -119,6 +123,12 @@ def _follow_names(trees: Mapping[str, ast.Module], kernels: Iterable[KernelName]
 
 def _reach(tree: ast.Module, reached: Mapping[str, frozenset[KernelName]]) -> frozenset[KernelName]:
     return frozenset().union(*(reached.get(each, frozenset()) for each in set(list_names(tree))))
+
+
+def _match_file(file: str, kernels: Iterable[KernelName]) -> frozenset[KernelName]:
+    """Returns the kernels of a file whose name a driver's name contains. A dispatch by text leaves no other trace."""
+    stem = PurePosixPath(file).stem
+    return frozenset(each for each in kernels if PurePosixPath(each.file).stem in stem and each.file != file)
 
 
 def _can_run(file: str, tree: ast.Module) -> bool:

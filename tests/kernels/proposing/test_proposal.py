@@ -167,28 +167,32 @@ def test_later():
 """
 
 
-def record(root: Path, file: str, kernels: list[list[str]]) -> dict[str, Any]:
+def record(root: Path, file: str, wanted: list[list[str]], welcome: list[list[str]]) -> dict[str, Any]:
     child = ChildProcess("propose", readable=[str(root)])
-    asked = {"ask": "record", "root": str(root), "arch": "sm_90", "file": file, "path": ["src"], "kernels": kernels}
-    found: dict[str, Any] = child.ask(asked, deadline_s=600)
+    asked = {"ask": "record", "root": str(root), "arch": "sm_90", "file": file, "path": ["src"]}
+    found: dict[str, Any] = child.ask({**asked, "wanted": wanted, "welcome": welcome}, deadline_s=600)
     child.close()
     return found
 
 
-def test_a_driver_ends_when_each_wanted_kernel_has_its_call(checkout: Path) -> None:
-    wanted = ["src/ops.py", "scale_kernel"]
-    found = record(checkout, "tests/test_ops.py", [wanted])
-    assert [kernel for kernel, _ in found["calls"]] == [wanted, wanted]  # host code and its launch; no later test
+SCALE, BROKEN = ["src/ops.py", "scale_kernel"], ["src/ops.py", "broken_kernel"]
+
+
+def test_a_driver_ends_when_each_kernel_has_its_call(checkout: Path) -> None:
+    found = record(checkout, "tests/test_ops.py", [SCALE], [])
+    assert [kernel for kernel, _ in found["calls"]] == [SCALE, SCALE]  # host code and its launch; no later test
+    found = record(checkout, "tests/test_ops.py", [SCALE], [BROKEN])
+    assert [kernel for kernel, _ in found["calls"]] == [SCALE, SCALE, BROKEN, BROKEN]
 
 
 def test_further_combinations_of_arguments_follow_the_first_ones_of_each_test(tmp_path: Path) -> None:
     tmp_path.joinpath("src").mkdir()
     tmp_path.joinpath("src", "ops.py").write_text(OPS)
     tmp_path.joinpath("test_rare.py").write_text(RARE)
-    wanted = ["src/ops.py", "scale_kernel"]
-    found = record(tmp_path, "test_rare.py", [wanted])
-    assert [kernel for kernel, _ in found["calls"]] == [wanted, wanted]
+    found = record(tmp_path, "test_rare.py", [SCALE], [])
+    assert [kernel for kernel, _ in found["calls"]] == [SCALE, SCALE]
     assert found["stopped"] == ["test_later: ValueError: every kernel has its call"]  # no assert of a guess stopped it
+    assert record(tmp_path, "test_rare.py", [], [SCALE])["calls"] == []
 
 
 def test_a_repository_without_kernels_gets_no_proposal(tmp_path: Path) -> None:

@@ -46,6 +46,14 @@ def test_a_driver_leads_to_kernels_through_functions_that_call_each_other() -> N
     assert found == {"tests/test_scaling.py": {"scale_kernel"}, "scripts/01-run.py": {"own"}}
 
 
+def test_a_driver_whose_names_lead_nowhere_leads_to_the_file_that_its_name_contains() -> None:
+    """It calls the host code by a text."""
+    driver = b"from ops import call\n\ndef test_it():\n    call('rms_norm')\n"
+    texts = {"src/rms_norm.py": OPS, "src/rope.py": OPS, "tests/test_rms_norm_backward.py": driver}
+    (found,) = read_sources(texts).drivers
+    assert {each.file for each in found.kernels} == {"src/rms_norm.py"}
+
+
 def test_a_module_is_imported_from_the_folder_that_is_no_package() -> None:
     sources = read_sources(TEXTS)
     assert sources.modules["src/ops/scaling.py"] == "ops.scaling"
