@@ -268,7 +268,7 @@ class TracedOperator:
         with self._gpu.in_use():
             result = run_config(self.case, self.project, self.operator, self._given, self.configs[0]).result
         # A new trace: the reference may read whole numbers that a kernel was given, and baselines may launch kernels.
-        with self._gpu.in_use(), open_trace(execute=None):
+        with self._gpu.in_use(), open_trace(execute=None, guess=0):
             return list_wrong_results(self.case, result)
 
     def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:

@@ -75,8 +75,9 @@ def _allocate(nbytes: int, *_: Any) -> tuple[_Result, int]:
 
 def _copy(to: Any, _: Any, nbytes: int, *__: Any) -> tuple[_Result]:
     """Writes a guess for each byte if the copy is to the host, because allocations have no values."""
-    if not isinstance(to, int) or not any(0 <= to - each.data.ptr < each.size for each in _allocated):
-        memory: Any = (ctypes.c_uint8 * nbytes).from_address(to) if isinstance(to, int) else to
+    place = int(to) if isinstance(to, int | np.integer) else None
+    if place is None or not any(0 <= place - each.data.ptr < each.size for each in _allocated):
+        memory: Any = to if place is None else (ctypes.c_uint8 * nbytes).from_address(place)
         np.frombuffer(memory, np.uint8)[:nbytes] = guess_value(NoValues("a copy to the host"))
     return (_Result.cudaSuccess,)
 
