@@ -28,87 +28,38 @@ from tilewatch.db.models import (
     Verdict,
 )
 from tilewatch.db.query_parts import MACHINE, SERIES, read_rows, select_row
+from tilewatch.db.row_fields import JudgedRunFields, MeasurementFields, SeriesRow, TrialFields
 
 
 @dataclass(frozen=True)
-class RunRow:
-    run_id: int
+class RunRow(SeriesRow, JudgedRunFields):
     sweep_id: int
-    kernel: str
-    problem: str
-    gpu_model: str
-    gpu_name: str
     arch: str
-    repository: str
-    sha: str
-    subject: str
-    author: str | None
-    position: int
-    committed_at: dt.datetime
-    origin: str
-    machine: str
-    device_name: str
     gpu_uuid: str
-    timer: str
-    toolchain: dict[str, Any]
     telemetry: list[dict[str, Any]]
     sweep_gpu_s: float
-    flops: int
-    bytes: int
-    rate: dict[str, Any] | None
-    fp8_tflops: float | None
-    bandwidth_gbps: float | None
     started_at: dt.datetime
-    measured_at: dt.datetime
-    verdict: str | None
-    change: float | None
     noise: float | None
     policy: str | None
-    reason: str | None
 
 
 @dataclass(frozen=True)
-class SamplesRow:
+class SamplesRow(MeasurementFields):
     """The raw times of one implementation in a run. Element i of `samples_us` is from paired round i. `throttled_us`
     are the times of rounds with a throttled GPU, which are left out of all statistics; None if there are none. `detail`
     is the JSON stored with the measurement, which includes the config that a baseline chose."""
 
-    implementation: str
-    role: str
     config_id: int | None
-    params: dict[str, Any] | None
     samples_us: list[float]
-    median_us: float
-    low_us: float
-    high_us: float
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    baseline: str | None
     throttled_us: list[float] | None
-    detail: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class CubinRow:
+class CubinRow(TrialFields):
     """The trial of one config in a sweep, with the static facts of its cubin."""
 
-    params: dict[str, Any]
-    status: str
-    failure: str | None
-    median_us: float | None
-    compile_status: str | None
     content_key: str | None
     code_sha256: str | None
-    registers: int | None
-    stack_bytes: int | None
-    shared_bytes: int | None
-    code_bytes: int | None
-    tma_loads: int | None
-    loads: int | None
-    tensor_core_mmas: int | None
-    mmas: int | None
-    compile_s: float | None
     remarks: list[dict[str, Any]] | None
 
 

@@ -37,64 +37,20 @@ from tilewatch.db.query_parts import (
     series_keys,
 )
 from tilewatch.db.repository_names import BRANCH_START, name_of_branch
+from tilewatch.db.row_fields import CodeFields, JudgedRunFields, MeasurementFields, SeriesRow
 from tilewatch.errors import ExpectedError
 
 
 @dataclass(frozen=True)
-class SeriesRow:
-    repository: str
-    kernel: str
-    problem: str
-    gpu_model: str
-    gpu_name: str
-
-
-@dataclass(frozen=True)
-class PointRow:
+class PointRow(JudgedRunFields, MeasurementFields, CodeFields):
     """A point of a trend: one implementation in one run. `left_branch_at` is None while the commit is on the branch."""
 
-    run_id: int
-    sha: str
-    position: int
-    subject: str
-    author: str | None
-    committed_at: dt.datetime
     left_branch_at: dt.datetime | None
-    origin: str
-    machine: str
-    measured_at: dt.datetime
-    device_name: str
-    timer: str
-    toolchain: dict[str, Any]
     toolchain_sha256: str
-    implementation: str
-    role: str
-    params: dict[str, Any] | None
     samples: int
-    median_us: float
-    low_us: float
-    high_us: float
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    baseline: str | None
-    detail: dict[str, Any]
-    flops: int
-    bytes: int
     work: list[Any] | None
-    rate: dict[str, Any] | None
     operator: str
-    fp8_tflops: float | None
-    bandwidth_gbps: float | None
-    verdict: str | None
-    change: float | None
-    reason: str | None
     quarantined: bool
-    registers: int | None
-    stack_bytes: int | None
-    shared_bytes: int | None
-    code_bytes: int | None
-    compile_s: float | None
 
 
 class UnknownName(ExpectedError):

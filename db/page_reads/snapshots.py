@@ -53,13 +53,14 @@ from tilewatch.db.query_parts import (
     select_row,
     series_keys,
 )
+from tilewatch.db.row_fields import CommitFields, JudgedSeriesFields, RunFields, SeriesRow, TimeFields
 
 OF_TORCH = (TORCH, CUBLAS, CUDNN)
 """The packages that contain all baselines except DeepGEMM."""
 
 
 @dataclass(frozen=True)
-class SnapshotRow:
+class SnapshotRow(SeriesRow, CommitFields, RunFields, TimeFields):
     """A point of a series: its kernel's measurement in one run, of one origin (measured, simulated or recorded).
 
     `noise` is the relative noise of one night of the series, from the run's verdict; None if the history is too short.
@@ -67,29 +68,9 @@ class SnapshotRow:
     the version of the baseline's package, or of PyTorch and its libraries; None if the run did not store it.
     """
 
-    run_id: int
-    repository: str
-    kernel: str
-    problem: str
-    gpu_model: str
-    gpu_name: str
     arch: str
-    origin: str
-    machine: str
-    measured_at: dt.datetime
-    sha: str
-    subject: str
     author: str | None
-    committed_at: dt.datetime
-    position: int
     params: dict[str, Any]
-    median_us: float
-    low_us: float
-    high_us: float
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    baseline: str | None
     baseline_version: str | None
     flops: int
     bytes: int
@@ -104,32 +85,19 @@ class SnapshotRow:
 
 
 @dataclass(frozen=True)
-class CommitRow:
+class CommitRow(CommitFields):
     repository: str
-    sha: str
-    subject: str
-    position: int
-    committed_at: dt.datetime
 
 
 @dataclass(frozen=True)
-class JudgedChangeRow:
+class JudgedChangeRow(JudgedSeriesFields):
     """A run's verdict other than unchanged. `change` is the relative change of the time: +0.05 is 5 % slower."""
 
-    run_id: int
-    repository: str
-    kernel: str
-    problem: str
-    gpu_model: str
     gpu_name: str
     origin: str
-    sha: str
-    subject: str
     position: int
-    measured_at: dt.datetime
     verdict: str
     change: float | None
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,13 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db import commit_order, trial_facts
 from tilewatch.db.models import TOTAL, Commit, Compilation, Config, GpuModel, Sweep, Trial
 from tilewatch.db.query_parts import is_of_series, read_rows, series_keys
+from tilewatch.db.row_fields import SeriesRow
 
 
 @dataclass(frozen=True)
-class SpaceRow:
+class SpaceRow(SeriesRow):
     """A search space that has a sweep: the configs of a kernel on a problem, for a GPU model and a repository."""
 
-    repository: str
-    kernel: str
-    problem: str
-    gpu_model: str
-    gpu_name: str
     arch: str
 
 

@@ -22,28 +22,20 @@ from tilewatch.db.models import (
     Trial,
 )
 from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, is_of_series, read_rows, select_row
+from tilewatch.db.row_fields import CommitFields, MeasurementFields, RunFields, SeriesRow, TrialFields
 
 
 @dataclass(frozen=True)
-class SweepRow:
+class SweepRow(SeriesRow, CommitFields):
     """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` that of the host code."""
 
     id: int
-    repository: str
-    kernel: str
-    problem: str
-    gpu_model: str
-    gpu_name: str
     arch: str
-    sha: str
-    position: int
-    subject: str
     reason: str
     night: dt.date | None
     measure: bool
     requested_at: dt.datetime
     machine: str | None
-    committed_at: dt.datetime
     axes: list[list[Any]]
     tile_table: dict[str, Any] | None
     ships: dict[str, Any] | None
@@ -53,25 +45,11 @@ class SweepRow:
 
 
 @dataclass(frozen=True)
-class TrialRow:
+class TrialRow(TrialFields):
     """One config of a sweep with its static facts and time, without the compiler's remarks, which are long."""
 
     config_id: int
-    params: dict[str, Any]
-    status: str
-    failure: str | None
-    median_us: float | None
     error: float | None
-    compile_status: str | None
-    registers: int | None
-    stack_bytes: int | None
-    shared_bytes: int | None
-    code_bytes: int | None
-    compile_s: float | None
-    tma_loads: int | None
-    loads: int | None
-    tensor_core_mmas: int | None
-    mmas: int | None
 
 
 @dataclass(frozen=True)
@@ -89,31 +67,16 @@ class WinnerRow:
 
 
 @dataclass(frozen=True)
-class MeasurementRow:
+class MeasurementRow(RunFields, MeasurementFields):
     """The measurement of one implementation in a run of a sweep."""
 
-    run_id: int
-    origin: str
-    machine: str
     device_name: str
-    measured_at: dt.datetime
     timer: str
     sweep_gpu_s: float
     tie: list[int]
-    implementation: str
-    role: str
     config_id: int | None
-    params: dict[str, Any] | None
     samples: int
     least_us: float | None
-    median_us: float
-    low_us: float
-    high_us: float
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    baseline: str | None
-    detail: dict[str, Any]
 
 
 @dataclass(frozen=True)

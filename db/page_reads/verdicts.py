@@ -10,23 +10,16 @@ from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
 from tilewatch.db.query_parts import SERIES, find_not_apart, find_row, is_of_series, judged_runs, read_rows, select_row
 from tilewatch.db.repository_names import EXAMPLES
+from tilewatch.db.row_fields import JudgedSeriesFields
 
 
 @dataclass(frozen=True)
-class VerdictRow:
+class VerdictRow(JudgedSeriesFields):
     """The verdict on a run. `change` is the relative change of the time (+0.05 is 5 % slower), with its 95 % interval
     `low` to `high`; None if the history is too short. The change came after the commit `good_sha`, and at `bad_sha` at
     the latest; both are None if nothing changed."""
 
-    run_id: int
-    repository: str
-    kernel: str
-    problem: str
-    gpu_model: str
-    sha: str
-    subject: str
     origin: str
-    measured_at: dt.datetime
     verdict: str
     change: float | None
     low: float | None
@@ -36,7 +29,6 @@ class VerdictRow:
     good_sha: str | None
     bad_sha: str | None
     policy: str
-    reason: str
     not_apart: str | None
 
 
@@ -59,20 +51,11 @@ NEEDS_NOBODY = ("%earlier nights needed%", "%a replay is asked for%", "%it is as
 
 
 @dataclass(frozen=True)
-class UndecidedRow:
+class UndecidedRow(JudgedSeriesFields):
     """A series whose newest run has the verdict undecided, with the commit of that run and the verdict's reason."""
 
-    run_id: int
-    repository: str
-    kernel: str
-    problem: str
-    gpu_model: str
     gpu_name: str
-    sha: str
-    subject: str
     committed_at: dt.datetime
-    measured_at: dt.datetime
-    reason: str
 
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:

@@ -12,19 +12,15 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
 from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, select_row, series_keys
+from tilewatch.db.row_fields import SeriesRow
 
 
 @dataclass(frozen=True)
-class NewestWinner:
+class NewestWinner(SeriesRow):
     """The winner of the newest run of a series. `tie` lists the ids of the configs that are as fast, the winner's
     included. `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list.
     `ratio` is the baseline's time over the winner's. `error` is None if there was no reference to compare with."""
 
-    repository: str
-    kernel: str
-    problem: str
-    gpu_model: str
-    gpu_name: str
     arch: str
     sha: str
     source_sha256: str

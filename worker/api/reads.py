@@ -15,9 +15,10 @@ from tilewatch.db.page_reads.checks import CheckRow, CheckStory
 from tilewatch.db.page_reads.evidence import RunRow, SamplesRow
 from tilewatch.db.page_reads.regressions import EventRow, RegressionRow, RegressionSeriesRow
 from tilewatch.db.page_reads.replays import ReplayRow, SuspicionRow
-from tilewatch.db.page_reads.series import PointRow, SeriesRow
+from tilewatch.db.page_reads.series import PointRow
 from tilewatch.db.page_reads.sweeps import MeasurementRow, SweepRow, TrialRow
 from tilewatch.db.page_reads.verdicts import DetectableChange, VerdictRow
+from tilewatch.db.row_fields import SeriesRow
 from tilewatch.worker.api.refusals import NotThere
 
 LARGEST_ID = 2**63 - 1

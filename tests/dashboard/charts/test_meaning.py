@@ -183,7 +183,7 @@ def test_hovers_of_a_sweep_and_of_raw_samples_are_in_us() -> None:
     )
     (words,) = search_space.shift_figure(both, []).data[0].customdata
     assert words.endswith("100.0 → 110.0 us, +10.0 %")
-    row = SamplesRow("gemm", "kernel", 1, {}, [9.0, 9.1], 9.05, 9.0, 9.1, None, None, None, None, [11.0], {})
+    row = SamplesRow(9.05, 9.0, 9.1, None, None, None, None, "gemm", "kernel", {}, {}, 1, [9.0, 9.1], [11.0])
     kept, throttled = evidence.samples([row]).data
     assert kept.hovertemplate == "round %{x}: %{y:,.2f} us"
     assert (list(throttled.x), list(throttled.y), throttled.marker.symbol) == ([3], [11.0], "x")

@@ -1,0 +1,115 @@
+"""Groups of fields that the rows of several queries have in common."""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SeriesFields:
+    repository: str
+    kernel: str
+    problem: str
+    gpu_model: str
+
+
+@dataclass(frozen=True)
+class SeriesRow(SeriesFields):
+    """A series with the name of its GPU model."""
+
+    gpu_name: str
+
+
+@dataclass(frozen=True)
+class JudgedSeriesFields(SeriesFields):
+    """A series with one of its runs, and the reason of the verdict on this run."""
+
+    run_id: int
+    sha: str
+    subject: str
+    measured_at: dt.datetime
+    reason: str
+
+
+@dataclass(frozen=True)
+class CommitFields:
+    sha: str
+    subject: str
+    position: int
+    committed_at: dt.datetime
+
+
+@dataclass(frozen=True)
+class RunFields:
+    run_id: int
+    origin: str
+    machine: str
+    measured_at: dt.datetime
+
+
+@dataclass(frozen=True)
+class JudgedRunFields(CommitFields, RunFields):
+    """A run at a commit, with its rates and its verdict. All of the verdict is None if the run was not judged."""
+
+    author: str | None
+    device_name: str
+    timer: str
+    toolchain: dict[str, Any]
+    flops: int
+    bytes: int
+    rate: dict[str, Any] | None
+    fp8_tflops: float | None
+    bandwidth_gbps: float | None
+    verdict: str | None
+    change: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class TimeFields:
+    """The time of one implementation with its 95 % interval, and its ratio to a baseline. All of the ratio is None if
+    no baseline was measured."""
+
+    median_us: float
+    low_us: float
+    high_us: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    baseline: str | None
+
+
+@dataclass(frozen=True)
+class MeasurementFields(TimeFields):
+    """The measurement of one implementation. `detail` is the JSON stored with it."""
+
+    implementation: str
+    role: str
+    params: dict[str, Any] | None
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CodeFields:
+    """Facts about a config's machine code; None if the config was not compiled."""
+
+    registers: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    code_bytes: int | None
+    compile_s: float | None
+
+
+@dataclass(frozen=True)
+class TrialFields(CodeFields):
+    """The outcome of one config in a sweep, with facts about its machine code."""
+
+    params: dict[str, Any]
+    status: str
+    failure: str | None
+    median_us: float | None
+    compile_status: str | None
+    tma_loads: int | None
+    loads: int | None
+    tensor_core_mmas: int | None
+    mmas: int | None
