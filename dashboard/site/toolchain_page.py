@@ -37,8 +37,5 @@ def make_toolchain_page(found: ReportStory) -> SitePage:
         ("GPU", ", ".join(found.gpus) or "none: the compilers alone"),
         ("measured", moment(report.made_at)),
     )
-    return SitePage(name_toolchain_page(found), report.title, tuple(listed), provenance)
-
-
-def name_toolchain_page(found: ReportStory) -> str:
-    return name_page("toolchains", *found.report.toolchains, found.report.made_at, *found.compilers)
+    name = name_page("toolchains", *found.report.toolchains, found.report.made_at, *found.compilers)
+    return SitePage(name, report.title, tuple(listed), provenance)

@@ -99,11 +99,8 @@ def _draw_groups(url: str, name: str, since: dt.datetime, now: dt.datetime, *, o
     pairs = reads.compared(url, name, since, now + AN_HOUR)
     if only:
         pairs = changes.keep_series(pairs, _list_regressed(url, name, since))
-    return grid.draw_groups(pairs, repository.series_links(url), _sparks(url, name))
-
-
-def _sparks(url: str, name: str) -> grid.Sparks:
-    return grid.index_sparks(reads.recent_ratios(url, name, scores.RECENT_COMMITS))
+    sparks = grid.index_sparks(reads.recent_ratios(url, name, scores.RECENT_COMMITS))
+    return grid.draw_groups(pairs, repository.series_links(url), sparks)
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str]:

@@ -127,7 +127,7 @@ def _make_array_signature(array: Array, kernel: Kernel) -> ArraySignature:
     # ct.launch tests whether a stride is divisible by 16 bytes, and makes every stride of 1 a constant (cuda-tile 1.7).
     of_stride = max(1, DIVISOR // dtype_bytes(array.dtype)) if kernel.as_launched else DIVISOR
     constant = (
-        tuple(1 if step == 1 else None for step in steps) if kernel.as_launched else _mark_last_constant(len(steps))
+        tuple(1 if step == 1 else None for step in steps) if kernel.as_launched else (*[None] * (len(steps) - 1), 1)
     )
     return ArraySignature(
         dtype=array.dtype,
@@ -138,7 +138,3 @@ def _make_array_signature(array: Array, kernel: Kernel) -> ArraySignature:
         ),
         stride_constant=constant,
     )
-
-
-def _mark_last_constant(ndim: int) -> tuple[int | None, ...]:
-    return (None,) * (ndim - 1) + (1,)

@@ -267,10 +267,6 @@ def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
     return {"samples_us": samples, "telemetry": [before, prepared.telemetry.read("after rounds")]}
 
 
-def _time_parts(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"parts_us": prepared.time_parts(request["id"], request["rounds"])}
-
-
 def _describe(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     described = prepared.describe(request)
     return {"missing": described} if isinstance(described, str) else {"described": described.as_json}
@@ -293,7 +289,7 @@ ANSWERS: Mapping[str, Callable[[Prepared, Mapping[str, Any]], Mapping[str, Any]]
     "time": _time,
     "baselines": _prepare_baselines,
     "rounds": _run_rounds,
-    "parts": _time_parts,
+    "parts": lambda prepared, request: {"parts_us": prepared.time_parts(request["id"], request["rounds"])},
     "describe": _describe,
     "canary": _run_canary,
 }

@@ -86,7 +86,8 @@ class RealGpu:
         if len(configs) < len(sweep.configs) and sweep.last_sweep is not None:
             run = replace(run, result=run.result.note(last_sweep=f"{sweep.last_sweep.swept_at:%Y-%m-%d}"))
         result = count_run(run, self.context.store_url, gpu, request.counted, uncounted.refuse_for_now)
-        if not isinstance(run.described, str) and run.configs and not _has_counters(result):
+        is_counted = any("counters" in each.detail for each in result.measurements if each.role == "kernel")
+        if not isinstance(run.described, str) and run.configs and not is_counted:
             uncounted.keep(self.context.uncounted, result.key, gpu, run, request)
             return result
         return add_checklist(result, request, tuple(request.cubins))
@@ -141,7 +142,3 @@ class RealProbe:
 
     def close(self) -> None:
         self._watcher.close()
-
-
-def _has_counters(result: RunResult) -> bool:
-    return any("counters" in each.detail for each in result.measurements if each.role == "kernel")

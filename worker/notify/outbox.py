@@ -98,7 +98,8 @@ def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now
 def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm, now: dt.datetime) -> None:
     """Writes the messages about an alarm to the channels that get alarms of its kernel and GPU model. The messages are
     part of the transaction that opens the alarm."""
-    text = wording.alarm_text(alarm.kind, alarm.subject, alarm.detail, outbox.dashboard_url)
+    subject = wording.write_alarm(alarm.kind, alarm.subject)
+    text = wording.Text(subject, f"{alarm.detail}\nDashboard: {outbox.dashboard_url}")
     gpus = (alarm.gpu_model,) if alarm.gpu_model else ()
     for channel in routing.recipients(outbox.settings, "alarm", alarm.kernel, gpus):
         if not _is_forge(outbox, channel):

@@ -104,10 +104,6 @@ def headline(regression: RegressionRow, was: str = "") -> str:
     )
 
 
-def alarm_text(kind: str, subject: str, detail: str, dashboard_url: str) -> Text:
-    return Text(write_alarm(kind, subject), f"{detail}\nDashboard: {dashboard_url}")
-
-
 def write_alarm(kind: str, subject: str) -> str:
     """Returns an alarm as one line of text: the words for its kind, then what it is about."""
     return f"{describe_kind(kind)[0]}: {one_line(subject)}"

@@ -245,7 +245,9 @@ def _submit(
     commit = _resolve(source.watched, order, revision, branch or revision, request.toolchain)
     library = watched.library_of(source.watched, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
-        measured = set(steps.list_gpu_models_measured_here(opened)) | _own_models()
+        measured = set(steps.list_gpu_models_measured_here(opened))
+    # this machine's too, because `tilewatch up` submits before its workers have a heartbeat
+    measured |= {gpu.model.slug for gpu in device.gpus() if gpu.model is not None}
     measured.add(SIMULATED.slug)  # any machine can be its worker
     others = measured | set(settings.watch)
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
@@ -341,11 +343,6 @@ def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:
 
 def _read_elsewhere(reason: str) -> _Read:
     return _Read({}, f"; a worker of the queue {TRACE_QUEUE} finds out what it sweeps, since here {reason}")
-
-
-def _own_models() -> set[str]:
-    """Returns the GPU models of this machine, because `tilewatch up` submits before its workers have a heartbeat."""
-    return {gpu.model.slug for gpu in device.gpus() if gpu.model is not None}
 
 
 def _write(

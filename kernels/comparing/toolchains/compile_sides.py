@@ -110,7 +110,8 @@ def compile_pairs(
             started = {name: pool.start_all(works) for name, pool in pools.items()}
             compiled = {name: [each.result() for each in results] for name, results in started.items()}
             if start == 0:
-                on_versions({name: _name_version(results[0]) for name, results in compiled.items()})
+                # without the limits that the compiler ran under
+                on_versions({name: found[0].compiler.partition(" limit ")[0] for name, found in compiled.items()})
             end = 0
             for each in part:
                 own = slice(end, end := end + len(each[1].base))
@@ -208,8 +209,3 @@ def _make_known_side(place: Workplace, toolchain: str, config: Params, compiled:
     cubins = list_cubins(CubinStore(place.find_store(toolchain)).cubin(compiled.content_key))
     waits = count_mma_waits(cubins.values()) if compiled.arch == mma_waits.ARCH else None
     return replace(build, code_sha256=hash_code(cubins), waits=waits)
-
-
-def _name_version(compiled: Compiled) -> str:
-    """Returns the versions of the compiling packages, without the limits that the compiler ran under."""
-    return compiled.compiler.partition(" limit ")[0]

@@ -88,7 +88,8 @@ class ToolchainPair:
     def moved(self) -> tuple[str, ...]:
         """Lists what differs in the preferred config: a failure, or static facts such as "registers 128 -> 168"."""
         if self.kind == "stopped compiling":
-            return (f"{_write_status(self.head[0])}: {self.head[0].failure}",)
+            status = "times out" if self.head[0].status == "timeout" else "does not compile"
+            return (f"{status}: {self.head[0].failure}",)
         return (*list_moves(self.base[0].facts, self.head[0].facts), *self._list_moved_waits())
 
     @property
@@ -155,7 +156,3 @@ def add_compile_times(pairs: Iterable[ToolchainPair]) -> CompileTimes:
         sum(base.compile_s for base, _ in both),
         sum(head.compile_s for _, head in both),
     )
-
-
-def _write_status(build: CompiledSide) -> str:
-    return "times out" if build.status == "timeout" else "does not compile"

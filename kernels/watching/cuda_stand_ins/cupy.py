@@ -59,19 +59,11 @@ def _draw(size: Any = None, dtype: Any = float) -> Any:
     return new(() if size is None else size, dtype)
 
 
-def _draw_normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> Any:  # noqa: ARG001
-    return _draw(size, dtype)
-
-
-def _draw_whole(low: int, high: Any = None, size: Any = None, dtype: Any = np.int64) -> Any:  # noqa: ARG001
-    return _draw(size, dtype)
-
-
 _RANDOM = {
     **dict.fromkeys(("random", "random_sample", "standard_normal"), _draw),
     **dict.fromkeys(("rand", "randn"), lambda *shape, dtype=float: new(shape, dtype)),
-    **dict.fromkeys(("normal", "uniform"), _draw_normal),
-    **dict.fromkeys(("integers", "randint"), _draw_whole),
+    **dict.fromkeys(("normal", "uniform"), lambda loc=0, scale=1, size=None, dtype=float: _draw(size, dtype)),  # noqa: ARG005
+    **dict.fromkeys(("integers", "randint"), lambda low, high=None, size=None, dtype=np.int64: _draw(size, dtype)),  # noqa: ARG005
     "permutation": lambda values: (
         new((values,), np.int64) if isinstance(values, int) else new(values.shape, values.dtype)
     ),
