@@ -41,6 +41,18 @@ class BaselineLaunch:
     kernels: int | None = None
 
 
+def make_allocating(
+    compute: Callable[[], Any], store: Callable[[Any], None], detail: Mapping[str, Any], *, kernels: int | None = None
+) -> BaselineLaunch:
+    """Returns a launch of `compute`, which allocates its results. `store` copies them into the call's outputs."""
+    computed: list[Any] = []
+
+    def launch() -> None:
+        computed[:] = [compute()]
+
+    return BaselineLaunch(launch, detail, lambda: store(computed[0]), kernels=kernels)
+
+
 def torch_module() -> Any:
     """Imports torch and returns it. If torch is missing, raises BaselineMissing, which says how to install torch."""
     try:

@@ -10,6 +10,7 @@ from tilewatch.kernels.baselines.baseline import (
     BaselineMissing,
     Call,
     find_major,
+    make_allocating,
     tensor,
     torch_module,
 )
@@ -89,7 +90,6 @@ def grouped_mm(call: Call) -> BaselineLaunch:
             f"{major} it calls cuBLAS for each, as cublas_per_group does"
         )
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
-    computed: list[Any] = []
     if d.dim() == 3:  # groups along K
         real, left, right, ends = slice(None), a.t(), b, tensor(call, "end_of_group")
     else:
@@ -98,13 +98,11 @@ def grouped_mm(call: Call) -> BaselineLaunch:
         left, right = a[real], b.mT if call.sizes.get("b_transposed", 1) else b
         ends = torch.bincount(groups[real], minlength=len(b)).cumsum(0).int()
 
-    def launch() -> None:
-        computed[:] = [torch.nn.functional.grouped_mm(left, right, offs=ends)]
+    def compute() -> Any:
+        return torch.nn.functional.grouped_mm(left, right, offs=ends)
 
-    def settle() -> None:
-        d[real] = computed[0]
-
-    return BaselineLaunch(launch, {"version": torch.__version__, "groups": len(ends)}, settle)
+    detail = {"version": torch.__version__, "groups": len(ends)}
+    return make_allocating(compute, lambda found: d.__setitem__(real, found), detail)
 
 
 def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
@@ -172,7 +170,7 @@ def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
             with sdpa_kernel(getattr(SDPBackend, backend)):
                 return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shared)
 
-        return _make_allocating(call, compute, "out", {"backend": backend})
+        return _make_allocating(call, compute, ("out",), backend=backend)
 
     return build
 
@@ -203,31 +201,20 @@ def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[A
     slope = dout.float()
     result = (slope * (delta / slope.square().sum(-1))[..., None]).bfloat16()
     given, sizes = (dout, q, k, v, result), (q.shape[2], k.shape[2], 0.0, bool(call.sizes["causal"]))
-    computed: list[Any] = []
-
-    def launch() -> None:
-        computed[:] = compute(given, log_sum, sizes)
-
-    def settle() -> None:
-        for name, value in zip(("dq", "dk", "dv"), computed, strict=True):
-            tensor(call, name).copy_(value)
-
-    return BaselineLaunch(launch, {"version": torch_module().__version__}, settle)
+    return _make_allocating(call, lambda: compute(given, log_sum, sizes), ("dq", "dk", "dv"))
 
 
 def rms_norm(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x, weight = tensor(call, "x"), tensor(call, "weight")
-    return _make_allocating(
-        call, lambda: torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, NORM_EPSILON), "y", {}
-    )
+    return _make_allocating(call, lambda: torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, NORM_EPSILON), ("y",))
 
 
 def layer_norm(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x, weight, bias = (tensor(call, name) for name in ("x", "weight", "bias"))
     return _make_allocating(
-        call, lambda: torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias, NORM_EPSILON), "y", {}
+        call, lambda: torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias, NORM_EPSILON), ("y",)
     )
 
 
@@ -248,14 +235,13 @@ def silu_and_multiply(call: Call) -> BaselineLaunch:
 def softmax(call: Call) -> BaselineLaunch:
     torch = torch_module()
     x = tensor(call, "x")
-    return _make_allocating(call, lambda: torch.softmax(x, -1), "y", {})
+    return _make_allocating(call, lambda: torch.softmax(x, -1), ("y",))
 
 
 def moe_route(call: Call) -> BaselineLaunch:
     """Returns a launch that chooses each token's experts as PyTorch models do: with a bias by groups, else softmax."""
     torch = torch_module()
     logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
-    computed: list[Any] = []
 
     def by_softmax() -> tuple[Any, Any]:
         weight, expert = torch.softmax(logits, -1).topk(top_k, -1)
@@ -270,14 +256,7 @@ def moe_route(call: Call) -> BaselineLaunch:
         weight = scores.gather(1, expert)
         return expert, weight * (ROUTED_SCALING / weight.sum(-1, keepdim=True))
 
-    def launch() -> None:
-        computed[:] = by_groups() if "bias" in call.inputs else by_softmax()
-
-    def settle() -> None:
-        for output, found in zip(("expert", "weight"), computed, strict=True):
-            tensor(call, output).copy_(found)
-
-    return BaselineLaunch(launch, {"version": torch.__version__}, settle)
+    return _make_allocating(call, by_groups if "bias" in call.inputs else by_softmax, ("expert", "weight"))
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
@@ -288,17 +267,16 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
     real = (experts >= 0).repeat_interleave(GROUP_ROWS // 2)
     tokens = tensor(call, "token_of_row")[real]
     ends = (GROUP_ROWS // 2 * torch.bincount(experts[experts >= 0], minlength=len(gate_up))).cumsum(0).int()
-    rows, computed = x.new_empty(len(tokens), x.shape[1]), list[Any]()
+    rows = x.new_empty(len(tokens), x.shape[1])
 
-    def launch() -> None:
+    def compute() -> Any:
         torch.index_select(x, 0, tokens, out=rows)
         gate, up = torch.nn.functional.grouped_mm(rows, gate_up.mT, offs=ends).chunk(2, -1)
-        computed[:] = [torch.nn.functional.silu(gate).mul_(up)]
+        return torch.nn.functional.silu(gate).mul_(up)
 
-    def settle() -> None:
-        tensor(call, "y")[real] = computed[0]
-
-    return BaselineLaunch(launch, {"version": torch.__version__}, settle)
+    return make_allocating(
+        compute, lambda found: tensor(call, "y").__setitem__(real, found), {"version": torch.__version__}
+    )
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
@@ -319,16 +297,12 @@ def mla_decode(call: Call) -> BaselineLaunch:
     return BaselineLaunch(launch, {"version": torch.__version__})
 
 
-def _make_allocating(call: Call, compute: Callable[[], Any], output: str, detail: dict[str, Any]) -> BaselineLaunch:
-    """Returns a launch that allocates its output. torch reuses memory, so the launch stays one kernel."""
-    torch = torch_module()
-    computed: list[Any] = []
+def _make_allocating(call: Call, compute: Callable[[], Any], outputs: tuple[str, ...], **detail: str) -> BaselineLaunch:
+    """Returns a launch that allocates its outputs. torch reuses memory, so that a launch of one kernel stays one."""
 
-    def launch() -> None:
-        computed[:] = [compute()]
+    def store(computed: Any) -> None:
+        for name, found in zip(outputs, computed if len(outputs) > 1 else [computed], strict=True):
+            target = tensor(call, name)
+            target.copy_(found.reshape(target.shape))
 
-    def settle() -> None:
-        target = tensor(call, output)
-        target.copy_(computed[0].reshape(target.shape))
-
-    return BaselineLaunch(launch, {"version": torch.__version__, **detail}, settle)
+    return make_allocating(compute, store, {"version": torch_module().__version__, **detail})
