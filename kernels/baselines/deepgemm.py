@@ -5,6 +5,7 @@ in an int32, and also take one scale per row of B. With float32 scales, extra ke
 there. DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from tilewatch.kernels.baselines.baseline import (
     BaselineMissing,
     Call,
     find_major,
+    make_allocating,
     tensor,
     torch_module,
     version,
@@ -58,16 +60,8 @@ def with_scales_as_called(call: Call) -> BaselineLaunch:
 
 def by_ends(call: Call) -> BaselineLaunch:
     """Returns a launch with laid-out scales that passes the ends of groups (psum layout), not each row's group."""
-    deep_gemm, scales = _import_deepgemm(), _find_scales(call)
-    a, b, ends = (tensor(call, name) for name in ("a", "b", "end_of_group"))
-    d = _reshape_d(call)
-    scale_a, scale_b = _lay_out(call, scales)
-    left, right = (a, scale_a), (b, scale_b)
-    return BaselineLaunch(
-        lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(left, right, d, ends, use_psum_layout=True),
-        {"version": version("sgl-deep-gemm"), "scales": f"{scales.held}, laid out beforehand"},
-        kernels=1,
-    )
+    scales = _find_scales(call)
+    return _make_fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1, by_ends=True)
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
@@ -99,20 +93,35 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def _make_mqa_logits(call: Call) -> BaselineLaunch:
+    if "page_of" in call.inputs:
+        return _make_paged_mqa_logits(call)
     compute = _find_function("fp8_mqa_logits", "0.1.0")
     q, k, scale_k, weights, first, last = (
         tensor(call, each) for each in ("q", "k", "scale_k", "weights", "first", "last")
     )
-    computed: list[Any] = []
+    return _make_scores(call, lambda: compute(q, (k, scale_k), weights, first, last, clean_logits=False))
 
-    def launch() -> None:
-        computed[:] = [compute(q, (k, scale_k), weights, first, last, clean_logits=False)]
 
-    def settle() -> None:
-        logits = tensor(call, "logits")
-        logits.copy_(computed[0][:, : logits.shape[1]])
+def _make_paged_mqa_logits(call: Call) -> BaselineLaunch:
+    """Returns a launch on a copy of the cache, in which the scales of a page follow its keys, as DeepGEMM reads them.
+    Which of its thread blocks computes what is decided beforehand, as in a model, whose layers share that decision."""
+    compute, deep_gemm = _find_function("fp8_paged_mqa_logits", "0.1.0"), _import_deepgemm()
+    torch = torch_module()
+    q, k, scale_k, weights, length, page_of = (
+        tensor(call, each) for each in ("q", "k", "scale_k", "weights", "length", "page_of")
+    )
+    pages, keys, _ = k.shape
+    cache = torch.cat([each.view(torch.uint8).flatten(1) for each in (k, scale_k)], 1).view(pages, keys, 1, -1)
+    by_sequence = q.view(*length.shape, *q.shape[1:])
+    schedule = deep_gemm.get_paged_mqa_logits_metadata(length, keys, deep_gemm.get_num_sms())
+    most = page_of.shape[1] * keys
+    return _make_scores(call, lambda: compute(by_sequence, cache, weights, length, page_of, schedule, most))
 
-    return BaselineLaunch(launch, {"version": version("sgl-deep-gemm")}, settle, kernels=1)
+
+def _make_scores(call: Call, compute: Callable[[], Any]) -> BaselineLaunch:
+    logits = tensor(call, "logits")
+    detail = {"version": version("sgl-deep-gemm")}
+    return make_allocating(compute, lambda found: logits.copy_(found[:, : logits.shape[1]]), detail, kernels=1)
 
 
 def _make_product_per_head(call: Call) -> BaselineLaunch:
@@ -159,14 +168,17 @@ def _make_fp8_along_k(call: Call) -> BaselineLaunch:
     return BaselineLaunch(launch, detail, settle, kernels=1)
 
 
-def _make_fp8(call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | None = None) -> BaselineLaunch:
+def _make_fp8(
+    call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | None = None, by_ends: bool = False
+) -> BaselineLaunch:
     deep_gemm = _import_deepgemm()
     a, b, d = tensor(call, "a"), tensor(call, "b"), _reshape_d(call)
     detail = {"version": version("sgl-deep-gemm"), "scales": scales}
     if "group_of_row" in call.inputs or "end_of_group" in call.inputs:
-        groups = find_group_of_row(call)
+        groups = tensor(call, "end_of_group") if by_ends else find_group_of_row(call)
+        multiply = deep_gemm.m_grouped_fp8_gemm_nt_contiguous
         return BaselineLaunch(
-            lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous((a, scale_a), (b, scale_b), d, groups),
+            lambda: multiply((a, scale_a), (b, scale_b), d, groups, use_psum_layout=by_ends),
             detail,
             kernels=kernels,
         )

@@ -85,17 +85,23 @@ def scales(scale_k, j, tile_n, whole):
 
 def parse(text: str) -> Problem:
     """Reads "2048x64x8192": the last 2048 queries of a sequence of 8192 keys, 64 index heads."""
-    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())
-    if found is None:
-        raise BadProblem(f"'{text}' is not a problem of an indexer: write queries x heads x keys, such as 2048x64x8192")
-    queries, heads, keys = map(int, found.groups())
+    sizes = _read_sizes(text, ("queries", "heads", "keys"), "2048x64x8192")
+    queries, keys = sizes["queries"], sizes["keys"]
     if not 1 <= queries <= keys <= 1 << 20 or queries * keys > 1 << 30:
         raise BadProblem(
             f"problem {text}: 1 to {1 << 20} keys, no more queries than keys, and at most {1 << 30} scores"
         )
-    if heads not in (16, 32, 64, 128):
+    return Problem(text.strip().lower(), sizes)
+
+
+def _read_sizes(text: str, names: tuple[str, ...], example: str) -> dict[str, int]:
+    found = re.fullmatch("x".join([r"(\d+)"] * len(names)), text.strip().lower())
+    if found is None:
+        raise BadProblem(f"'{text}' is not a problem of an indexer: write {' x '.join(names)}, such as {example}")
+    sizes = dict(zip(names, map(int, found.groups()), strict=True))
+    if sizes["heads"] not in (16, 32, 64, 128):
         raise BadProblem(f"problem {text}: 16, 32, 64 or 128 heads")
-    return Problem(text.strip().lower(), {"queries": queries, "heads": heads, "keys": keys})
+    return sizes
 
 
 def space(arch: str) -> Space:
@@ -197,6 +203,98 @@ def least_bytes(problem: Problem) -> int:
     return queries * heads * (HEAD + 4) + keys * (HEAD + 4) + 4 * pairs(problem)
 
 
+PAGE = 64
+"""Keys of a page of the cache: the block size of DeepGEMM's kernel on Hopper."""
+
+
+@ct.kernel
+def mqa_logits_paged(q, k, scale_k, weights, length, page_of, logits, new: ConstInt, heads: ConstInt, head: ConstInt,
+                     latency: ConstInt):  # fmt: skip
+    """Computes what mqa_logits computes, for the `new` last tokens of each sequence. Its keys lie in pages of a cache.
+
+    Key j of sequence s is key j % PAGE of page page_of[s, j // PAGE]. Its token t sees the first length[s, t] keys. A
+    thread block computes part of a sequence's pages for all of its new tokens, which share the loads."""
+    sequence = ct.bid(0)
+    transposed: tuple[Any, ...] = ()
+    shares: tuple[Any, ...] = ()
+    for token in ct.static_iter(range(new)):
+        own = ct.load(q, index=(sequence * new + token, 0, 0), shape=(1, heads, head))
+        transposed = (*transposed, ct.transpose(ct.reshape(own, (heads, head))))
+        shares = (*shares, ct.load(weights, index=(sequence * new + token, 0), shape=(1, heads)))
+    pages = ct.cdiv(ct.max(ct.load(length, index=(sequence, 0), shape=(1, new))), PAGE)
+    begin = pages * ct.bid(1) // ct.num_blocks(1)
+    for j in range(begin, pages * (ct.bid(1) + 1) // ct.num_blocks(1)):
+        page = ct.load(page_of, index=(sequence, j), shape=(1, 1)).item()
+        y = ct.reshape(ct.load(k, index=(page, 0, 0), shape=(1, PAGE, head), latency=latency), (PAGE, head))
+        scale = ct.reshape(ct.load(scale_k, index=(page, 0), shape=(1, PAGE), latency=latency), (PAGE, 1))
+        for token in ct.static_iter(range(new)):
+            products = ct.mma(y, transposed[token], ct.full((PAGE, heads), 0.0, dtype=ct.float32), use_fast_acc=True)
+            row = ct.sum(ct.maximum(products, 0.0) * shares[token], axis=1, keepdims=True) * scale
+            ct.store(logits, index=(j, sequence * new + token), tile=row, order=(1, 0), allow_tma=False)
+
+
+def parse_paged(text: str) -> Problem:
+    """Reads "256x1x64x8192": 256 sequences of at most 8192 keys, each with one new token of 64 index heads."""
+    sizes = _read_sizes(text, ("sequences", "tokens", "heads", "keys"), "256x1x64x8192")
+    sequences, tokens, keys = sizes["sequences"], sizes["tokens"], sizes["keys"]
+    if tokens not in (1, 2, 4) or keys % PAGE or not 1 <= sequences * keys <= 1 << 24:
+        raise BadProblem(f"problem {text}: 1, 2 or 4 tokens, whole pages of {PAGE} keys, and at most {1 << 24} keys")
+    return Problem(text.strip().lower(), sizes)
+
+
+def paged_space(arch: str) -> Space:
+    return Space(
+        (
+            ("occupancy", () if arch == "sm_80" else (1, 2)),
+            ("num_worker_warps", (4, 8)),
+            ("latency", (2, 4)),
+            ("parts", (2, 4, 8, 16)),
+        )
+    )
+
+
+def paged_arrays(problem: Problem) -> tuple[Array, ...]:
+    sequences, tokens, heads, keys = problem.sizes.values()
+    pages = keys // PAGE
+    return (
+        Array("q", (sequences * tokens, heads, HEAD), "float8_e4m3fn"),
+        Array("k", (sequences * pages, PAGE, HEAD), "float8_e4m3fn"),
+        Array("scale_k", (sequences * pages, PAGE), "float32", fill="scale"),
+        Array("weights", (sequences * tokens, heads), "float32"),
+        Array("length", (sequences, tokens), "int32", fill="given", aligned=False),
+        Array("page_of", (sequences, pages), "int32", fill="given", aligned=False),
+        Array("logits", (sequences * tokens, keys), "float32", output=True),
+    )
+
+
+def paged_given(problem: Problem) -> Mapping[str, np.ndarray]:
+    """Returns the lengths, drawn between half of the keys and all, and a table that spreads each sequence's pages over
+    the whole cache. A sequence's new tokens see one key more each."""
+    sequences, tokens, _, keys = problem.sizes.values()
+    generator = np.random.default_rng(0)
+    last = generator.integers(keys // 2, keys, (sequences, 1), endpoint=True)
+    pages = generator.permutation(sequences * keys // PAGE).reshape(sequences, -1)
+    return {"length": (last + np.arange(1 - tokens, 1)).astype(np.int32), "page_of": pages.astype(np.int32)}
+
+
+def paged_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
+    length, page_of = inputs["length"], inputs["page_of"]
+    scores = []
+    for sequence, pages in enumerate(page_of):
+        own = slice(sequence * length.shape[1], (sequence + 1) * length.shape[1])
+        y, scale = inputs["k"][pages].reshape(-1, HEAD), inputs["scale_k"][pages].reshape(-1)
+        products = xp.maximum(inputs["q"][own] @ y.T, 0) * inputs["weights"][own, :, None]
+        seen = xp.arange(len(y)) < length[sequence, :, None]
+        scores.append(xp.where(seen, products.sum(axis=1) * scale, xp.nan))
+    return {"logits": xp.concatenate(scores)}
+
+
+def paged_bytes(problem: Problem) -> int:
+    sequences, tokens, heads, _ = problem.sizes.values()
+    length = paged_given(problem)["length"]
+    return (sequences * tokens * heads + int(length[:, -1].sum())) * (HEAD + 4) + 4 * int(length.sum())
+
+
 KERNELS = (
     Kernel(
         name="mqa_logits",
@@ -214,5 +312,22 @@ KERNELS = (
         bytes=least_bytes,
         baselines=("deepgemm", "copy"),
         given=given,
+    ),
+    Kernel(
+        name="mqa_logits_paged",
+        entry=mqa_logits_paged,
+        # Decoding with one and with two tokens a step, as DeepGEMM's own test has it on Hopper.
+        problems=(parse_paged("256x1x64x8192"), parse_paged("64x2x64x32768")),
+        parse=parse_paged,
+        space=paged_space,
+        arrays=paged_arrays,
+        constants=lambda problem, config: (problem.sizes["tokens"], problem.sizes["heads"], HEAD, config["latency"]),
+        grid=lambda problem, config, _: (problem.sizes["sequences"], config["parts"], 1),
+        reference=paged_reference,
+        tolerance=tolerance,
+        flops=lambda problem: 2 * int(paged_given(problem)["length"].sum()) * problem.sizes["heads"] * HEAD,
+        bytes=paged_bytes,
+        baselines=("deepgemm", "copy"),
+        given=paged_given,
     ),
 )

@@ -126,6 +126,7 @@ SMALL: Mapping[str, Small] = {
         ("1x1x1x1", "17x3x33x40", "64x2x64x128"), {"tile_m": (16, 64), "tile_n": (16, 64), "tile_k": (32, 64)}
     ),
     "mqa_logits": Small(("1x16x1", "17x16x33", "5x32x70", "4x16x128"), {"tile_q": (1, 4), "tile_n": (16, 64)}),
+    "mqa_logits_paged": Small(("1x1x16x64", "3x2x16x192", "5x4x32x128", "2x1x64x320"), {"parts": (1, 3)}),
     "moe_combine": Small(("1x1x1", "17x3x127", "5x8x256"), {"tile_columns": (16, 128)}),
     "moe_gate_up": Small(
         ("5x2x3x128x128", "200x3x100x256x128"), {"tile_m": (32, 128), "tile_n": (32, 128), "tile_k": (64,)}

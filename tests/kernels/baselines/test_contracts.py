@@ -161,6 +161,7 @@ def test_hopper_has_no_kernel_for_a_scale_of_each_row_of_b(machine: Machine) -> 
     ("name", "function", "has_it"),
     [
         ("mqa_logits", "fp8_mqa_logits", "0.1.0"),
+        ("mqa_logits_paged", "fp8_paged_mqa_logits", "0.1.0"),
         ("grouped_bf16", "m_grouped_bf16_gemm_nt_contiguous", "0.2.5"),
         ("grouped_bf16_nn", "m_grouped_bf16_gemm_nn_contiguous", "0.2.5"),
         ("grouped_fp8_along_k", "k_grouped_fp8_gemm_nt_contiguous", "0.2.5"),
