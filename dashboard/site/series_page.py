@@ -17,7 +17,7 @@ from tilewatch.dashboard.site.trend_blocks import read_points, read_trend
 from tilewatch.dashboard.text import commit_text, day, moment, timer_text
 from tilewatch.db.models import TOTAL
 from tilewatch.db.page_reads import sweeps
-from tilewatch.db.row_fields import SeriesRow
+from tilewatch.db.row_columns import SeriesRow
 from tilewatch.text import count_text, short_sha
 
 MOST_POINTS = 12

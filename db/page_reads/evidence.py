@@ -28,11 +28,11 @@ from tilewatch.db.models import (
     Verdict,
 )
 from tilewatch.db.query_parts import MACHINE, SERIES, read_rows, select_row
-from tilewatch.db.row_fields import JudgedRunFields, MeasurementFields, SeriesRow, TrialFields
+from tilewatch.db.row_columns import JudgedRunColumns, MeasurementColumns, SeriesRow, TrialColumns
 
 
 @dataclass(frozen=True)
-class RunRow(SeriesRow, JudgedRunFields):
+class RunRow(SeriesRow, JudgedRunColumns):
     sweep_id: int
     arch: str
     gpu_uuid: str
@@ -44,7 +44,7 @@ class RunRow(SeriesRow, JudgedRunFields):
 
 
 @dataclass(frozen=True)
-class SamplesRow(MeasurementFields):
+class SamplesRow(MeasurementColumns):
     """The raw times of one implementation in a run. Element i of `samples_us` is from paired round i. `throttled_us`
     are the times of rounds with a throttled GPU, which are left out of all statistics; None if there are none. `detail`
     is the JSON stored with the measurement, which includes the config that a baseline chose."""
@@ -55,7 +55,7 @@ class SamplesRow(MeasurementFields):
 
 
 @dataclass(frozen=True)
-class CubinRow(TrialFields):
+class CubinRow(TrialColumns):
     """The trial of one config in a sweep, with the static facts of its cubin."""
 
     content_key: str | None

@@ -37,12 +37,12 @@ from tilewatch.db.query_parts import (
     series_keys,
 )
 from tilewatch.db.repository_names import BRANCH_START, name_of_branch
-from tilewatch.db.row_fields import CodeFields, JudgedRunFields, MeasurementFields, SeriesRow
+from tilewatch.db.row_columns import CodeColumns, JudgedRunColumns, MeasurementColumns, SeriesRow
 from tilewatch.errors import ExpectedError
 
 
 @dataclass(frozen=True)
-class PointRow(JudgedRunFields, MeasurementFields, CodeFields):
+class PointRow(JudgedRunColumns, MeasurementColumns, CodeColumns):
     """A point of a trend: one implementation in one run. `left_branch_at` is None while the commit is on the branch."""
 
     left_branch_at: dt.datetime | None

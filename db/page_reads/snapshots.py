@@ -53,14 +53,14 @@ from tilewatch.db.query_parts import (
     select_row,
     series_keys,
 )
-from tilewatch.db.row_fields import CommitFields, JudgedSeriesFields, RunFields, SeriesRow, TimeFields
+from tilewatch.db.row_columns import CommitColumns, JudgedSeriesColumns, RunColumns, SeriesRow, TimeColumns
 
 OF_TORCH = (TORCH, CUBLAS, CUDNN)
 """The packages that contain all baselines except DeepGEMM."""
 
 
 @dataclass(frozen=True)
-class SnapshotRow(SeriesRow, CommitFields, RunFields, TimeFields):
+class SnapshotRow(SeriesRow, CommitColumns, RunColumns, TimeColumns):
     """A point of a series: its kernel's measurement in one run, of one origin (measured, simulated or recorded).
 
     `noise` is the relative noise of one night of the series, from the run's verdict; None if the history is too short.
@@ -85,12 +85,12 @@ class SnapshotRow(SeriesRow, CommitFields, RunFields, TimeFields):
 
 
 @dataclass(frozen=True)
-class CommitRow(CommitFields):
+class CommitRow(CommitColumns):
     repository: str
 
 
 @dataclass(frozen=True)
-class JudgedChangeRow(JudgedSeriesFields):
+class JudgedChangeRow(JudgedSeriesColumns):
     """A run's verdict other than unchanged. `change` is the relative change of the time: +0.05 is 5 % slower."""
 
     gpu_name: str

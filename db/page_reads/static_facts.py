@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db import commit_order, trial_facts
 from tilewatch.db.models import TOTAL, Commit, Compilation, Config, GpuModel, Sweep, Trial
 from tilewatch.db.query_parts import is_of_series, read_rows, series_keys
-from tilewatch.db.row_fields import SeriesRow
+from tilewatch.db.row_columns import SeriesRow
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from tilewatch.db.models import (
     Trial,
 )
 from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, is_of_series, read_rows, select_row
-from tilewatch.db.row_fields import CommitFields, MeasurementFields, RunFields, SeriesRow, TrialFields
+from tilewatch.db.row_columns import CommitColumns, MeasurementColumns, RunColumns, SeriesRow, TrialColumns
 
 
 @dataclass(frozen=True)
-class SweepRow(SeriesRow, CommitFields):
+class SweepRow(SeriesRow, CommitColumns):
     """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` that of the host code."""
 
     id: int
@@ -45,7 +45,7 @@ class SweepRow(SeriesRow, CommitFields):
 
 
 @dataclass(frozen=True)
-class TrialRow(TrialFields):
+class TrialRow(TrialColumns):
     """One config of a sweep with its static facts and time, without the compiler's remarks, which are long."""
 
     config_id: int
@@ -67,7 +67,7 @@ class WinnerRow:
 
 
 @dataclass(frozen=True)
-class MeasurementRow(RunFields, MeasurementFields):
+class MeasurementRow(RunColumns, MeasurementColumns):
     """The measurement of one implementation in a run of a sweep."""
 
     device_name: str

@@ -10,11 +10,11 @@ from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, GpuModel, Run, Sweep, Verdict
 from tilewatch.db.query_parts import SERIES, find_not_apart, find_row, is_of_series, judged_runs, read_rows, select_row
 from tilewatch.db.repository_names import EXAMPLES
-from tilewatch.db.row_fields import JudgedSeriesFields
+from tilewatch.db.row_columns import JudgedSeriesColumns
 
 
 @dataclass(frozen=True)
-class VerdictRow(JudgedSeriesFields):
+class VerdictRow(JudgedSeriesColumns):
     """The verdict on a run. `change` is the relative change of the time (+0.05 is 5 % slower), with its 95 % interval
     `low` to `high`; None if the history is too short. The change came after the commit `good_sha`, and at `bad_sha` at
     the latest; both are None if nothing changed."""
@@ -51,7 +51,7 @@ NEEDS_NOBODY = ("%earlier nights needed%", "%a replay is asked for%", "%it is as
 
 
 @dataclass(frozen=True)
-class UndecidedRow(JudgedSeriesFields):
+class UndecidedRow(JudgedSeriesColumns):
     """A series whose newest run has the verdict undecided, with the commit of that run and the verdict's reason."""
 
     gpu_name: str

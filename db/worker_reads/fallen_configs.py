@@ -16,7 +16,7 @@ from sqlalchemy.sql.selectable import LateralFromClause
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
 from tilewatch.db.query_parts import SERIES, Query, is_of_series, is_part_of_space, read_rows, series_keys
-from tilewatch.db.row_fields import SeriesFields
+from tilewatch.db.row_columns import SeriesColumns
 
 LAST_ASKED = (Sweep.submission_id.desc(), Sweep.id.desc())
 PLACE = commit_order.place_of_night(Commit, Sweep.submission_id, Sweep.id)
@@ -25,7 +25,7 @@ LOOKED_AT = 3
 
 
 @dataclass(frozen=True)
-class SweepPair(SeriesFields):
+class SweepPair(SeriesColumns):
     """A sweep of a series and the previous sweep, by their ids. The other fields describe the later sweep."""
 
     submission_id: int

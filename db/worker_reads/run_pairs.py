@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db import commit_order
 from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, select_row, series_keys
-from tilewatch.db.row_fields import SeriesFields
+from tilewatch.db.row_columns import SeriesColumns
 
 HISTORY = dt.timedelta(days=60)
 """The longest time from the end of the run of the night before to the beginning of the requested period."""
@@ -27,7 +27,7 @@ code launches, if that config is known, and the kernel with the config of the ti
 
 
 @dataclass(frozen=True)
-class RunPair(SeriesFields):
+class RunPair(SeriesColumns):
     """The newest run of a series and its run of the night before, whose fields begin with `old_`.
 
     `ships` is the config that the library's host code launches. `regret` is the time of this config, or of the tile

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
 from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, select_row, series_keys
-from tilewatch.db.row_fields import SeriesRow
+from tilewatch.db.row_columns import SeriesRow
 
 
 @dataclass(frozen=True)

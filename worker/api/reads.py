@@ -18,7 +18,7 @@ from tilewatch.db.page_reads.replays import ReplayRow, SuspicionRow
 from tilewatch.db.page_reads.series import PointRow
 from tilewatch.db.page_reads.sweeps import MeasurementRow, SweepRow, TrialRow
 from tilewatch.db.page_reads.verdicts import DetectableChange, VerdictRow
-from tilewatch.db.row_fields import SeriesRow
+from tilewatch.db.row_columns import SeriesRow
 from tilewatch.worker.api.refusals import NotThere
 
 LARGEST_ID = 2**63 - 1

@@ -1,4 +1,4 @@
-"""Groups of fields that the rows of several queries have in common."""
+"""Groups of columns that the rows of several queries have in common."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class SeriesFields:
+class SeriesColumns:
     repository: str
     kernel: str
     problem: str
@@ -14,14 +14,14 @@ class SeriesFields:
 
 
 @dataclass(frozen=True)
-class SeriesRow(SeriesFields):
+class SeriesRow(SeriesColumns):
     """A series with the name of its GPU model."""
 
     gpu_name: str
 
 
 @dataclass(frozen=True)
-class JudgedSeriesFields(SeriesFields):
+class JudgedSeriesColumns(SeriesColumns):
     """A series with one of its runs, and the reason of the verdict on this run."""
 
     run_id: int
@@ -32,7 +32,7 @@ class JudgedSeriesFields(SeriesFields):
 
 
 @dataclass(frozen=True)
-class CommitFields:
+class CommitColumns:
     sha: str
     subject: str
     position: int
@@ -40,7 +40,7 @@ class CommitFields:
 
 
 @dataclass(frozen=True)
-class RunFields:
+class RunColumns:
     run_id: int
     origin: str
     machine: str
@@ -48,7 +48,7 @@ class RunFields:
 
 
 @dataclass(frozen=True)
-class JudgedRunFields(CommitFields, RunFields):
+class JudgedRunColumns(CommitColumns, RunColumns):
     """A run at a commit, with its rates and its verdict. All of the verdict is None if the run was not judged."""
 
     author: str | None
@@ -66,7 +66,7 @@ class JudgedRunFields(CommitFields, RunFields):
 
 
 @dataclass(frozen=True)
-class TimeFields:
+class TimeColumns:
     """The time of one implementation with its 95 % interval, and its ratio to a baseline. All of the ratio is None if
     no baseline was measured."""
 
@@ -80,7 +80,7 @@ class TimeFields:
 
 
 @dataclass(frozen=True)
-class MeasurementFields(TimeFields):
+class MeasurementColumns(TimeColumns):
     """The measurement of one implementation. `detail` is the JSON stored with it."""
 
     implementation: str
@@ -90,7 +90,7 @@ class MeasurementFields(TimeFields):
 
 
 @dataclass(frozen=True)
-class CodeFields:
+class CodeColumns:
     """Facts about a config's machine code; None if the config was not compiled."""
 
     registers: int | None
@@ -101,7 +101,7 @@ class CodeFields:
 
 
 @dataclass(frozen=True)
-class TrialFields(CodeFields):
+class TrialColumns(CodeColumns):
     """The outcome of one config in a sweep, with facts about its machine code."""
 
     params: dict[str, Any]
