@@ -300,7 +300,7 @@ def _run_each(recorder: _DriverCalls, steps: Sequence[tuple[str, Any]]) -> Itera
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - other people's code may raise anything, and end the process
-            if not isinstance(error, driver_stand_ins.Skipped | Enough):
+            if not isinstance(error, driver_stand_ins.Skipped | Enough | SystemExit):
                 yield f"{name}: {type(error).__name__}: {error}".removeprefix(": ")[:300]
         finally:
             sys.setprofile(None)

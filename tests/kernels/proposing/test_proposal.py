@@ -83,7 +83,7 @@ BENCHMARK = """
 import sys
 import cuda.tile as ct
 import torch
-from ops import closure_kernel
+from ops import closure_kernel, lonely_kernel
 
 
 def main():
