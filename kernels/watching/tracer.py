@@ -166,7 +166,7 @@ def _describe_stack() -> types.TracebackType | None:
     """Returns a traceback to the place of the call, for an error that is raised later at another place."""
     frame, found = inspect.currentframe(), None
     while frame is not None:
-        found = types.TracebackType(found, frame, frame.f_lasti, frame.f_lineno)
+        found = types.TracebackType(found, frame, frame.f_lasti, frame.f_lineno or 0)
         frame = frame.f_back
     return found
 
