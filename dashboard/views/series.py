@@ -109,7 +109,7 @@ def _require_drawn(asked: Evidence | None, keys: Sequence[Key]) -> None:
 
 def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
     """Shows the filters that name a series. Returns the row of the series; None if the repository has no series."""
-    names = reads.repositories(url)
+    names = reads.repositories(url) or [everything["repository"].iloc[0]]  # the series may have been read later
     name = repository.pick_from(names) if len(names) > 1 else names[0]
     rows = everything[everything["repository"] == name]
     if rows.empty:

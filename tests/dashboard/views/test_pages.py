@@ -13,8 +13,10 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
+from tests.dashboard.fixtures import small_database
 from tests.dashboard.fixtures.app import APP, opened, rows
 from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY
+from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels.series import sweep_sizes
 from tilewatch.dashboard.widgets import first_screen
 from tilewatch.db import session
@@ -142,6 +144,19 @@ def test_what_a_commit_of_this_hour_measured_is_on_the_overview(
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
         app = opened(AppTest.from_file(str(APP), default_timeout=60), "overview")
         assert overview_cells(app)["320x32576x7168"] == ["0.83 ▼+9.3%"]
+
+
+def test_what_came_after_the_repositories_were_read_is_shown(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read is kept for some seconds of its own, so a page may meet a series of a repository that it does not know.
+    The Series page crashed in the first minute of `make up` (2026-11-28)."""
+    monkeypatch.setenv("TILEWATCH_DATABASE_URL", database_url)
+    assert reads.repositories(database_url) == []
+    with session.session(database_url) as opened_session:
+        small_database.fill(opened_session)
+    for page in ("series", "overview", "compare", "architectures"):
+        opened(AppTest.from_file(str(APP), default_timeout=60), page)
 
 
 def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> None:
