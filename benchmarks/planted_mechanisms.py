@@ -30,7 +30,7 @@ NT = {"tile_m": 128, "tile_n": 128, "tile_k": 64, "num_ctas": 1, "occupancy": 1,
 TILED = {"tile_m": 128, "tile_n": 128, "tile_k": 64, "group_size_m": 8}
 PREFILL = {"tile_m": 64, "tile_n": 128, "num_ctas": 1, "occupancy": 1, "num_worker_warps": 4, "latency": 2,
            "value_parts": 1}  # fmt: skip
-DECODE = {"tile_n": 128, "occupancy": 1, "num_worker_warps": 4, "latency": 2}
+DECODE = {"tile_n": 128, "occupancy": 1, "num_worker_warps": 4, "latency": 2, "latency_v": 2}
 NORM = {"tile_rows": 1, "persistent": 0, "allow_tma": 1, "occupancy": 1, "num_worker_warps": 4}
 SOFTMAX = {"tile_rows": 1, "allow_tma": 1, "occupancy": 1, "num_worker_warps": 4}
 SILU = {"tile_rows": 1, "tile_columns": 1024, "occupancy": 1}

@@ -41,7 +41,7 @@ PLAIN: Mapping[str, int] = {
     "occupancy": 1,
     "num_worker_warps": 4,
     "group_size_m": 8,
-    **dict.fromkeys(("latency", "latency_a", "latency_b"), 0),
+    **dict.fromkeys(("latency", "latency_a", "latency_b", "latency_v"), 0),
     "allow_tma": 1,
     "fast_acc": 1,
 }

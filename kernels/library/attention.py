@@ -36,7 +36,7 @@ ZERO = ct.PaddingMode.ZERO
 
 @ct.kernel
 def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt, shared: ConstInt,
-                      causal: ConstInt, scale: ct.Constant[float], latency: ConstInt,
+                      causal: ConstInt, scale: ct.Constant[float], latency: ConstInt, latency_v: ConstInt,
                       value_parts: ConstInt, last_heads):  # fmt: skip
     """Computes out with one thread block per tile of query rows. Tiles of keys that all rows see come first and need no
     mask. Later tiles have at most `tile_m` keys, so that no tile is computed whose keys no row sees."""
@@ -57,11 +57,11 @@ def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: Co
         y = keys(k, batch, query_head // shared, j, tile_n, head, latency)
         scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
         if value_parts == 1:
-            z = keys(v, batch, query_head // shared, j, tile_n, head, latency)
+            z = keys(v, batch, query_head // shared, j, tile_n, head, latency_v)
             most, total, acc = attend(scores, z, most, total, acc, scale)
         else:
-            z = keys(v, batch, query_head // shared, 2 * j, tile_n // 2, head, latency)
-            later = keys(v, batch, query_head // shared, 2 * j + 1, tile_n // 2, head, latency)
+            z = keys(v, batch, query_head // shared, 2 * j, tile_n // 2, head, latency_v)
+            later = keys(v, batch, query_head // shared, 2 * j + 1, tile_n // 2, head, latency_v)
             most, total, acc = attend_in_halves(scores, z, later, most, total, acc, scale)
     row = i * tile_m + ct.reshape(ct.arange(tile_m, dtype=ct.int32), (tile_m, 1))
     few = min(tile_m, tile_n)
@@ -72,7 +72,7 @@ def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: Co
         seen = column + j * few < length
         if causal == 1:
             seen = seen & (column + j * few <= row)
-        z = keys(v, batch, query_head // shared, j, few, head, latency)
+        z = keys(v, batch, query_head // shared, j, few, head, latency_v)
         most, total, acc = attend(ct.where(seen, scores, LEAST), z, most, total, acc, scale)
     ct.store(
         out,
@@ -82,9 +82,9 @@ def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: Co
 
 
 @ct.kernel
-def attention_decode(
-    q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt, scale: ct.Constant[float], latency: ConstInt
-):
+def attention_decode(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt,
+                     scale: ct.Constant[float],
+                     latency: ConstInt, latency_v: ConstInt):  # fmt: skip
     """Computes out with one thread block per sequence and KV head. The query heads that share it are the tile's rows.
 
     q and out are (batch, KV heads, query heads per KV head, head size): a view of (batch, heads, 1, head size)."""
@@ -99,13 +99,13 @@ def attention_decode(
     for j in range(length // tile_n):
         y = keys(k, batch, kv_head, j, tile_n, head, latency)
         scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-        z = keys(v, batch, kv_head, j, tile_n, head, latency)
+        z = keys(v, batch, kv_head, j, tile_n, head, latency_v)
         most, total, acc = attend(scores, z, most, total, acc, scale)
     column = ct.reshape(ct.arange(tile_n, dtype=ct.int32), (1, tile_n))
     for j in range(length // tile_n, ct.cdiv(length, tile_n)):
         y = keys(k, batch, kv_head, j, tile_n, head, latency)
         scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-        z = keys(v, batch, kv_head, j, tile_n, head, latency)
+        z = keys(v, batch, kv_head, j, tile_n, head, latency_v)
         most, total, acc = attend(ct.where(column + j * tile_n < length, scores, LEAST), z, most, total, acc, scale)
     ct.store(
         out,
@@ -222,9 +222,10 @@ def prefill_space(arch: str) -> Space:
 
 
 def causal_space(arch: str) -> Space:
-    """Returns the configs of `prefill_space` with one more axis, `last_heads`: the order of thread blocks."""
-    space = prefill_space(arch)
-    return Space((*space.axes, ("last_heads", (1, 4, 16))))
+    """Returns the configs of `prefill_space` with two more axes: `last_heads`, the order of thread blocks, and on
+    Blackwell a latency hint for V alone. Elsewhere, and without causality, that hint changes no machine code."""
+    latency_v = (("latency_v", (2, 4)),) if has_clusters(arch) else ()
+    return Space((*prefill_space(arch).axes, *latency_v, ("last_heads", (1, 4, 16))))
 
 
 def has_clusters(arch: str) -> bool:
@@ -238,7 +239,8 @@ def decode_space(_: str) -> Space:
             ("tile_n", (32, 64, 128, 256)),
             ("occupancy", (1, 2, 4)),
             ("num_worker_warps", (4, 8)),
-            ("latency", (2, 4, 10)),
+            ("latency", (2, 3, 4, 10)),
+            ("latency_v", (2, 4, 10)),
         )
     )
 
@@ -271,8 +273,8 @@ def _sizes(problem: Problem) -> tuple[int, int, int, int, int]:
 
 def prefill_constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
     head, shared = problem.sizes["head"], problem.sizes["heads"] // problem.sizes["kv_heads"]
-    tiles = (config["tile_m"], config["tile_n"])
-    return (*tiles, head, shared, problem.sizes["causal"], LOG2_E / head**0.5, config["latency"], config["value_parts"])
+    hints = config["latency"], config.get("latency_v", config["latency"]), config["value_parts"]
+    return (config["tile_m"], config["tile_n"], head, shared, problem.sizes["causal"], LOG2_E / head**0.5, *hints)
 
 
 def prefill_scalars(problem: Problem, config: Config) -> Mapping[str, int]:
@@ -282,16 +284,12 @@ def prefill_scalars(problem: Problem, config: Config) -> Mapping[str, int]:
 
 def decode_constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
     head = problem.sizes["head"]
-    return LEAST_ROWS, config["tile_n"], head, LOG2_E / head**0.5, config["latency"]
+    return LEAST_ROWS, config["tile_n"], head, LOG2_E / head**0.5, config["latency"], config["latency_v"]
 
 
 def prefill_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
     batch, heads, _, sequence, _ = _sizes(problem)
     return -(-sequence // config["tile_m"]) * heads * batch, 1, 1
-
-
-def decode_grid(problem: Problem, _: Config, __: int) -> tuple[int, int, int]:
-    return problem.sizes["kv_heads"], problem.sizes["batch"], 1
 
 
 def whole_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
@@ -389,7 +387,7 @@ KERNELS = (
         space=decode_space,
         arrays=decode_arrays,
         constants=decode_constants,
-        grid=decode_grid,
+        grid=lambda problem, _, __: (problem.sizes["kv_heads"], problem.sizes["batch"], 1),
         reference=whole_reference,
         tolerance=tolerance,
         flops=decode_flops,

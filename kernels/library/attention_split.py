@@ -32,8 +32,8 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @ct.kernel
-def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstInt, tile_n: ConstInt,
-                           head: ConstInt, scale: ct.Constant[float], latency: ConstInt):  # fmt: skip
+def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt,
+                           scale: ct.Constant[float], latency: ConstInt, latency_v: ConstInt):  # fmt: skip
     """Computes values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p, and logs[b, h, p], the
     logarithm to base 2 of the softmax's sum.
 
@@ -52,12 +52,12 @@ def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstIn
     for j in range(start // tile_n, end // tile_n):
         y = keys(k, batch, kv_head, j, tile_n, head, latency)
         scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-        z = keys(v, batch, kv_head, j, tile_n, head, latency)
+        z = keys(v, batch, kv_head, j, tile_n, head, latency_v)
         most, total, acc = attend(scores, z, most, total, acc, scale)
     for j in range(end // tile_n, ct.cdiv(end, tile_n)):
         y = keys(k, batch, kv_head, j, tile_n, head, latency)
         scores = ct.mma(x, ct.transpose(y), ct.full((tile_m, tile_n), 0.0, dtype=ct.float32))
-        z = keys(v, batch, kv_head, j, tile_n, head, latency)
+        z = keys(v, batch, kv_head, j, tile_n, head, latency_v)
         most, total, acc = attend(ct.where(column + j * tile_n < end, scores, LEAST), z, most, total, acc, scale)
     whole = ct.sum(total, axis=1, keepdims=True)
     ct.store(values, index=(batch, kv_head, part, 0, 0), tile=ct.reshape(acc * (1.0 / whole), (1, 1, 1, tile_m, head)))
@@ -134,7 +134,8 @@ def parts_space(_: str) -> Space:
             ("tile_n", (32, 64, 128, 256)),
             ("occupancy", (1, 2, 4)),
             ("num_worker_warps", (4, 8)),
-            ("latency", (2, 4, 10)),
+            ("latency", (2, 3, 4, 10)),
+            ("latency_v", (2, 4, 10)),
         )
     )
 
@@ -176,7 +177,7 @@ def given(problem: Problem) -> Mapping[str, np.ndarray]:
 
 def parts_constants(problem: Problem, config: Config) -> tuple[int | float, ...]:
     head = problem.sizes["head"]
-    return LEAST_ROWS, config["tile_n"], head, LOG2_E / head**0.5, config["latency"]
+    return LEAST_ROWS, config["tile_n"], head, LOG2_E / head**0.5, config["latency"], config["latency_v"]
 
 
 def join_constants(problem: Problem, config: Config) -> tuple[int, ...]:

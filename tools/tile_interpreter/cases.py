@@ -118,8 +118,8 @@ SMALL: Mapping[str, Small] = {
     "attention_prefill_causal": Small(HEADS, {"tile_m": (16, 64), "tile_n": (16, 128), "last_heads": (1, 2, 16)}),
     "attention_backward_delta": Small(HEADS, {"tile_m": (16, 64)}),
     "attention_backward_causal": Small((*HEADS, "1x2x1x128x64"), {"tile_m": (16, 64), "tile_n": (16, 128)}),
-    "attention_decode": Small(HEADS, {"tile_n": (16, 64)}),
-    "attention_decode_parts": Small(PARTED, {"tile_n": (16, 128)}),
+    "attention_decode": Small(HEADS, {"tile_n": (16, 64), "latency": (2,)}),
+    "attention_decode_parts": Small(PARTED, {"tile_n": (16, 128), "latency": (2,)}),
     "attention_decode_join": Small(PARTED, {"tile_head": (16, 64)}),
     "mla_decode": Small(("1x1x1", "2x17x33", "1x64x64"), {"tile_m": (16, 64), "tile_n": (16, 64)}),
     "mla_product": Small(

@@ -75,4 +75,4 @@ def test_code_keys_stay_as_they_are() -> None:
         kernel = load(LIBRARY)[name].kernel
         for problem, config in itertools.product(kernel.problems, kernel.list_nightly("sm_90")[:20]):
             keys.update(code_key("source", "sm_90", signature(kernel, problem, config)).encode())
-    assert keys.hexdigest() == "a17650dc5948926a6db7a86f4c0b652b5af7c221297b5529e0684babc7d97dbb"
+    assert keys.hexdigest() == "d358024e2b010c14886205584c081cc8376c1dc431e71aaffb1919e9c75d274e"

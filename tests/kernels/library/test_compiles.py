@@ -109,6 +109,25 @@ def test_clusters_compile_on_rtx_blackwell(find_failures: FindFailures, arch: st
     assert find_failures([(arch, name, problem, hinted) for name, problem in walks.items()]) == []
 
 
+@pytest.mark.parametrize(
+    ("arch", "name", "tile"),
+    [
+        ("sm_90", "attention_decode", {"tile_n": 64}),
+        ("sm_90", "attention_decode_parts", {"tile_n": 64}),
+        ("sm_100", "attention_prefill_causal", {"tile_m": 128, "tile_n": 128, "num_worker_warps": 8}),
+    ],
+)
+def test_keys_and_values_have_latency_hints_of_their_own(
+    compile_all: CompileAll, arch: str, name: str, tile: dict[str, int]
+) -> None:
+    kernel = load(LIBRARY)[name].kernel
+    config = {**kernel.space(arch).configs()[0], **tile, "latency": 2, "latency_v": 2}
+    hinted = [config, {**config, "latency": 4}, {**config, "latency_v": 4}]
+    assert all(each in kernel.space(arch).configs() for each in hinted)
+    found = compile_all([(arch, name, kernel.problems[0].name, each) for each in hinted])
+    assert len({each.code_sha256 for each in found}) == len(hinted)
+
+
 @pytest.mark.parametrize(("arch", "like"), [("sm_103", "sm_100"), ("sm_121", "sm_120")])
 def test_a_gpu_has_the_configs_of_its_family(arch: str, like: str) -> None:
     """A rule for one architecture by its whole name left the other one configs that do not compile."""
