@@ -4,7 +4,7 @@ import datetime as dt
 import functools
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.baselines import PACKAGES
@@ -26,6 +26,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
 )
 from tilewatch.kernels.comparing.toolchains.retuning import read_recorded_times
 from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
+from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.toolchains.packages import NEEDED
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 from tilewatch.kernels.toolchains.versions import versions
@@ -75,13 +76,12 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
     )
     gpu = None if wanted.gpu is None else find_gpu(wanted.gpu)
     model = None if gpu is None else gpu.model
-    if model is not None and not wanted.archs:
-        wanted = replace(wanted, archs=(model.arch,))
+    archs = choose_archs(wanted.archs, model)
     report = _open(wanted.report, place)
     report.fail_over = wanted.fail_over
     file = ReportFile(wanted.report, report)
     try:
-        selections = tuple(Selection(wanted.archs, kernel, wanted.problem) for kernel in wanted.kernels or (None,))
+        selections = tuple(Selection(archs, kernel, wanted.problem) for kernel in wanted.kernels or (None,))
         winners = () if wanted.source is ConfigSource.shipped else tuple(read_winners(wanted.recordings))
         slug = "" if model is None else model.slug
         chosen = choose(place.library, selections, winners, wanted.source, slug)
@@ -95,6 +95,11 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
     finally:
         file.save()
     return report
+
+
+def choose_archs(asked: tuple[str, ...], model: GpuSpec | None) -> tuple[str, ...]:
+    """Returns the architectures to compare: those that were asked for, else that of the GPU's model."""
+    return asked or (() if model is None else (model.arch,))
 
 
 def find_side(named: str, root: Path, environments: Path | None = None, *, may_be_missing: bool) -> ComparedSide:

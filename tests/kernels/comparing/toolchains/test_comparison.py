@@ -1,11 +1,12 @@
-"""What the name of a side stands for: a toolchain, an environment of baselines, a driver."""
+"""What the name of a side stands for: a toolchain, an environment of baselines, a driver. And what is compared."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.fixtures.second_toolchain import make_toolchain
-from tilewatch.kernels.comparing.toolchains.comparison import begin_report, find_side
+from tilewatch.kernels.comparing.toolchains.comparison import begin_report, choose_archs, find_side
+from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.toolchains.toolchain import UnknownToolchain
 
 
@@ -21,3 +22,18 @@ def test_a_side_may_name_an_environment_and_a_driver(tmp_path: Path) -> None:
     assert (base.packages.get("driver"), head.packages["driver"]) == (None, "580.65")
     with pytest.raises(UnknownToolchain, match="no toolchain is named none"):
         find_side("next+none", toolchains, environments, may_be_missing=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "model", "compared"),
+    [
+        (("sm_100", "sm_120"), gpu_model("h200"), ("sm_100", "sm_120")),
+        ((), gpu_model("h200"), ("sm_90",)),
+        (("sm_100",), None, ("sm_100",)),
+        ((), None, ()),
+    ],
+)
+def test_what_was_asked_for_is_compared_before_the_gpu_s_architecture(
+    asked: tuple[str, ...], model: GpuSpec | None, compared: tuple[str, ...]
+) -> None:
+    assert choose_archs(asked, model) == compared
