@@ -126,7 +126,10 @@ def test_a_child_that_cannot_start_says_why_once_and_is_left(children: Children)
 
 
 def test_a_disk_without_room_for_a_log_is_waited_for(children: Children, tmp_path: Path) -> None:
-    children.start(_python("raise SystemExit(7)"))
+    """The child ends only once: on a fast machine, a second end would be seen before this test looks."""
+    ended = tmp_path / "ended"
+    once = f"import pathlib, time; p = pathlib.Path({str(ended)!r}); p.exists() and time.sleep(600); p.touch(); exit(7)"
+    children.start(_python(once))
     _until(lambda: children._running["worker"][1].poll() is not None)
     children.restart_dead()
     children._start_at["worker"] = 0.0
