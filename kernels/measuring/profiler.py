@@ -63,8 +63,8 @@ class Profiler:
         self._started = None if program is None else _start(program, gpu_uuid, metrics)
 
     def profile(self, described: Described, store_url: str) -> str:
-        """Profiles the described launches, and returns what Nsight Compute printed. Raises NoCounters if that fails,
-        and GpuWanted if a series waits for the GPU, which then has ended Nsight Compute."""
+        """Profiles the described launches, and returns what Nsight Compute printed. Raises NoCounters if that fails. If
+        a series waits for the GPU, ends Nsight Compute and raises GpuWanted."""
         if self._started is None:
             raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
         cubins = LocalCubins(store_url)
