@@ -53,6 +53,10 @@ class Estimate:
     launches: int
 
     @property
+    def interval(self) -> tuple[float, float]:
+        return find_interval(self.size, self.error)
+
+    @property
     def deviations(self) -> float:
         return self.size / self.error
 
@@ -107,6 +111,11 @@ class ReplayEvidence:
             precisions[between] += estimate.error**-2
             launches[between] += estimate.launches
         return weighed, precisions, launches
+
+
+def find_interval(size: float, error: float) -> tuple[float, float]:
+    """Returns the 95 % interval of a size with this standard error."""
+    return size - 1.96 * error, size + 1.96 * error
 
 
 def compute_log_ratios(base_us: Iterable[float], head_us: Iterable[float]) -> list[float]:

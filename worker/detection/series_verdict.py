@@ -3,8 +3,9 @@
 import numpy as np
 
 from tilewatch.worker.detection.candidate import Candidate, likeliest_build
+from tilewatch.worker.detection.replay_evidence import find_interval
 from tilewatch.worker.detection.scope_state import ScopeState
-from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
+from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 MOST_LOG_CHANGE = 700.0
 """The largest logarithm of a change that is used: exp of a larger one overflows (found by Hypothesis, 2026-11-22)."""
@@ -29,7 +30,7 @@ def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> Se
     precisions = evidence.nightly.precisions[:, column]
     precision = precisions[row] if np.isfinite(precisions[row]) else np.nanmin(precisions)  # too short a history there
     change, error = nights.size(column, age, series.history_since), precision**-0.5
-    logarithms = (change - 1.96 * error, change + 1.96 * error, change, *nights.moves(column, age))
+    logarithms = (*find_interval(change, error), change, *nights.moves(column, age))
     low, high, change, time, baseline = np.expm1(np.minimum(logarithms, MOST_LOG_CHANGE)).tolist()
     moves = f"(the time moved {time:+.1%}, the baseline {baseline:+.1%})"
     reason = f"{change:+.1%} against {noise:.2%} noise of a night {moves}"
@@ -42,7 +43,7 @@ def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> Se
 def _of_confirmed(
     change: ConfirmedChange, noise: float, smallest: float, history: int, policy_name: str
 ) -> SeriesVerdict:
-    low, high = change.size - 1.96 * change.error, change.size + 1.96 * change.error
-    name: VerdictName = "regression" if change.size > 0 else "improvement"
+    low, high = change.interval
     reason = f"replays of old and new code differ by {change.size:+.1%} ({low:+.1%} to {high:+.1%})"
-    return SeriesVerdict(name, change.size, low, high, change.first_bad, noise, smallest, history, policy_name, reason)
+    numbers = (change.size, low, high, change.first_bad, noise, smallest, history)
+    return SeriesVerdict(change.direction, *numbers, policy_name, reason)

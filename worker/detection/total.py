@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf, isinf, sqrt
 
 from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.detection.replay_evidence import find_interval
 from tilewatch.worker.detection.verdict import VerdictName
 
 MOST_NAMED = 3
@@ -64,7 +65,7 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
         share * _most(each) for share, each in zip(shares, parts, strict=True) if each.verdict == "undecided"
     )
     noise = _noise(parts, shares)
-    low, high = size - 1.96 * error, size + 1.96 * error
+    low, high = find_interval(size, error)
     numbers = (
         noise,
         None if noise is None else max(3 * noise, policy.min_change),

@@ -1,7 +1,9 @@
 """Defines the two results of the detector: a confirmed change, and the verdict of a series after a night."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from tilewatch.worker.detection.replay_evidence import find_interval
 
 VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
@@ -17,6 +19,14 @@ class ConfirmedChange:
     size: float
     error: float
     last_good: int | None = None
+
+    @property
+    def direction(self) -> Literal["regression", "improvement"]:
+        return "regression" if self.size > 0 else "improvement"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return find_interval(self.size, self.error)
 
 
 @dataclass(frozen=True)
@@ -34,3 +44,8 @@ class SeriesVerdict:
     history_points: int
     policy: str
     reason: str
+
+    def with_change(self, change: ConfirmedChange) -> "SeriesVerdict":
+        """Returns the verdict that a confirmed change gives, with its 95 % interval."""
+        low, high = change.interval
+        return replace(self, verdict=change.direction, change=change.size, low=low, high=high)

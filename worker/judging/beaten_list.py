@@ -62,7 +62,7 @@ def write_sentence(suspicion: ListSuspicion, answer: PairAnswer) -> str:
     if answer.size is None:
         how = "has the same machine code as" if answer.identical else "could not be replayed beside"
     else:
-        size, low, high = (expm1(answer.size.size + side * answer.size.error) for side in (0, -1.96, 1.96))
+        size, low, high = map(expm1, (answer.size.size, *answer.size.interval))
         how = f"differs by {size:+.1%} ({low:+.1%} to {high:+.1%}) from"
     return f"{head}, which is outside the short list, {how} {base}, the best of it"
 

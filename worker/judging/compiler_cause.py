@@ -87,7 +87,7 @@ def write_sentence(suspicion: CompilerSuspicion, answer: PairAnswer) -> str:
         return f"the compiler changed ({compilers}) and makes the same machine code"
     if size is None:
         return f"the compiler changed ({compilers}), and the commit before could not be replayed under both"
-    low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
+    low, high = size.interval
     return f"the commit before, compiled by both ({compilers}), differs by {low:+.2%} to {high:+.2%}"
 
 

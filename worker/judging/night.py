@@ -94,7 +94,7 @@ def conclude_unconfirmed(numbers: SeriesVerdict, first: FirstQuestion, min_chang
         reason = f"identical machine code, so no change of the commit's: {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
     size = estimate_pair(compute_log_ratios(*zip(*launches, strict=True)), 0.0)  # no prior: these launches alone
-    low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
+    low, high = size.interval
     interval = f"{len(launches)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
     if low <= 0.0 <= high or max(-low, high) < min_change:
         reason = f"not reproduced: {interval}; {NIGHT_ALONE}{numbers.reason}"

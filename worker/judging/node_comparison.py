@@ -177,5 +177,5 @@ def _slowdown(size: Estimate) -> str:
 
 
 def _write_size(size: Estimate) -> str:
-    low, high = size.size - 1.96 * size.error, size.size + 1.96 * size.error
+    low, high = size.interval
     return f"{expm1(size.size):+.1%} ({expm1(low):+.1%} to {expm1(high):+.1%})"

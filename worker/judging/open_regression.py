@@ -14,7 +14,7 @@ from tilewatch.db.worker_reads.judging import Point, Scope
 from tilewatch.kernels.comparing.code_sentences import write_code_sentences
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, is_name
-from tilewatch.worker.detection.replay_evidence import Estimate
+from tilewatch.worker.detection.replay_evidence import Estimate, find_interval
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.judging import explain, node_comparison
 from tilewatch.worker.judging.compiler_cause import CompilerSuspicion
@@ -46,7 +46,7 @@ def open_for_commit(
         return f"{difference}: it takes back regression {', '.join(map(str, taken_back))}"
     explanation = _explain(session, good_run_id, point.run_id)
     cause = Cause(
-        direction="regression" if alert.size > 0 else "improvement",
+        direction=alert.direction,
         category=explanation.category,
         sentence=explanation.sentence,
         explanation=(*explanation.lines, *findings),
@@ -134,6 +134,7 @@ def close_for_node(
 def _moved(
     scope: Scope, point: Point, good_run_id: int | None, suspicion_id: int | None, size: float, error: float
 ) -> ChangedSeries:
+    low, high = find_interval(size, error)
     return ChangedSeries(
         problem=point.problem,
         gpu_model=scope.gpu_model,
@@ -141,8 +142,8 @@ def _moved(
         good_run_id=good_run_id,
         suspicion_id=suspicion_id,
         size=size,
-        low=size - 1.96 * error,
-        high=size + 1.96 * error,
+        low=low,
+        high=high,
     )
 
 

@@ -19,7 +19,7 @@ from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.judging import Point
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.replay_evidence import compute_log_ratios, estimate_pair
-from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
+from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 from tilewatch.worker.judging import judge, replay_answers, totals
 from tilewatch.worker.judging.night import NIGHT_ALONE, NO_REPLAY, Conclusion, conclude_unconfirmed
 from tilewatch.worker.judging.night_context import OpenNight, open_night
@@ -83,10 +83,8 @@ def _conclude(night: OpenNight, point: Point, pair: Pair, answered: FirstQuestio
         return judge.store_conclusion(
             night, point, conclude_unconfirmed(numbers, answered, night.policy.min_change), None
         )
-    low, high = change.size - 1.96 * change.error, change.size + 1.96 * change.error
-    numbers = replace(numbers, change=change.size, low=low, high=high)
-    verdict: VerdictName = "regression" if change.size > 0 else "improvement"
-    return judge.store_conclusion(night, point, Conclusion(numbers, verdict, "", "confirmed"), change)
+    numbers = numbers.with_change(change)
+    return judge.store_conclusion(night, point, Conclusion(numbers, numbers.verdict, "", "confirmed"), change)
 
 
 def _find_change(night: OpenNight, answered: FirstQuestion) -> ConfirmedChange | None:

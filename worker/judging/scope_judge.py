@@ -13,7 +13,7 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_evidence import ReplayAnswer, ReplayQuestion
 from tilewatch.worker.detection.scope_state import NodeKernel
-from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict, VerdictName
+from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 LAUNCHES_A_RUN = 3
 """The launches that one run adds to the replay budget. With its sweep, a run takes longer than three launches."""
@@ -152,9 +152,7 @@ class ScopeJudge:
         verdict, alert = self._detector.give_verdict(self.numbers[series]), self.alerts.get(series)
         if alert is None or verdict.first_bad == alert.first_bad:
             return verdict
-        low, high = alert.size - 1.96 * alert.error, alert.size + 1.96 * alert.error
-        answer: VerdictName = "regression" if alert.size > 0 else "improvement"
-        return replace(verdict, verdict=answer, change=alert.size, low=low, high=high, first_bad=alert.first_bad)
+        return replace(verdict.with_change(alert), first_bad=alert.first_bad)
 
     def _question(self, ask: ReplayQuestion) -> SeriesQuestion:
         used = self._launches_used.get((ask.series, ask.base, ask.head), 0)

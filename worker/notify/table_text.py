@@ -89,7 +89,7 @@ def _list_changes(stale: Sequence[ShippedEntry]) -> list[str]:
     rows = [head, ["---"] * len(head)]
     for each in stale:
         assert each.size is not None, "a replay confirmed it"
-        size, low, high = (change_text(expm1(each.size.size + side * each.size.error)) for side in (0, -1.96, 1.96))
+        size, low, high = (change_text(expm1(bound)) for bound in (each.size.size, *each.size.interval))
         # Even code may not contain a bare line in a cell of a table.
         names = (each.problem, config_text(each.base), config_text(each.head))
         cells = [plain_code(name).replace("|", "\\|") for name in names]

@@ -124,7 +124,7 @@ def compare(
             unknown[key].append(ShippedEntry(each.problem, config, each))
         elif replay is not None and replay.base_us:
             size = estimate_pair(compute_log_ratios(replay.base_us, replay.head_us), 0.0)
-            if size.is_change(policy) and size.size + 1.96 * size.error < -policy.min_change:
+            if size.is_change(policy) and size.interval[1] < -policy.min_change:
                 stale[key].append(ShippedEntry(each.problem, config, each, replay, size))
     measured = {key: {each.problem for each in won if (each.kernel, each.gpu_model) == key} for key in shipped}
     return sweeps, [
