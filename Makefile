@@ -73,7 +73,7 @@ chaos: dev ## Kill workers and restart servers under 300 jobs, three times over,
 # In a folder of its own: no other test is to find PyTorch.
 test-torch: dev ## Run the tests that need PyTorch with its CPU build (190 MB), where pip's own sources have it
 	@$(BIN)/pip install --quiet --no-deps --require-hashes --target .torch --upgrade --requirement requirements/torch.txt
-	@PYTHONPATH=.torch $(BIN)/pytest -q tests/kernels/watching/test_meta_tensors.py tests/kernels/baselines/test_with_pytorch.py tests/kernels/proposing/test_made_up_values.py
+	@PYTHONPATH=.torch $(BIN)/pytest -q -m torch
 
 test-gpu: dev ## Run the tests that need an NVIDIA GPU
 	@$(BIN)/pytest -m gpu

@@ -83,6 +83,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not device.gpus():
             pytest.skip("no NVIDIA GPU with a driver on this machine")
+    if item.get_closest_marker("torch") is not None:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """PyTorch itself takes what the baselines pass it, and computes what the kernels compute."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -16,7 +15,7 @@ ON_A_GPU = ("cublaslt", "cublaslt_nvfp4", "cublaslt_mxfp8", "cublaslt_per_group"
 """Products with scales, which PyTorch computes on a GPU alone: test_contracts.py has their checks."""
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+@pytest.mark.torch
 def test_each_baseline_of_pytorch_computes_what_its_kernels_do() -> None:
     """A baseline may be off by twice the tolerance: it rounds as it likes."""
     asked = [each.name for each in BASELINES if each.package == TORCH and each.name not in ON_A_GPU]

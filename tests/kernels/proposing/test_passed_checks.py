@@ -1,6 +1,5 @@
 """Tests and benchmarks of others run to their end without a GPU: 1 stands for unknown values, and checks pass."""
 
-import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,10 +10,8 @@ from tilewatch.kernels.proposing.driver_stand_ins import checks_passed
 from tilewatch.kernels.watching.meta_tensors import on_meta
 from tilewatch.kernels.watching.tracer import TracingError, open_trace
 
-if importlib.util.find_spec("torch") is None:
-    pytest.skip("PyTorch is not installed", allow_module_level=True)
-
-import torch
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytestmark = pytest.mark.torch
 
 
 class Compared(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is no dependency

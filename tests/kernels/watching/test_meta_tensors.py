@@ -10,9 +10,6 @@ import pytest
 from tests.kernels.watching.fixtures.plan import plan
 from tilewatch.kernels.watching.tracer import TracingError
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
-
 WATCH = """
 import torch
 from tiny_ops import host
@@ -42,7 +39,7 @@ def whole(p):
 def test_host_code_may_plan_by_whole_numbers_where_pytorch_is(tmp_path: Path) -> None:
     found = {name.partition(" ")[0]: each for name, each in plan(tmp_path, WATCH).items()}
     assert len(found["plain"][0]) == 2
-    if HAS_TORCH:
+    if importlib.util.find_spec("torch") is not None:
         assert found["planned"] == found["plain"]
         assert found["whole"][1] == 8 * 63 * 4 + 8 * 4  # the tensor is the same one in both launches
         assert found["whole"][2] == []  # the reference sees the values, though kernels were given them
@@ -86,7 +83,7 @@ def _write(tensor: Any) -> Any:
     return tensor
 
 
-@needs_torch
+@pytest.mark.torch
 @pytest.mark.parametrize("make", KNOWN.values(), ids=KNOWN)
 def test_whole_numbers_have_values_and_are_on_the_gpu(torch: Any, make: Callable[[Any], Any]) -> None:
     tensor = make(torch)
@@ -130,7 +127,7 @@ def _view_and_give(tensor: Any) -> Any:
     return view
 
 
-@needs_torch
+@pytest.mark.torch
 @pytest.mark.parametrize("make", UNKNOWN.values(), ids=UNKNOWN)
 def test_an_unknown_value_is_refused_outside_of_a_run(torch: Any, make: Callable[[Any], Any]) -> None:
     tensor = make(torch)
@@ -142,7 +139,7 @@ def test_an_unknown_value_is_refused_outside_of_a_run(torch: Any, make: Callable
         tensor.reshape(-1)[0].item()
 
 
-@needs_torch
+@pytest.mark.torch
 def test_the_whole_numbers_of_a_problem_are_those_that_a_gpu_gets(torch: Any) -> None:
     """They come from the CPU's generator, which no float of a GPU draws from."""
     from tilewatch.kernels.contract import Problem
@@ -156,7 +153,7 @@ def test_the_whole_numbers_of_a_problem_are_those_that_a_gpu_gets(torch: Any) ->
     assert lengths.is_cuda
 
 
-@needs_torch
+@pytest.mark.torch
 def test_values_that_a_kernel_may_have_written_are_known_again_in_the_next_run() -> None:
     import torch
 
@@ -168,7 +165,7 @@ def test_values_that_a_kernel_may_have_written_are_known_again_in_the_next_run()
         assert tensor.tolist() == [1, 2]
 
 
-@needs_torch
+@pytest.mark.torch
 def test_a_launch_is_given_the_strides_and_the_place_of_a_view(torch: Any) -> None:
     view = torch.zeros(4, 8, dtype=torch.int32, device="cuda")[1:, ::2]
     given = view.give_to_kernel()
@@ -177,13 +174,13 @@ def test_a_launch_is_given_the_strides_and_the_place_of_a_view(torch: Any) -> No
     assert view.give_to_kernel() is given
 
 
-@needs_torch
+@pytest.mark.torch
 def test_numbers_like_another_tensor_have_its_strides(torch: Any) -> None:
     turned = torch.zeros_like(torch.empty(4, 3, device="cuda").t(), dtype=torch.int32)
     assert (turned.stride(), turned.tolist()) == ((1, 3), [[0] * 4] * 3)
 
 
-@needs_torch
+@pytest.mark.torch
 def test_floats_are_indexed_by_known_numbers(torch: Any) -> None:
     rows, mask = torch.randn(4, 8, device="cuda"), torch.tensor([True, False, True, True], device="cuda")
     assert rows[_numbers(torch)].shape == (3, 8)
@@ -193,7 +190,7 @@ def test_floats_are_indexed_by_known_numbers(torch: Any) -> None:
     assert rows.is_meta
 
 
-@needs_torch
+@pytest.mark.torch
 def test_the_host_codes_own_backward_function_sees_the_gpu(torch: Any) -> None:
     class Double(torch.autograd.Function):  # type: ignore[misc] # PyTorch is no dependency
         @staticmethod
