@@ -1,19 +1,21 @@
 """Compiles the kernels of baselines before they are timed. DeepGEMM compiles each new kernel with nvcc in some 10 s
 (H200, 2026-11), and keeps the compiled kernel on this machine's disk."""
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 from tilewatch.baselines import BASELINES, DEEP_GEMM
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.measuring.gpu_turn import find_turn
+from tilewatch.kernels.measuring.deferred_nvcc import DeferredNvcc, find_nvcc
+from tilewatch.kernels.measuring.gpu_turn import GpuTurn, find_turn
 from tilewatch.kernels.measuring.kept_process import KeptProcess
 from tilewatch.kernels.measuring.preparation import Preparation, describe, left_s
 
@@ -22,9 +24,15 @@ COMPILING = tuple(each.name for each in BASELINES if each.package == DEEP_GEMM)
 
 DEADLINE_S = 120.0
 AT_ONCE = max(2, min(16, (os.cpu_count() or 1) // 2))
+"""Number of series whose kernels are compiled at once."""
+
+LAUNCHED_AT_ONCE = 4
 FEW = 2
-"""Number of series that are prepared at once when failed series are tried again. Twelve series of 8 GB each had run out
-of memory (H100, 2026-11-27)."""
+"""Numbers of series that are launched at once, first and when failed series are tried again. Twelve series of 8 GB each
+had run out of memory (H100, 2026-11-27)."""
+
+MOST_LAUNCHES = 8
+"""Most launches of a series. A launch ends at the first kernel that is not compiled, and a baseline has few kernels."""
 
 
 @dataclass(frozen=True)
@@ -49,47 +57,75 @@ def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_do
     """Launches the baselines that compile their own kernels once per series, several series at a time. Returns a
     sentence on each failure. Calls `on_done` with each series that is ready, from several threads."""
     left = [each for each in series if each.compiling]
-    failures: dict[SeriesToPrepare, str] = {}
-    with find_turn(gpu_uuid):
-        for at_once in (AT_ONCE, FEW):
-            prepare_part = partial(_prepare_each, gpu_uuid=gpu_uuid, store_url=store_url, on_done=on_done)
-            with ThreadPoolExecutor(at_once) as pool:
-                parts = pool.map(prepare_part, [left[number::at_once] for number in range(at_once)])
-                failures = dict(failure for part in parts for failure in part)
-            left = list(failures)
-    return list(failures.values())
+    failures: list[tuple[SeriesToPrepare, str]] = []
+    nvcc = find_nvcc()
+    with DeferredNvcc(nvcc) if nvcc else contextlib.nullcontext() as deferred, ThreadPoolExecutor(AT_ONCE) as pool:
+        for at_once in (LAUNCHED_AT_ONCE, FEW):
+            with contextlib.ExitStack() as stack:
+                launchers: SimpleQueue[_Launcher] = SimpleQueue()
+                for _ in range(at_once):
+                    launcher = _Launcher(gpu_uuid, store_url, deferred)
+                    stack.callback(launcher.close)
+                    launchers.put(launcher)
+                prepare = partial(_prepare, launchers=launchers, deferred=deferred, on_done=on_done)
+                failures = [each for each in pool.map(prepare, left) if each]
+            left = [each for each, _ in failures]
+    return [why for _, why in failures]
 
 
-def _prepare_each(
-    series: Sequence[SeriesToPrepare], *, gpu_uuid: str, store_url: str, on_done: OnDone
-) -> list[tuple[SeriesToPrepare, str]]:
-    """Prepares several series in one process. Returns each failed series with a sentence on why."""
-    failures = []
-    with closing(KeptProcess()) as kept:
-        for each in series:
-            try:
-                _prepare(each, kept, {"CUDA_VISIBLE_DEVICES": gpu_uuid}, store_url)
-                on_done(each)
-            except (ExpectedError, ChildDied, ChildHung) as error:
-                why = f"the baselines of {each.kernel} {each.problem} could not be prepared: {error}"[:300]
-                failures.append((each, why))
-    return failures
+def _prepare(
+    series: SeriesToPrepare, *, launchers: "SimpleQueue[_Launcher]", deferred: DeferredNvcc | None, on_done: OnDone
+) -> tuple[SeriesToPrepare, str] | None:
+    """Launches a series' baselines until all their kernels are compiled. Returns the series with a sentence on why it
+    failed, or None."""
+    for _ in range(MOST_LAUNCHES):
+        launcher = launchers.get()
+        try:
+            wanted = launcher.launch(series)
+        except (ExpectedError, ChildDied, ChildHung) as error:
+            why = f"the baselines of {series.kernel} {series.problem} could not be prepared: {error}"[:300]
+            return series, why
+        finally:
+            launchers.put(launcher)
+        if deferred is None or not wanted:
+            break
+        deferred.compile(wanted)
+    on_done(series)
+    return None
 
 
-def _prepare(series: SeriesToPrepare, kept: KeptProcess, environment: dict[str, str], store_url: str) -> None:
-    """Launches a series' baselines without checking results. The library's process only describes the problem."""
-    deadline = time.monotonic() + DEADLINE_S
-    preparation = Preparation(series.library, series.kernel, series.problem, store_url)
-    with closing(ChildProcess("library", environment=environment, library=series.library)) as library:
-        problems = describe(library, preparation, deadline)
-    if problems is None:  # a watched operator, whose baselines compile nothing
-        return
-    measuring = kept.take(COMPILING, partial(ChildProcess, "gpu", environment=environment, torch=True))
-    try:
-        for asked in (
-            {**preparation.request, "ask": "prepare", "problems": problems},
-            {"ask": "baselines", "names": series.compiling, "only_launched": True},
-        ):
-            measuring.ask(asked, deadline_s=left_s(deadline))
-    finally:
-        kept.put_back(COMPILING, measuring)
+class _Launcher:
+    """Launches baselines in a process that it keeps, for one series at a time, while no other process measures."""
+
+    def __init__(self, gpu_uuid: str, store_url: str, deferred: DeferredNvcc | None) -> None:
+        self._on_gpu = {"CUDA_VISIBLE_DEVICES": gpu_uuid}
+        self._environment: Mapping[str, str] = {**self._on_gpu, **(deferred.make_environment() if deferred else {})}
+        self._store_url, self._deferred = store_url, deferred
+        self._turn: GpuTurn = find_turn(gpu_uuid)
+        self._kept = KeptProcess()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._kept.close()
+
+    def launch(self, series: SeriesToPrepare) -> list[Path]:
+        """Launches a series' baselines without checking results, and returns the sources of kernels that they lack. The
+        library's process only describes the problem."""
+        preparation = Preparation(series.library, series.kernel, series.problem, self._store_url)
+        with contextlib.closing(ChildProcess("library", environment=self._on_gpu, library=series.library)) as library:
+            problems = describe(library, preparation, time.monotonic() + DEADLINE_S)
+        if problems is None:  # a watched operator, whose baselines compile nothing
+            return []
+        measuring = self._kept.take(COMPILING, partial(ChildProcess, "gpu", environment=self._environment, torch=True))
+        try:
+            with self._turn.prepare():
+                deadline = time.monotonic() + DEADLINE_S
+                for asked in (
+                    {**preparation.request, "ask": "prepare", "problems": problems},
+                    {"ask": "baselines", "names": series.compiling, "only_launched": True},
+                    {"ask": "free"},  # before another process measures
+                ):
+                    measuring.ask(asked, deadline_s=left_s(deadline))
+        finally:
+            self._kept.put_back(COMPILING, measuring)
+        return self._deferred.take_wanted(self._environment) if self._deferred else []

@@ -1,0 +1,100 @@
+"""Runs nvcc for a process that holds a GPU after that process has let the GPU go.
+
+DeepGEMM calls nvcc in the middle of a launch, and nvcc takes 10 s. While the library's kernels were compiled so, no
+other process could use the GPU for 90 s (16 cores) or 35 s (64 cores; H200, 2026-11-28). Here a launch that needs
+another kernel fails at once. The kernel is compiled without the GPU, and the next launch finds it."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Self
+
+WANTED = "TILEWATCH_WANTED_KERNELS"
+"""Environment variable that names the folder in which a process leaves the sources that it wants compiled."""
+
+NVCC = "DG_JIT_NVCC_COMPILER"
+"""Environment variable that names the program which DeepGEMM calls as nvcc."""
+
+LIMIT_S = 100.0
+
+SCRIPT = """#!/bin/sh
+# DeepGEMM 0.1.0 calls `nvcc --version`, then `nvcc SOURCE -cubin -o CUBIN FLAGS` (csrc/jit/compiler.hpp).
+if [ "$2" != -cubin ] || [ "$3" != -o ]; then exec {nvcc} "$@"; fi
+source=$1 cubin=$4
+shift 4
+key=$({{ echo "$*"; cat "$source"; }} | sha256sum | cut -c 1-32)
+if [ -e {folder}/$key.cubin ]; then exec cp {folder}/$key.cubin "$cubin"; fi
+if [ -e {folder}/$key.failed ]; then exec {nvcc} "$source" -cubin -o "$cubin" "$@"; fi
+echo "$*" > "$WANTED/$key.flags" && mv "$source" "$WANTED/$key.cu"
+exit 1
+""".replace("$WANTED", f"${WANTED}")
+"""A program that stands in for nvcc. A kernel that nvcc could not compile is given to nvcc again, whose error becomes
+that of the launch."""
+
+
+def find_nvcc() -> Path | None:
+    """Returns the nvcc that DeepGEMM would find (deep_gemm/__init__.py, 0.1.0), or None if there is none."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    found = Path(home, "bin", "nvcc") if home else Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
+    return found if found.exists() else None
+
+
+class DeferredNvcc:
+    """Holds the kernels compiled for several processes, in a folder that is deleted at the end."""
+
+    def __init__(self, nvcc: Path) -> None:
+        self._nvcc = nvcc
+        self._folder = tempfile.TemporaryDirectory(prefix="tilewatch-nvcc-")
+        self._script = Path(self._folder.name, "nvcc")
+        self._script.write_text(SCRIPT.format(nvcc=shlex.quote(str(nvcc)), folder=shlex.quote(self._folder.name)))
+        self._script.chmod(0o700)
+        self._lock = threading.Lock()
+        self._compiled: dict[str, Future[None]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def make_environment(self) -> Mapping[str, str]:
+        """Returns the environment variables of one more process, whose wanted kernels get a folder of their own."""
+        return {NVCC: str(self._script), WANTED: tempfile.mkdtemp(prefix="wanted-", dir=self._folder.name)}
+
+    def take_wanted(self, environment: Mapping[str, str]) -> list[Path]:
+        """Returns the sources that a process has left since this was last called for it."""
+        taken = []
+        for source in sorted(Path(environment[WANTED]).glob("*.cu")):
+            flags = source.with_suffix(".flags")
+            taken.append(source.rename(Path(self._folder.name, source.name)))
+            flags.rename(Path(self._folder.name, flags.name))
+        return taken
+
+    def compile(self, sources: Iterable[Path]) -> None:
+        """Compiles sources, or waits until another thread has compiled them."""
+        for source in sources:
+            with self._lock:
+                is_first = source.stem not in self._compiled
+                compiled = self._compiled.setdefault(source.stem, Future())
+            if is_first:
+                try:
+                    self._compile(source)
+                finally:
+                    compiled.set_result(None)
+            compiled.result()
+
+    def _compile(self, source: Path) -> None:
+        flags, made = source.with_suffix(".flags").read_text().split(), source.with_suffix(".part")
+        try:
+            command = [str(self._nvcc), str(source), "-cubin", "-o", str(made), *flags]
+            subprocess.run(command, check=True, cwd=self._folder.name, capture_output=True, timeout=LIMIT_S)
+        except (OSError, subprocess.SubprocessError):
+            source.with_suffix(".failed").touch()
+        else:
+            made.rename(source.with_suffix(".cubin"))  # whole before another process looks for it
