@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from tilewatch.baselines import BASELINES, DEEP_GEMM
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.measuring.deferred_nvcc import DeferredNvcc, find_nvcc
+from tilewatch.kernels.compiling.deferred_nvcc import DeferredNvcc, find_nvcc
 from tilewatch.kernels.measuring.gpu_turn import GpuTurn, find_turn
 from tilewatch.kernels.measuring.kept_process import KeptProcess
 from tilewatch.kernels.measuring.preparation import Preparation, describe, left_s

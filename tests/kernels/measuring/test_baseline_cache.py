@@ -16,9 +16,9 @@ from tests.kernels.fixtures.fake_gpu.device import FakeGpu
 from tilewatch import processes
 from tilewatch.kernels.baselines.baseline import BaselineLaunch
 from tilewatch.kernels.children.child_process import ChildDied
+from tilewatch.kernels.compiling.deferred_nvcc import NVCC, WANTED
 from tilewatch.kernels.measuring import baseline_cache
 from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare, fill
-from tilewatch.kernels.measuring.deferred_nvcc import NVCC, WANTED
 from tilewatch.kernels.measuring.gpu_turn import find_turn
 
 Refuse = Callable[[str], bool]

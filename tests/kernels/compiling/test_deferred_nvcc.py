@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.kernels.measuring.deferred_nvcc import NVCC, DeferredNvcc, find_nvcc
+from tilewatch.kernels.compiling.deferred_nvcc import NVCC, DeferredNvcc, find_nvcc
 
 COMPILER = """#!/bin/sh
 echo "$@" >> {log}
