@@ -30,6 +30,12 @@ RECORDED = Path(__file__).parent / "gpu" / "launches_h200.json"
 DESIGN = Design(operators=3)
 """Design of a comparison of one changed kernel file with three problems."""
 
+FINE = Design(operators=1, most_launches=400, margin=0.001)
+"""Design of `compare --kernel K --problem P --margin 0.1% --launches 400`."""
+
+PLANTED = 0.0015
+"""The change that the fine design must find."""
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -51,6 +57,7 @@ def main() -> None:
 def _measure(worlds: int) -> Iterator[Figure]:
     yield from _score_made(worlds)
     yield from _score_recorded(worlds)
+    yield from _score_fine(worlds)
     yield from _time_answers()
 
 
@@ -95,6 +102,31 @@ def _score_recorded(worlds: int) -> Iterator[Figure]:
         yield _count(f"H200, {pair.name}, {middle:+.2%}: {size} found", _is("slower", found))
 
 
+def _score_fine(worlds: int) -> Iterator[Figure]:
+    """Yields what a margin of 0.1 % finds, in made launches and in recorded ones with a change planted in the head."""
+    chance = random.Random("fine")  # noqa: S311 - made launches
+    quiet = [[compare(change, NOISES["quiet"], FINE, chance) for _ in range(worlds)] for change in (0.0, PLANTED)]
+    yield from _score_planted("margin 0.1%, made, quiet", *quiet)
+    for pair in (each for each in _read_recorded() if each.is_aa):
+        ended = [
+            [_end(change, _draw(pair, chance, planted=change), FINE) for _ in range(worlds // 5)]
+            for change in (0.0, PLANTED)
+        ]
+        yield from _score_planted(f"margin 0.1%, H200, {pair.name}", *([each for each in of if each] for of in ended))
+
+
+def _score_planted(of: str, same: list[Ended], changed: list[Ended]) -> Iterator[Figure]:
+    yield _count(f"{of}: equal code called slower or faster", _is("slower", same, "faster"))
+    yield _count(f"{of}: a step of {PLANTED:.2%} found", _is("slower", changed))
+    covered = [each.is_covered for each in (*same, *changed)]
+    yield bounds.measure(f"{of}: coverage of 95% intervals", 100 * sum(covered) / len(covered), cases=len(covered))
+    launches = sorted(each.verdict.launches for each in (*same, *changed))
+    yield Figure(
+        f"{of}: launches, median and 90th percentile",
+        f"{launches[len(launches) // 2]}, {launches[len(launches) * 9 // 10]}",
+    )
+
+
 def _score_same(of: str, ended: list[Ended]) -> Iterator[Figure]:
     yield _count(f"{of}: equal code called slower or faster", _is("slower", ended, "faster"))
     fine = [each.verdict.not_slower_than <= 0.01 for each in ended]
@@ -104,26 +136,30 @@ def _score_same(of: str, ended: list[Ended]) -> Iterator[Figure]:
     yield Figure(f"{of}: launches, median and 90th percentile", f"{middle}, {late}")
 
 
-def _end(change: float, launches: Iterator[tuple[float, float]]) -> Ended | None:
+def _end(change: float, launches: Iterator[tuple[float, float]], design: Design = DESIGN) -> Ended | None:
     """Runs one comparison on recorded launches; None if there are too few of them."""
     base_us: list[float] = []
     head_us: list[float] = []
     while True:
-        for _ in range(find_next_look(len(base_us), DESIGN) - len(base_us)):
+        for _ in range(find_next_look(len(base_us), design) - len(base_us)):
             launch = next(launches, None)
             if launch is None:
                 return None
             base_us.append(launch[0])
             head_us.append(launch[1])
-        verdict = judge(base_us, head_us, DESIGN)
+        verdict = judge(base_us, head_us, design)
         if verdict.is_final:
             return Ended(change, verdict)
 
 
-def _draw(pair: Recorded, chance: random.Random, may_swap: bool = True) -> Iterator[tuple[float, float]]:
+def _draw(
+    pair: Recorded, chance: random.Random, may_swap: bool = True, planted: float = 0.0
+) -> Iterator[tuple[float, float]]:
     while True:
         base_us, head_us = chance.choice(pair.launches)
-        yield (head_us, base_us) if may_swap and chance.random() < 0.5 else (base_us, head_us)
+        if may_swap and chance.random() < 0.5:
+            base_us, head_us = head_us, base_us
+        yield base_us, head_us * (1 + planted)
 
 
 def _read_recorded() -> list[Recorded]:

@@ -11,8 +11,8 @@ ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
 """Matches the architectures that cuTile compiles for: sm_80 and later."""
 
 
-def parse_share(text: str) -> float:
-    """Returns the share in `--fail-over`: 2% is 0.02. Raises BadParameter if the text has no %, such as 0.02."""
+def parse_share(text: str, option: str = "--fail-over") -> float:
+    """Returns the share in an option: 2% is 0.02. Raises BadParameter if the text has no %, such as 0.02."""
     number, sign, rest = text.partition("%")
     try:
         share = float(number) / 100 if sign and not rest.strip() else -1.0
@@ -20,7 +20,7 @@ def parse_share(text: str) -> float:
         share = -1.0
     if not 0 <= share < 1:
         sentence = f"'{text}' is not a percentage; expected one from 0% to under 100% with its sign, such as 2%"
-        raise typer.BadParameter(sentence, param_hint="'--fail-over'")
+        raise typer.BadParameter(sentence, param_hint=f"'{option}'")
     return share
 
 

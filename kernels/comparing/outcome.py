@@ -120,19 +120,21 @@ def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str,
     return tuple(f"{name} {of_base} -> {of_head}" for name, of_base, of_head in moved)
 
 
+FINE_WIDTH = 0.002
+"""Intervals narrower than this are written with two decimals of a per cent, others with one."""
+
+
 def write_verdict(verdict: Verdict) -> str:
     """Returns the verdict in words, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
     launches = f"after {verdict.launches} launches"
+    decimals = 2 if verdict.high - verdict.low < FINE_WIDTH else 1
+    interval = f"{100 * verdict.low:.{decimals}f} to {100 * verdict.high:.{decimals}f}"
     if verdict.kind == "undecided":
-        return f"undecided {launches} ({_format_per_cent(verdict.low)} to {_format_per_cent(verdict.high)} %)"
+        needed = f"; about {verdict.needed_launches:,} would decide it" if verdict.needed_launches else ""
+        return f"undecided {launches} ({interval} %){needed}"
     if verdict.kind == "not slower" and verdict.not_slower_than > 0:
-        return f"not slower than {verdict.not_slower_than * 100:.1f} % {launches}"
+        limit = round(verdict.not_slower_than * 100, 2)  # a multiple of 0.1, or of less under a fine margin
+        return f"not slower than {limit} % {launches}"
     if verdict.kind == "not slower":
-        interval = f"{_format_per_cent(verdict.low)} to {_format_per_cent(verdict.high)} %"
-        return f"not slower {launches}, too few to call it faster ({interval})"
-    interval = f"({_format_per_cent(verdict.low)} to {_format_per_cent(verdict.high)})"
-    return f"{verdict.kind} {verdict.change * 100:+.1f} % {interval} {launches}"
-
-
-def _format_per_cent(share: float) -> str:
-    return f"{share * 100:.1f}"
+        return f"not slower {launches}, too few to call it faster ({interval} %)"
+    return f"{verdict.kind} {verdict.change * 100:+.{decimals}f} % ({interval}) {launches}"

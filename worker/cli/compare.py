@@ -41,6 +41,14 @@ GpuIndex = Annotated[
     int, typer.Option("--gpu", min=0, metavar="INDEX", help="The number of this machine's GPU to use.")
 ]
 Launches = Annotated[int, typer.Option(min=1, help="The most launches per kernel and problem.")]
+Margin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PER_CENT",
+        help="The smallest change to find, such as 0.1%. Smaller ones take more launches; compare says how many. "
+        "Default: 0.5%.",
+    ),
+]
 Seconds = Annotated[
     float | None, typer.Option(min=1, max=MOST_SECONDS, help="Start no new launch after this many seconds.")
 ]
@@ -63,6 +71,7 @@ def compare(
     ] = ConfigSource.auto,
     recording: Recordings = None,
     fail_over: FailOver = "0%",
+    margin: Margin = None,
     launches: Launches = MOST_LAUNCHES,
     seconds: Seconds = None,
     gpu: GpuIndex = 0,
@@ -83,6 +92,8 @@ def compare(
 
         tilewatch compare --dirty --kernel gemm_fp8
 
+        tilewatch compare main..HEAD --kernel gemm_fp8 --margin 0.1% --launches 200
+
         tilewatch compare main..HEAD --static
     """
     from tilewatch.worker.cli import compare_sides as work
@@ -94,7 +105,7 @@ def compare(
         raise typer.BadParameter("--configs given is what `tilewatch replay --config` does")
     if problem is not None and kernel is None:
         raise typer.BadParameter("--problem needs --kernel")
-    limit = parse_share(fail_over)
+    limit, smallest = parse_share(fail_over), _parse_margin(margin)
     settings = options.settings()
     at = work.find_repository(settings)
     folder = library or work.find_library(at, settings)
@@ -109,6 +120,7 @@ def compare(
             source=configs,
             recordings=work.list_recordings(at, recording or ()),
             fail_over=limit,
+            margin=smallest,
             launches=launches,
             seconds=seconds,
         )
@@ -130,6 +142,7 @@ def replay(
     ] = None,
     library: LibraryName = None,
     fail_over: FailOver = "0%",
+    margin: Margin = None,
     launches: Launches = MOST_LAUNCHES,
     seconds: Seconds = None,
     gpu: GpuIndex = 0,
@@ -144,7 +157,7 @@ def replay(
     """
     from tilewatch.worker.cli import compare_sides as work
 
-    limit = parse_share(fail_over)
+    limit, smallest = parse_share(fail_over), _parse_margin(margin)
     settings = options.settings()
     at = work.find_repository(settings)
     given = None
@@ -160,11 +173,21 @@ def replay(
             given=given,
             recordings=work.list_recordings(at, ()),
             fail_over=limit,
+            margin=smallest,
             launches=launches,
             seconds=seconds,
         )
         outcomes, about = _run(sides, wanted, scratch, None, static=False, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=None, junit=None)
+
+
+def _parse_margin(text: str | None) -> float | None:
+    share = None if text is None else parse_share(text, "--margin")
+    if share == 0:
+        raise typer.BadParameter(
+            "no number of launches finds every change; name a margin such as 0.1%", param_hint="'--margin'"
+        )
+    return share
 
 
 def _run(

@@ -50,6 +50,7 @@ class Wanted:
     given: Candidates | None = None
     recordings: tuple[Path, ...] = ()
     fail_over: float = 0.0
+    margin: float | None = None
     launches: int = MOST_LAUNCHES
     seconds: float | None = None
     jobs: int = os.cpu_count() or 1
@@ -115,7 +116,7 @@ def compare(
         end_by_static_facts(comparison, changed)
     elif changed:
         on_progress(f"{len(changed)} of {len(targets)} operators and problems have other machine code")
-        design = Design(1, wanted.launches, wanted.fail_over)
+        design = Design(1, wanted.launches, wanted.fail_over, wanted.margin)
         end_by_launches(comparison, changed, bench, design, lambda: time.monotonic() > deadline, on_progress)
     return tuple(comparison.outcomes[each] for each in targets)
 

@@ -71,6 +71,18 @@ def test_an_outcome_is_unsure_where_it_failed_or_is_on_neither_side() -> None:
         (SLOWER, "slower +1.8 % (1.5 to 2.1) after 12 launches"),
         (replace(SLOWER, kind="faster", change=-0.018, low=-0.021, high=-0.015), "faster -1.8 % (-2.1 to -1.5) after"),
         (OPEN, "undecided after 12 launches (-0.4 to 2.1 %)"),
+        (
+            replace(OPEN, needed_launches=1240),
+            "undecided after 12 launches (-0.4 to 2.1 %); about 1,240 would decide it",
+        ),
+        (
+            replace(SLOWER, change=0.00152, low=0.0011, high=0.0019),
+            "slower +0.15 % (0.11 to 0.19) after 12 launches",
+        ),
+        (
+            replace(SLOWER, kind="not slower", low=-0.0002, high=0.0006, not_slower_than=0.0008),
+            "not slower than 0.08 % after",
+        ),
         (replace(SLOWER, kind="not slower"), "not slower than 2.2 % after 12 launches"),
         (replace(OPEN, kind="not slower", not_slower_than=0.0), "not slower after 12 launches, too few to call it"),
     ],

@@ -160,3 +160,51 @@ def test_the_printed_interval_of_a_limit_that_noise_crossed_is_read_in_order() -
     changes = [0.1] * 9 + [-0.1] * 31
     found = read_range(changes, Design(1).looks, 0.05)
     assert found.low < found.high
+
+
+FINE = Design(operators=1, most_launches=160, margin=0.001)
+
+
+@pytest.mark.parametrize(("change", "kind"), [(0.0, "not slower"), (0.0015, "slower"), (-0.0015, "faster")])
+def test_a_margin_of_a_tenth_of_a_per_cent_is_told_from_nothing(change: float, kind: str) -> None:
+    """The chance of another kind is under 1 % (300 made comparisons each, 2026-11-29)."""
+    ended = [each.verdict for each in end_worlds(change, "quiet", FINE, 20)]
+    assert sum(each.kind == kind for each in ended) >= 19
+    assert all(each.not_slower_than <= 0.001 for each in ended if each.kind == "not slower")
+
+
+@pytest.mark.parametrize("margin", [0.001, 0.002, 0.01])
+def test_no_launch_is_added_once_a_change_is_surely_under_the_margin(margin: float) -> None:
+    for launches in (9, 12, 16, 22, 30, 40, 54):
+        verdict = judge(*_draw_launches(0.0, launches, spread=0.0015), Design(1, 160, margin=margin))
+        assert verdict.is_final == (-margin <= verdict.low and verdict.not_slower_than <= margin)
+
+
+def test_a_limit_under_a_fine_margin_has_a_finer_step() -> None:
+    limit = judge(*_draw_launches(0.0, 40, spread=0.0007), FINE).not_slower_than
+    assert 0 < limit < 0.001
+    assert limit / 0.0002 == pytest.approx(round(limit / 0.0002))
+
+
+def test_a_wide_margin_is_also_what_is_accepted() -> None:
+    launches = _draw_launches(0.0, 40, spread=0.03)
+    assert judge(*launches, Design(1)).kind == "undecided"
+    assert judge(*launches, Design(1, margin=0.03)).kind == "not slower"
+
+
+def test_the_number_of_needed_launches_is_that_which_decides() -> None:
+    """An estimate from 40 launches of made noise, beside the launches that it takes: within a factor of two."""
+    undecided = judge(*_draw_launches(0.0005, 40, spread=0.003), Design(1, margin=0.001))
+    assert (undecided.kind, undecided.is_final) == ("undecided", True)
+    assert undecided.needed_launches is not None
+    half, double = undecided.needed_launches // 2, 2 * undecided.needed_launches
+    assert judge(*_draw_launches(0.0005, double, spread=0.003), Design(1, double, margin=0.001)).kind != "undecided"
+    assert judge(*_draw_launches(0.0005, half, spread=0.003), Design(1, half, margin=0.001)).kind == "undecided"
+
+
+@pytest.mark.parametrize(("launches", "is_final"), [(12, False), (16, True)])
+def test_a_comparison_that_cannot_be_decided_ends_early(launches: int, is_final: bool) -> None:
+    verdict = judge(*_draw_launches(0.0005, launches, spread=0.03), Design(1, margin=0.001))
+    assert (verdict.kind, verdict.is_final) == ("undecided", is_final)
+    assert (verdict.needed_launches or 0) > (6 * 40 if is_final else -1)
+    assert not judge(*_draw_launches(0.0005, launches, spread=0.03), Design(1)).is_final, "nobody named a margin"

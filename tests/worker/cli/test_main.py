@@ -119,6 +119,8 @@ def test_the_garbage_collector_skips_what_the_api_imported_and_its_ports_send_at
         "compare --dirty --seconds",
         "replay double 1024 --of HEAD --beside HEAD --seconds",
         "compare --dirty --fail-over",
+        "compare --dirty --margin",
+        "replay double 1024 --of HEAD --beside HEAD --margin",
         "toolchain compare installed other --minutes",
         "toolchain compare installed other --limit",
         "toolchain compare installed other --fail-over",
@@ -136,6 +138,8 @@ def test_a_number_that_makes_no_sense_is_a_sentence_with_its_option(command: str
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
+        ("compare --dirty --margin 0%", "'--margin': no number of launches finds every change"),
+        ("compare --dirty --margin 1", "'--margin': '1' is not a percentage"),
         ("compare --dirty --recording nope", "'--recording': there is no file nope"),
         ("compare --dirty --junit /nowhere/x", "'--junit': there is no folder /nowhere"),
         ("compare --dirty --markdown /", "'--markdown': / is a folder; name a file"),

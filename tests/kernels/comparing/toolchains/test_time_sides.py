@@ -120,8 +120,8 @@ def test_only_what_is_worse_is_swept_and_an_optimum_that_moved_is_named(tmp_path
     assert "optimum tile_m=64 -> tile_m=128" in write_markdown(report)
     answer = write_answer(report)
     assert answer.startswith("new is safe to take in place of old if some operators are re-tuned")
-    assert "1 safe if re-tuned, 2 safe (1 identical machine code); the worst is worse 1x1, slower +3.0 %" in answer
-    assert any(line.startswith("  safe if re-tuned: worse 1x1: slower +3.0 %") for line in write_lines(report))
+    assert "1 safe if re-tuned, 2 safe (1 identical machine code); the worst is worse 1x1, slower +3.02 %" in answer
+    assert any(line.startswith("  safe if re-tuned: worse 1x1: slower +3.02 %") for line in write_lines(report))
     assert '"safety": "safe if re-tuned", "exit_code": 1' in write_json(report)
 
 
