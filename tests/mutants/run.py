@@ -117,10 +117,16 @@ def copy_tree(target: Path) -> Path:
 def run_drawn(faults: Sequence[DrawnFault], trees: Sequence[Path], marks: Sequence[str]) -> dict[str, str]:
     """Returns what became of each fault by its name. Their first test file notices half of them. Only the rest are
     worth a search for the other test files that execute them."""
-    outcomes = run_mutants([replace(each, tests=each.tests[:1]) for each in faults], trees, marks)
+    outcomes = _run_until_decided([replace(each, tests=each.tests[:1]) for each in faults], trees, marks)
     left = [replace(each, tests=each.tests[1:]) for each in faults if outcomes[each.name] == "SURVIVED"]
     print(f"{len(left)} of {len(faults)} faults survive their first test file", flush=True)
-    return outcomes | (run_mutants(find_reaching_tests(left, trees, marks), trees, marks) if left else {})
+    return outcomes | (_run_until_decided(find_reaching_tests(left, trees, marks), trees, marks) if left else {})
+
+
+def _run_until_decided(faults: Sequence[DrawnFault], trees: Sequence[Path], marks: Sequence[str]) -> dict[str, str]:
+    outcomes = run_mutants(faults, trees, marks)
+    doubtful = [each for each in faults if outcomes[each.name] == "NOT DECIDED"]
+    return outcomes | (run_mutants(doubtful, trees, marks) if doubtful else {})
 
 
 def find_reaching_tests(faults: Sequence[DrawnFault], trees: Sequence[Path], marks: Sequence[str]) -> list[DrawnFault]:
@@ -196,26 +202,37 @@ def _run_in_own_tree(mutant: Mutant | DrawnFault, marks: Sequence[str]) -> str:
 
 
 def run_mutant(mutant: Mutant | DrawnFault, tree: Path, marks: Sequence[str]) -> tuple[str, str]:
-    """Returns "killed" and the test that failed, "SURVIVED", or "NOT RUN" when that test fails without the mutant too.
+    """Returns "killed" and the test that failed, "SURVIVED", "NOT RUN" when that test fails without the mutant too, or
+    "NOT DECIDED" when a busy machine may have failed it.
 
     `marks` are pytest's expressions: the tests of one are run after those of the one before.
     """
-    path = tree / mutant.file
-    source = path.read_text()
     for mark in marks:
-        try:
-            write(path, mutant.apply(source))
-            code, output = run_tests(tree, mutant.tests, LIMIT_S, mark)
-        finally:
-            write(path, source)
+        code, output = _run_with(mutant, tree, mutant.tests, mark)
         if code in (PASSED, NONE_CHOSEN):
             continue
         noticed_by = [] if code is None else FAILED_TEST.findall(output)[:1]
         again = noticed_by or mutant.tests
-        if isinstance(mutant, DrawnFault) and run_tests(tree, again, LIMIT_S, mark)[0] != PASSED:
-            return "NOT RUN", output
+        if isinstance(mutant, DrawnFault):
+            started = time.monotonic()
+            if run_tests(tree, again, LIMIT_S, mark)[0] != PASSED:
+                return "NOT RUN", output
+            if not noticed_by and (usual_s := time.monotonic() - started) > LIMIT_S / 3:
+                return "NOT DECIDED", f"takes {usual_s:.0f} s without the fault"
+            if noticed_by and _run_with(mutant, tree, again, mark)[0] == PASSED:
+                return "NOT DECIDED", f"passes alone: {' '.join(again)}"
         return "killed", " ".join(noticed_by) or "by its limit of time"
     return "SURVIVED", ""
+
+
+def _run_with(mutant: Mutant | DrawnFault, tree: Path, tests: Sequence[str], mark: str) -> tuple[int | None, str]:
+    path = tree / mutant.file
+    source = path.read_text()
+    try:
+        write(path, mutant.apply(source))
+        return run_tests(tree, tests, LIMIT_S, mark)
+    finally:
+        write(path, source)
 
 
 _changes = itertools.count(2_000_000_000)
