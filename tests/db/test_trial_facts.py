@@ -8,7 +8,7 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
-from tilewatch.db import fact_writes
+from tilewatch.db import fact_writes, trial_facts
 from tilewatch.db.models import Compilation, Sweep, Trial
 from tilewatch.db.page_reads import static_facts, submissions
 
@@ -80,6 +80,15 @@ def test_a_sweep_that_compiles_is_counted_as_far_as_it_is(db_session: Session) -
     assert (facts.settled, facts.compiled, facts.timeouts, facts.spilling) == (3, 2, 1, 1)
     (spills,) = static_facts.list_spills(db_session, "tilewatch", "b200")
     assert (spills.compiled, spills.spilling, spills.most_stack_bytes) == (2, 1, 128)
+
+
+def test_only_code_with_loads_and_products_counts_as_all_tma_and_all_tensor_core(db_session: Session) -> None:
+    planned = _compile(db_session, "ok", "ok", "ok", "ok")
+    for code, (all_of_it, special) in zip(planned.code_keys, ((0, 0), (1, 1), (2, 1), (1, 0)), strict=True):
+        found = {"loads": all_of_it, "tma_loads": special, "mmas": all_of_it, "tensor_core_mmas": special}
+        db_session.execute(update(Compilation).where(Compilation.code_key == code).values(**found))
+    counts = db_session.scalars(select(trial_facts.count()).select_from(Sweep)).one()
+    assert (counts["tma"], counts["tensor_core"]) == (1, 1)
 
 
 def test_a_sweep_of_which_nothing_is_compiled_has_no_facts(db_session: Session) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +28,7 @@ from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everythi
 from tilewatch.kernels.comparing.toolchains.retuning import DRAWN, REACH, RetunedSpace, choose_space
 from tilewatch.kernels.comparing.toolchains.rungs import name_rungs
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
-from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
+from tilewatch.kernels.comparing.toolchains.time_sides import FROZEN_SHARE, ToolchainTimer
 from tilewatch.kernels.comparing.toolchains.writing import (
     write_answer,
     write_json,
@@ -210,6 +211,22 @@ def test_what_was_not_reached_is_said_and_makes_the_answer_unknown(tmp_path: Pat
     lines = write_lines(report)
     assert "  unknown, not timed enough in the time given: even 1x1, other 1x1" in lines
     assert "cannot be called safe or not" in lines[0]
+
+
+def test_minutes_are_minutes_and_frozen_pairs_leave_re_tuning_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each launch takes 10 s of a clock. At 120 s of 2 minutes there is time for one more."""
+    bench, retuned_at = MadeBench(), list[int]()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 10.0 * bench.launches))
+    monkeypatch.setattr(ToolchainTimer, "retune", lambda *_: retuned_at.append(bench.launches))
+    monkeypatch.setattr(ToolchainTimer, "climb", lambda *_: None)
+    for times, until in ((None, []), (dict, [int(FROZEN_SHARE * 12) + 1])):
+        report = make_report(*(make_pair(f"even {number}", "same speed") for number in range(20)))
+        bench.launches = 0
+        assert make_half(report, tmp_path, bench).run(2.0, times)
+        assert (bench.launches, retuned_at) == (13, until)
+        assert report.gpus["h200"].wall_s == 60.0 + 130.0
 
 
 def test_a_broken_architecture_without_a_gpu_counts_and_one_that_only_changed_does_not() -> None:
