@@ -1,11 +1,25 @@
-"""The commits between measured ones, by their positions, as the clone has them."""
+"""The commits between measured ones, by their positions, as the clone has them, and which of them have one code."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from sqlalchemy.orm import Session
+
+from tests.db.fixtures import one_commit
 from tests.worker.fixtures import odd_histories
 from tests.worker.fixtures.odd_histories import add
 from tests.worker.fixtures.tiny_repository import git
-from tilewatch.worker.judging.commit_history import _find_first_parents
+from tilewatch.db import fact_writes
+from tilewatch.db.worker_reads.judging import ReplayFact, Scope
+from tilewatch.db.worker_reads.winners import Winner, find_code
+from tilewatch.worker.judging.commit_history import History, _find_first_parents, _were_identical
+from tilewatch.worker.judging.replay_answers import End
+from tilewatch.worker.judging.scope_judge import SeriesQuestion
+
+WON = Winner(31, 1, "source", 1, {"tile_m": 64}, "key", "k", "code", "compiler")
+SCOPE = Scope("tilewatch", "b200", "sm_100", "measured", 1, 1, "ab" * 20, 20)
+IDENTICAL = ReplayFact("k", "p", 1, 2, 10, 20, "code", "code", (), (), None)
 
 
 def test_commits_between_two_measured_ones_have_the_positions_between(tmp_path: Path) -> None:
@@ -36,3 +50,58 @@ def test_a_side_branch_that_was_merged_does_not_lead_from_a_commit_of_the_branch
         zip((1, 2, 3, 4), five[:4], strict=True)
     )
     assert side not in _find_first_parents(tmp_path / "r", merge, {1: five[0], 5: five[-1], 8: merge}).values()
+
+
+def test_a_single_replay_of_both_commits_that_found_one_code_makes_them_identical() -> None:
+    others = [
+        replace(IDENTICAL, bad_code="other"),
+        replace(IDENTICAL, good_code=None, bad_code=None),
+        replace(IDENTICAL, good_commit_id=2, bad_commit_id=1),
+        replace(IDENTICAL, bad_commit_id=3),
+    ]
+    assert not _were_identical(others, 1, 2)
+    assert _were_identical([*others, IDENTICAL], 1, 2)
+
+
+def test_winners_of_two_configs_are_one_code_if_each_config_is_at_both_commits(db_session: Session) -> None:
+    planned = [one_commit.submit(db_session, key=sha, sha=sha * 40, position=int(sha)) for sha in ("1", "2")]
+    fact_writes.add_compilations(db_session, [one_commit.compiled(code) for code in planned[0].code_keys])
+    for each in planned:
+        submission_id = each.submission_id
+        fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=submission_id)
+    sides = []
+    for place, each in enumerate(planned):
+        config_id = each.config_ids[place]
+        code = find_code(db_session, each.sweep_id, config_id)
+        assert code is not None
+        source = f"source {place}"
+        sides.append(replace(WON, sweep_id=each.sweep_id, source_sha256=source, config_id=config_id, code_sha256=code))
+    base, head = sides
+    history = History(db_session, None, SCOPE, ())
+    assert history._is_same(base, head)
+    assert not history._is_same(replace(base, code_sha256="other"), head)
+    assert not history._is_same(base, replace(head, code_sha256="other"))
+    assert history._is_same(base, replace(head, source_sha256=base.source_sha256, code_sha256="other"))
+
+
+@pytest.mark.parametrize("base", [WON, None])
+@pytest.mark.parametrize("head", [WON, None])
+def test_a_question_has_a_pair_if_one_of_its_ends_was_measured(
+    db_session: Session, base: Winner | None, head: Winner | None
+) -> None:
+    ends = {10: End(1, "one", base, None, None), 20: End(2, "two", head, None, None)}
+
+    class Known(History):
+        def _end(self, build: int, *_: object) -> End | None:
+            return ends.get(build)
+
+    history = Known(db_session, None, SCOPE, ())
+    pair = history.find_pair(SeriesQuestion(("k", "p", "n1"), 10, 20, 4, 0), ())
+    assert (None if pair is None else (pair.base, pair.head)) == (tuple(ends.values()) if base or head else None)
+    assert history.find_pair(SeriesQuestion(("k", "p", "n1"), 10, 21, 4, 0), ()) is None
+
+
+def test_a_run_is_found_at_the_commit_of_its_winner(db_session: Session) -> None:
+    history = History(db_session, None, SCOPE, ())
+    history._sides = {7: {("k", "p"): WON}, 8: {}}
+    assert [history.find_run_at(("k", "p", "n1"), commit_id) for commit_id in (7, 8)] == [31, None]
