@@ -3,15 +3,18 @@
 import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import install_for_children
+from tilewatch import processes
 from tilewatch.kernels.children import child_process, compile_cache, sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
-from tilewatch.kernels.children.compile_cache import LibraryHome, open_home
+from tilewatch.kernels.children.compile_cache import CUPY_CACHE, LibraryHome, _lock, open_home
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +99,26 @@ def test_somebody_who_holds_the_lock_takes_a_home_away_and_stops_nobody(opened: 
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert open_home([tmp_path / "a"]) is None
     assert opened(tmp_path / "a").folder == found.folder
+
+
+def test_a_lock_that_another_process_replaced_or_that_has_no_home_any_more_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, try_lock = tmp_path / "home", processes.try_lock
+    for happened in (lambda: folder.with_suffix(".lock").unlink(), folder.rmdir):
+
+        def lock_after(lock: IO[bytes], kind: int, happened: Callable[[], None] = happened) -> bool:
+            if kind == fcntl.LOCK_SH:
+                shutil.rmtree(folder / CUPY_CACHE.parts[0], ignore_errors=True)
+                happened()
+            return try_lock(lock, kind)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(processes, "try_lock", lock_after)
+            assert _lock(folder) is None
+    found = _lock(folder)
+    assert found is not None
+    found.close()
 
 
 @pytest.mark.skipif(sandbox.landlock_version() < 4, reason="this kernel's Landlock is too old")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,6 +149,7 @@ def test_losers_leave_the_race_and_only_finalists_get_fresh_samples(monkeypatch:
     assert (raced["ids"], raced["samples"]) == ([0, 1, 2, 3, 4, 5], 5)
     assert (fresh["ids"], fresh["samples"]) == ([0, 1, 2, 3], POLICY.fresh)
     assert [len(trial.samples_us) for trial in result.trials] == [8] * 6 + [3]
+    assert [trial.median_us for trial in result.trials] == pytest.approx([*gpu.fates.values()])
 
 
 def test_a_single_right_config_needs_no_race_but_fresh_samples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +206,8 @@ def test_hangs_and_crashes_cost_one_trial_each(monkeypatch: pytest.MonkeyPatch) 
     result, _ = run(monkeypatch, gpu)
     assert [trial.status for trial in result.trials] == ["timed", "hung", "crashed", "crashed", "timed"]
     assert all((trial.failure is None) == (trial.status == "timed") for trial in result.trials)
+    assert result.trials[1].failure == f"no answer within {module.TRIAL_DEADLINE_S:g} s"
+    assert {deadline for request, deadline in gpu.deadlines if request == "trial"} == {module.TRIAL_DEADLINE_S}
     assert result.winner == {"tile_m": 4}
     assert gpu.started == 4, "each of the three deaths was answered by a fresh child"
 
@@ -213,6 +217,45 @@ def test_a_config_that_kills_the_child_late_is_found_and_the_others_go_on(monkey
     result, _ = run(monkeypatch, gpu)
     assert [trial.status for trial in result.trials] == ["timed", "crashed", "timed"]
     assert result.winner == {"tile_m": 0}
+
+
+def test_a_config_outside_of_the_short_list_has_the_short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 100.0, 1: "hang", 2: 99.0})).child)
+    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    drawn = [config_key({"tile_m": each}) for each in (1, 2)]
+    result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY, drawn=drawn)
+    assert [trial.status for trial in result.trials] == ["timed", "hung"], "no other one of them is tried"
+    deadlines = [deadline for request, deadline in gpu.deadlines if request == "trial"]
+    assert deadlines == [module.TRIAL_DEADLINE_S, module.DRAWN_DEADLINE_S]
+    assert result.trials[1].failure == f"no answer within {module.DRAWN_DEADLINE_S:g} s"
+
+
+def test_seconds_of_the_gpu_are_those_of_requests_without_imports_and_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now_s=0.0, monotonic=lambda: clock.now_s)
+
+    class Timed(ScriptedChild):
+        def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
+            clock.now_s += 8.0
+            waits = dict(zip(module.WITHOUT_GPU, (2.0, 1.0), strict=True))
+            return super().prepare(preparation, deadline_s=deadline_s) | waits
+
+        def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
+            clock.now_s += 0.5
+            return super().ask(request, deadline_s=deadline_s)
+
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "GpuProcesses", lambda *_, **__: Timed(gpu))
+    gpu = ScriptedGpu({0: 100.0, 1: "hang", 2: 101.0})
+    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY)
+    seconds = {"prepare": 10.0, "import": 4.0, "waiting": 2.0, "trial": 1.5, "load": 0.5, "time": 1.0}
+    assert child.spent_s == seconds, "of two processes"
+    assert child.gpu_s == sum(seconds.values()) - 6.0
+    assert child.introduction == {"gpu_name": "scripted"}
+    last = child._child
+    child.close()
+    assert last is not None
+    assert not last.alive
 
 
 @pytest.mark.parametrize("fate", ["wrong", "launch_error", "hang"])

@@ -42,7 +42,11 @@ def test_an_undecided_part_leaves_the_total_undecided_where_it_may_matter() -> N
 
 def test_a_change_that_an_undecided_part_cannot_undo_is_one() -> None:
     assert judge_total([SLOWER, OPEN], POLICY).verdict == "regression"
+    assert judge_total([FASTER, OPEN], POLICY).verdict == "improvement"
     assert judge_total([SLOWER, replace(OPEN, low=-0.2)], POLICY).verdict == "undecided"
+    half_more = JudgedPart("half more", 150.0, "regression", 0.5, 0.49, 0.51, 0.002, 12)  # a quarter of the total
+    for low, verdict in ((-0.5, "undecided"), (-0.499, "regression")):
+        assert judge_total([half_more, replace(OPEN, low=low)], POLICY).verdict == verdict, "may undo all of it"
 
 
 def test_a_part_without_history_does_not_hide_a_change_and_proves_none() -> None:

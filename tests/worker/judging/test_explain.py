@@ -135,6 +135,12 @@ def test_a_gpu_is_told_to_be_other_from_nine_degrees_or_three_thousandths_of_its
     assert tuple(line for line in lines if line.startswith(("clock", "temperature", "throttling"))) == told
 
 
+def test_of_several_readings_the_middle_value_is_told() -> None:
+    readings = [{"sm_clock_mhz": clock, "temperature_c": warm} for clock, warm in ((1980, 40), (1200, 90), (1755, 71))]
+    lines = explain.explain_replayed(BASE, replace(BASE, time_us=110.0, telemetry=tuple(readings))).lines
+    assert {"clock: 1980 -> 1755 MHz", "temperature: 40 -> 71 degrees"} <= set(lines)
+
+
 def test_what_moved_besides_a_commit_that_did_nothing() -> None:
     head = replace(BASE, time_us=103.0, host="n2", toolchain={"driver": "580.1", "cuda-tile": "1.8.0"})
     assert explain.describe_differences(BASE, head) == (
@@ -153,3 +159,6 @@ def test_whose_move_it_was() -> None:
     for ours, theirs, whose in ((50.0, 90.36, "ours"), (100.4, 45.0, "the baseline"), (50.0, 45.0, "both")):
         moved = explain.describe_move(BASE, replace(BASE, time_us=ours, baseline_us=theirs))
         assert moved.endswith(f": {whose}"), "a tenth of the other's move is too small, in either direction"
+    for theirs, whose in ((101.25, "both"), (101.24, "ours")):
+        moved = explain.describe_move(BASE, replace(BASE, time_us=225.0, baseline_us=theirs))
+        assert moved.endswith(f": {whose}"), "a tenth of 125 % is not too small"
