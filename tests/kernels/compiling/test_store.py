@@ -1,10 +1,12 @@
 """The cubin store: what is asked for many keys at once is what is asked for one."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
+from tilewatch.kernels.compiling import store as module
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, find_folder, folder
 
 OK = {"status": "ok", "symbol": "double"}
 TIMEOUT = {"status": "timeout", "failure": "not compiled within 15 s"}
@@ -41,3 +43,22 @@ def test_a_deleted_cubin_was_never_compiled(tmp_path: Path, url: str) -> None:
     store._files.rm_file(store._path("aa2", "cubin"))
     assert store.outcomes(["aa1", "aa2", "bb3", "bb4"]) == {"aa1": OK, "bb3": OK, "bb4": TIMEOUT}
     assert store.outcome("aa2") is None
+
+
+def test_a_disk_is_full_below_the_room_that_a_compiler_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, is_full in ((module.ROOM_BYTES, False), (module.ROOM_BYTES - 1, True)):
+        monkeypatch.setattr(module.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        if is_full:
+            with pytest.raises(StoreError, match="no space is left"):
+                module.require_room()
+        else:
+            module.require_room()
+
+
+def test_a_timeout_is_final_once_the_compiler_had_all_of_its_cpu_time() -> None:
+    outcomes = [{"status": "timeout", "cpu_s": 14.9}, {"status": "timeout", "cpu_s": 15.0}, {"status": "error"}]
+    assert [module.is_final(each, 15.0) for each in outcomes] == [False, True, True]
+
+
+def test_the_url_of_a_folder_leads_back_to_it(tmp_path: Path) -> None:
+    assert find_folder(folder(tmp_path)) == str(tmp_path)

@@ -111,3 +111,14 @@ def test_a_report_of_other_toolchains_is_refused(library: Path, tmp_path: Path) 
     done = compare(library, "second", "first", "--report", "r.json")
     assert done.returncode == 2
     assert "r.json compares first → second; name another file for this report" in done.stderr
+
+
+def test_a_case_is_not_written_over_a_folder_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text("{}")
+    done = run_here(
+        *("toolchain", "reproduce", str(tmp_path / "r.json"), "double", "64", "--out", str(tmp_path)),
+        environment={},
+        folder=tmp_path,
+        program=main,
+    )
+    assert (done.returncode, "Invalid value for --out" in done.stderr) == (2, True)

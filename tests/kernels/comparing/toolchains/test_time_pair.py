@@ -1,10 +1,12 @@
-"""The script that times two cubins: what it says of the times of its processes."""
+"""The script that times two cubins: what it says of the times of its processes, and the values that it makes."""
 
 import json
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tilewatch.kernels.comparing.toolchains import time_pair
@@ -24,3 +26,60 @@ def test_the_difference_is_the_median_of_the_processes_ratios(
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "  2: base 200.00 us, head 220.00 us, head / base 1.1000, outputs 0.001 apart"
     assert lines[3] == "head takes +4.00 % (0.9000 to 1.1000)"
+
+
+class NumpyAsCupy:
+    """The functions of CuPy that make and compare values, by NumPy's functions of the same names."""
+
+    def __init__(self) -> None:
+        chance = np.random.default_rng(1)
+        self.random = SimpleNamespace(
+            standard_normal=lambda shape, dtype: chance.standard_normal(shape).astype(dtype),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+def read_fp8(codes: Any) -> Any:
+    """The values of float8_e4m3fn: a sign, 4 bits of exponent biased by 7, 3 bits of fraction."""
+    exponent, fraction = ((codes >> 3) & 15).astype(float), (codes & 7) / 8
+    return np.where(codes & 0x80, -1.0, 1.0) * 2.0 ** (exponent - 7) * (1 + fraction)
+
+
+READERS = {
+    "float8_e4m3fn": (read_fp8, 1 / 8),
+    "float8_e8m0fnu": (lambda codes: 2.0 ** (codes.astype(float) - 127), 2**0.5 - 1),
+    "bfloat16": (lambda codes: time_pair._as_float(codes, "bfloat16"), 1 / 128),
+    "float16": (lambda values: time_pair._as_float(values, "float16"), 1 / 1024),
+}
+
+
+@pytest.mark.parametrize("dtype", READERS)
+def test_values_of_a_narrow_type_are_normal_ones_rounded_to_it(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    argument = {"shape": [64, 64], "dtype": dtype, "values": None, "output": False}
+    fill = "scale" if dtype == "float8_e8m0fnu" else "normal"
+    monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
+    read, off = READERS[dtype]
+    found = np.asarray(read(time_pair._make_array({**argument, "fill": fill})))
+    monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
+    wanted = time_pair._make_array({**argument, "dtype": "float32", "fill": "normal"})
+    wanted = np.exp2(wanted) if fill == "scale" else wanted
+    normal = np.abs(wanted) >= 2.0**-6  # the least of float8_e4m3fn that is not subnormal
+    assert np.abs(found / wanted - 1)[normal].max() <= off * 1.001
+    assert normal.mean() > 0.9
+
+
+def test_an_argument_is_its_pointer_its_shape_and_its_strides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
+    array = {"name": "a", "shape": [2, 3, 5], "dtype": "float32"}
+    assert time_pair._list_values(array, {"a": "pointer"}) == ["pointer", 2, 3, 5, 15, 5, 1]
+    assert time_pair._list_values({"dtype": "int32", "value": 7}, {}) == [7]
+
+
+def test_outputs_differ_by_a_share_of_the_largest_of_the_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
+    base, head = np.array([1.0, -4.0, np.nan]), np.array([1.5, -4.25, np.nan])
+    assert time_pair._compare([{"c": base}, {"c": head}], "c") == 0.125
+    assert time_pair._compare([{"c": head}, {"c": base}], "c") == pytest.approx(0.5 / 4.25)
+    assert time_pair._compare([{"c": np.zeros(2)}, {"c": np.zeros(2)}], "c") == 0.0
