@@ -154,4 +154,14 @@ def test_processes_of_one_pool_are_not_somebody_elses(monkeypatch: pytest.Monkey
     monkeypatch.delenv(gpu_turn.OWN_ROOT, raising=False)
     assert gpu_turn.find_root() == os.getpid()
     monkeypatch.setenv(gpu_turn.OWN_ROOT, str(os.getppid()))
+    assert gpu_turn.find_root() == os.getppid()
     assert os.getpid() in processes.list_descendants(gpu_turn.find_root())
+
+
+def test_each_gpu_has_a_turn_of_its_own_and_one_without_an_id_a_common_one() -> None:
+    names = [gpu_turn.find_turn(each)._file.name for each in ("GPU-1", "GPU-2", "")]
+    assert [name.rpartition(f"-{gpu_turn.find_root()}-")[2] for name in names] == [
+        "GPU-1.turn",
+        "GPU-2.turn",
+        "gpu.turn",
+    ]
