@@ -48,8 +48,13 @@ def test_the_launches_of_an_answer_become_the_verdict() -> None:
 
 @pytest.mark.parametrize(
     ("host", "first_bad", "since"),
-    [(None, NEW_AT - 1, NEW_AT), (None, NEW_AT + 1, NEW_AT + 1), ("n1", NEW_AT + 1, NEW_AT + 1)]
-    + [("n2", NEW_AT + 1, NEW_AT), (None, NEW_AT + 2, NEW_AT)],
+    [
+        (None, NEW_AT - 1, NEW_AT),
+        (None, NEW_AT + 1, NEW_AT + 1),
+        ("n1", NEW_AT + 1, NEW_AT + 1),
+        ("n2", NEW_AT + 1, NEW_AT),
+        (None, NEW_AT + 2, NEW_AT),
+    ],
 )
 def test_an_expected_level_of_a_series_starts_at_its_build_if_no_later_one_has_started(
     host: str | None, first_bad: int, since: int
