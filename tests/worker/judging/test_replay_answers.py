@@ -1,15 +1,10 @@
-"""Launches answer for code, not for commits; a policy file changes only what it names."""
+"""Launches answer for code, not for commits."""
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.worker_reads.judging import ReplayFact
 from tilewatch.db.worker_reads.winners import Winner
-from tilewatch.worker.detection import policy
-from tilewatch.worker.detection.policy import BadPolicy, Policy
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import HISTORY_NIGHTS, HISTORY_STEP, SeriesQuestion, first_night
@@ -83,35 +78,3 @@ def test_a_run_is_judged_from_the_same_first_night_whenever_it_is_judged() -> No
     starts = [first_night(nights) for nights in range(1, 1000)]
     assert all(nights - start <= HISTORY_NIGHTS + HISTORY_STEP for nights, start in enumerate(starts, start=1))
     assert set(starts) == set(range(0, max(starts) + 1, HISTORY_STEP))
-
-
-def test_a_policy_file_changes_only_what_it_names(tmp_path: Path) -> None:
-    file = tmp_path / "bolder.json"
-    file.write_text('{"believed_deviations": 2, "min_history": 4}')
-    found = policy.load(file)
-    assert (found.name, found.believed_deviations, found.min_history) == ("bolder", 2.0, 4)
-    assert found.min_change == Policy().min_change
-    assert policy.load(None) == Policy()
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("{", "is not JSON"),
-        ("[1]", "is not a JSON object"),
-        ('{"alone": 2}', "has 'alone', which no policy has"),
-        ('{"budget": "much"}', "has budget='much'; expected a number"),
-        ('{"min_history": 2.5}', "has min_history=2.5; expected a whole number"),
-        ('{"min_history": -1}', "has min_history=-1; expected a whole number from 0 up"),
-        ('{"min_history": NaN}', "has min_history=nan; expected a number from -1,000,000 to 1,000,000"),
-        ('{"budget": -Infinity}', "has budget=-inf; expected a number from"),
-        ('{"name": "mine"}', "has 'name'"),
-    ],
-)
-def test_a_policy_that_makes_no_sense_is_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
-    file = tmp_path / "p.json"
-    file.write_text(text)
-    with pytest.raises(BadPolicy, match=sentence):
-        policy.load(file)
-    with pytest.raises(BadPolicy, match="cannot be read"):
-        policy.load(tmp_path / "none.json")
