@@ -47,6 +47,7 @@ def test_an_honest_description_is_accepted() -> None:
     """Its last array ends where its memory does."""
     validate_operator(DESCRIBED, "k")
     read = read_operator(DESCRIBED)
+    validate_operator({**DESCRIBED, "sets": DESCRIBED["sets"][:1], "reference": DESCRIBED["reference"][:1]}, "k")
     assert read.configs["{1}"] == "the host code fails"
     assert read.find_config({"tile": 1}) == 'the host code of k has no config {"tile": 1} on this GPU'
 

@@ -1,6 +1,7 @@
 """A night's verdict on a series: by its alert, by the replays it was asked about, or by the night alone."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from tilewatch.db.worker_reads.gpus import NodeGpu
 from tilewatch.db.worker_reads.judging import NightBefore, Point
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate
-from tilewatch.worker.detection.verdict import ConfirmedChange
+from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 from tilewatch.worker.judging import night, node_comparison
 from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
 from tilewatch.worker.judging.replay_answers import StoredLaunches
@@ -90,6 +91,31 @@ def test_a_suspicion_without_a_replay_is_undecided_and_one_of_equal_code_is_refu
 def test_the_machine_code_of_the_commit_before_is_no_change_whatever_the_night_shows() -> None:
     assert night.conclude(judge_of(), SERIES, "abc").verdict == "unchanged"
     assert night.conclude(judge_of(), SERIES, None).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("change", "spent", "verdict"),
+    [
+        (0.004, 238, "undecided"),
+        (-0.004, 238, "undecided"),
+        (0.0039, 238, "unchanged"),
+        (None, 238, "unchanged"),
+        (0.004, 237, "unchanged"),  # three of 240 launches are left, enough for a first question
+    ],
+)
+def test_a_night_that_stands_out_is_undecided_where_no_launches_are_left_to_ask(
+    change: float | None, spent: int, verdict: str
+) -> None:
+    class Quiet(ScopeJudge):
+        def verdict(self, series: Series) -> SeriesVerdict:
+            found = super().verdict(series)
+            return replace(found, verdict="unchanged", change=change, smallest=0.004)
+
+    judge = Quiet([SERIES], Policy(), 240)
+    judge._spent = spent
+    conclusion = night.conclude(judge, SERIES, None)
+    assert (conclusion.verdict, conclusion.outcome) == (verdict, None)
+    assert conclusion.reason.startswith("looks like a change") == (verdict == "undecided")
 
 
 def test_launches_that_answered_an_earlier_question_are_not_counted_again() -> None:
