@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from tilewatch.kernels.measuring import preparation as asking
-from tilewatch.kernels.measuring.preparation import SEEDS, Preparation, describe_operator, draw_seed, make_question
+from tilewatch.kernels.measuring.preparation import (
+    SEEDS,
+    Preparation,
+    describe_operator,
+    draw_seed,
+    make_question,
+    prepare,
+)
 
+LIMIT_S = 60.0
 WANTED = Preparation(Path("library"), "k", "8x16", "file:///store", configs=({"tile": 16},))
 
 
@@ -20,19 +28,23 @@ class Library:
         self.answers, self.asked = list(answers), list[Mapping[str, Any]]()
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        assert deadline_s > 0
+        assert 0 < deadline_s <= LIMIT_S, "what is left of all requests' common time"
         self.asked.append(request)
         return dict(self.answers.pop(0))
 
-    def begin(self, request: Mapping[str, Any]) -> None: ...
-    def finish(self, *, deadline_s: float) -> dict[str, Any]: ...
+    def begin(self, request: Mapping[str, Any]) -> None:
+        self.asked.append({"begun": request["ask"]})
+
+    def finish(self, *, deadline_s: float) -> dict[str, Any]:
+        assert 0 < deadline_s <= LIMIT_S
+        return dict(self.answers.pop(0))
 
 
 def test_the_seed_follows_the_description_of_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Any] = []
     monkeypatch.setattr(asking, "validate_operator", lambda *of: checked.append(of))
     library = Library({"operator": {"configs": 1, "sets": 0}, "stated": "it has to"}, {"operator": {"sets": 2}})
-    answer = describe_operator(library, WANTED, Path("library"), time.monotonic() + 9)
+    answer = describe_operator(library, WANTED, Path("library"), time.monotonic() + LIMIT_S)
     assert [(each["ask"], each.get("seed")) for each in library.asked] == [
         ("describe operator", None),
         ("hand over", WANTED.seed),
@@ -44,8 +56,18 @@ def test_the_seed_follows_the_description_of_an_operator(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("before", [[], [{"operator": {"configs": 1}, "stated": "it has to"}]])
 def test_host_code_that_cannot_be_described_says_why_at_either_request(before: list[Any]) -> None:
     library = Library(*before, {"stays": "it " + "x" * 1000, **({} if before else {"stated": "it has to"})})
-    answer = describe_operator(library, WANTED, Path("library"), time.monotonic() + 9)
+    answer = describe_operator(library, WANTED, Path("library"), time.monotonic() + LIMIT_S)
     assert (answer.operator, len(answer.why), answer.stated) == (None, asking.LONGEST_REASON, "it has to")
+
+
+def test_both_processes_make_inputs_before_the_reference_is_expected() -> None:
+    library, measuring = Library({"outputs": ["reference"]}), Library({"introduction": 1})
+    problems = {"library": {"kernel": "k"}}
+    found = prepare(library, measuring, WANTED, problems, time.monotonic() + LIMIT_S)  # type: ignore[arg-type]
+    assert found == {"introduction": 1}
+    assert library.asked == [{"begun": "reference"}]
+    assert measuring.asked == [{"begun": "prepare"}, {"ask": "expect", "outputs": ["reference"]}]
+    assert asking.left_s(time.monotonic() - 1) == 0.0
 
 
 def test_a_question_names_no_seed_and_the_configs_that_are_launched() -> None:

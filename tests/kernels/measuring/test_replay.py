@@ -44,7 +44,8 @@ class ScriptedGpu:
         assert not any(child.alive for child in self.started)
         return len({child.launch for child in self.started if child.was_asked})
 
-    def describe_side(self, preparation: Preparation, _: Mapping[str, str], **__: float) -> Mapping[str, Any]:
+    def describe_side(self, preparation: Preparation, _: Mapping[str, str], *, deadline_s: float) -> Mapping[str, Any]:
+        assert deadline_s == pair_bench.PREPARE_DEADLINE_S
         assert (preparation.library, preparation.kernel) == (Path("/at/old"), "k")
         self.described += 1
         return SIDE
@@ -62,7 +63,7 @@ class ScriptedChild:
         self.was_asked = False
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        assert deadline_s > 0
+        assert deadline_s == pair_bench.PREPARE_DEADLINE_S
         assert (preparation.library, preparation.sides) == (Path("/at/new"), {"/at/old": SIDE})
         assert preparation.configs == ({"tile_m": 64}, {"tile_m": 128})
         self._gpu.asked.append({**preparation.request, "ask": "prepare"})
@@ -71,7 +72,8 @@ class ScriptedChild:
 
     def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
         assert self.alive
-        assert deadline_s > 0
+        of_rounds = request["ask"] == "rounds"
+        assert deadline_s == (pair_bench.ROUNDS_DEADLINE_S if of_rounds else pair_bench.TRIAL_DEADLINE_S)
         self._gpu.asked.append(request)
         self.was_asked = True
         fate = self._gpu.fates[self.launch]

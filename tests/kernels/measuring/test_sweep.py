@@ -48,7 +48,7 @@ class ScriptedChild:
         self._gpu, self.alive, self._loaded = gpu, True, set[int]()
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        assert deadline_s > 0
+        assert deadline_s == module.PREPARE_DEADLINE_S
         self._gpu.asked.append({**preparation.request, "ask": "prepare"})
         self._gpu.deadlines.append(("prepare", deadline_s))
         return {"gpu_name": "scripted"}
