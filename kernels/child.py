@@ -17,7 +17,7 @@ from typing import Any
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.children import fork_server, interpreters, sandbox
+from tilewatch.kernels.children import fork_server, gpu_user, interpreters, sandbox
 from tilewatch.kernels.children.child_answers import make_line
 from tilewatch.kernels.children.child_process import IMPORT_FIRST, WITHOUT_GPU
 
@@ -35,9 +35,9 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
         processes.give_way()
     if role in WITHOUT_GPU:
         sandbox.confine_without_gpu(readable=readable, writable=writable, ends_others=role == "compile")
-    elif role == "library":
+    elif role in ("library", gpu_user.OWNER):
         sandbox.confine_with_gpu(readable=readable, writable=writable)
-    elif role == "gpu":
+    elif role in ("gpu", gpu_user.MEASURER):
         sandbox.confine_with_gpu(writable=None)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -85,6 +85,8 @@ def import_role(role: str) -> Handler:
         from tilewatch.kernels.gpu.gpu_child import answer
     elif role == "library":
         from tilewatch.kernels.gpu.library_child import answer
+    elif role in (gpu_user.OWNER, gpu_user.MEASURER):
+        from tilewatch.kernels.gpu.user_trial import answer
     elif role == "watch":
         from tilewatch.kernels.gpu.health.xid_watch import answer
     elif role == "canary":

@@ -46,7 +46,7 @@ OURS = {
     "kernels/measuring/other_processes.py:_describe_process",
     "kernels/recording/recording_file.py:write",
     "kernels/children/sandbox.py:_allow",
-    "kernels/children/sandbox.py:_leave_root",
+    "kernels/children/sandbox.py:find_need_of_root",
     "kernels/toolchains/install.py:_hold_lock",
     "kernels/toolchains/toolchain.py:_read",
     "kernels/comparing/toolchains/reproduce.py:_describe_sass",

@@ -1,4 +1,4 @@
-"""Warns on every page if commits' code runs without a sandbox. Such code can fake results and damage the machine."""
+"""Warns on every page if commits' code is confined less than it can be. It may fake results or damage the machine."""
 
 import streamlit as st
 
@@ -9,9 +9,9 @@ from tilewatch.text import plain
 
 def mark_page() -> None:
     alarms = reads.alarms(reads.database_url())
-    hosts = [] if alarms.empty else sorted(alarms.loc[alarms["kind"] == "not_confined", "subject"])
+    hosts = [] if alarms.empty else sorted(set(alarms.loc[alarms["kind"] == "not_confined", "subject"]))
     if hosts:
         named = ", ".join(plain(host) for host in hosts)
         st.markdown(
-            f":{badges.UNSURE}-badge[not confined] On {named} commits' code may do all that its worker's user may."
+            f":{badges.UNSURE}-badge[not confined] On {named} commits' code may do more than it should: see its alarm."
         )

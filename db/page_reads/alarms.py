@@ -35,7 +35,7 @@ ALARMS = {
     "fetch_failed": ("a repository cannot be fetched", "Check its address and the network."),
     "not_confined": (
         "commits' code is not confined",
-        "Give the node a kernel with Landlock (docs/operate/security.md).",
+        "Give the node what its detail names (docs/operate/security.md).",
     ),
     "line_lost": ("less of the optimisation guide is kept", "Read the checklist of the series' newest run."),
     "list_beaten": ("a config outside the short list is better", "Add it to the list."),

@@ -98,6 +98,13 @@ def list_confinements(session: Session) -> list[tuple[str, str]]:
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]
 
 
+def list_needs_of_root(session: Session) -> list[tuple[str, str]]:
+    """Lists the hosts of live workers where commits' host code runs as root on a GPU, each with the reason."""
+    reason = Worker.toolchain["as_root"].astext
+    query = select(Worker.host, func.min(reason)).where(_lives(), reason.is_not(None)).group_by(Worker.host)
+    return [(host, why) for host, why in session.execute(query.order_by(Worker.host))]
+
+
 def list_versions(session: Session, gpu_model: str) -> tuple[set[str], set[str]]:
     """Returns the drivers of a GPU model's live workers, and the compilers of all live workers that compile."""
     driver, compiler = (Worker.toolchain[name].astext for name in ("driver", "compiler"))

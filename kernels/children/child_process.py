@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import tilewatch
 from tilewatch import processes
-from tilewatch.kernels.children import child_answers, compile_cache, forked_process, interpreters, sandbox
+from tilewatch.kernels.children import child_answers, compile_cache, forked_process, gpu_user, interpreters, sandbox
 from tilewatch.kernels.children.compile_cache import LibraryHome, is_filled
 from tilewatch.kernels.children.forked_process import ForkedProcess
 from tilewatch.text import failure_text
@@ -60,8 +60,9 @@ MOST_PROCESSES = 1024
 FOLDER_BYTES, FOLDER_FILES = 4 << 30, 100_000
 """Most bytes and files that a child may have in its own folder. A sandboxed child without a store writes only there."""
 
-# With these Git reads root's checkouts for another user.
+# With these Git reads root's checkouts for another user, and PyTorch names the cache of a user without a name.
 TRUSTS_CHECKOUTS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+OF_ANOTHER_USER = {**TRUSTS_CHECKOUTS, "USER": "tilewatch"}
 
 WITHOUT_GPU = ("catalog", "validate", "propose", "trace", "compile")
 """Roles of children that use no GPU."""
@@ -124,15 +125,24 @@ class ChildProcess:
         self._folder = folder = tempfile.mkdtemp(prefix="tilewatch-child-")
         self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._home: LibraryHome | None = None
+        self._user = 0
+        gpu = {**passed, **(environment or {})}.get("CUDA_VISIBLE_DEVICES", "")
+        has_user = role == gpu_user.OWNER or (
+            role == "library" and gpu_user.is_of_root() and gpu_user.find_refusal(gpu, ChildProcess) is None
+        )
         own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
-        if role not in ON_GPU and sandbox.find_level() is not sandbox.Level.NONE:
-            own |= {"HOME": folder, "TMPDIR": folder, **TRUSTS_CHECKOUTS}
-        elif role == "library" and sandbox.find_level() is sandbox.Level.FULL:
-            self._home = compile_cache.open_home([library, *others]) if library else None
+        if has_user or (role == "library" and sandbox.find_level() is sandbox.Level.FULL):
+            self._home = compile_cache.open_home([library, *others], has_user=has_user) if library else None
             home = str(self._home.folder) if self._home else folder
             # CuPy chose its cache when the forking process imported it, so the home alone would not change it.
             own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{compile_cache.CUPY_CACHE}"}
             writable = (home, *writable)
+            if has_user:
+                own |= OF_ANOTHER_USER
+                self._user = sandbox.name_user(home)
+                os.chown(folder, self._user, self._user)
+        elif role not in ON_GPU and sandbox.find_level() is not sandbox.Level.NONE:
+            own |= {"HOME": folder, "TMPDIR": folder, **OF_ANOTHER_USER}
         first = ""
         if packages is not None:
             first, passed[IMPORT_FIRST] = str(packages), "torch"
@@ -239,6 +249,8 @@ class ChildProcess:
                     stream.close()
             self._errors.close()
             self._remove_folder()
+            if self._user and (self._home is None or self._home.is_alone()):
+                gpu_user.remove_shared_files(self._user)
             if self._home is not None:
                 self._home.close()
 

@@ -35,20 +35,26 @@ class LibraryHome:
     folder: Path
     lock: IO[bytes]
 
+    def is_alone(self) -> bool:
+        """Returns whether no other child has this home, and lets none have it until `close`."""
+        return processes.try_lock(self.lock, fcntl.LOCK_EX)
+
     def close(self) -> None:
         """Releases the lock on the cache folder, so that other processes may delete the folder."""
         self.lock.close()
 
 
-def open_home(libraries: Iterable[str | Path]) -> LibraryHome | None:
+def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> LibraryHome | None:
     """Returns the locked cache folder of these libraries' checkouts, and deletes cache folders that were long unused.
+    If `has_user`, the folder belongs to a user of its own (`sandbox.name_user`), for whom there is another folder.
     Returns None if this user may not write there, or if another process holds the folder's lock."""
     cache = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-homes")
     roots = sorted({str(sandbox.find_root(Path(each))) for each in libraries})
-    folder = cache / hashlib.sha256("\0".join(roots).encode()).hexdigest()[:32]
+    folder = cache / hashlib.sha256("\0".join([*roots, *["own user"] * has_user]).encode()).hexdigest()[:32]
+    owner = sandbox.name_user(folder) if has_user else os.geteuid()
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        home = _lock(folder)
+        home = _lock(folder, owner)
         if home is not None:
             _remove_unused(cache, folder)
     except OSError:
@@ -68,13 +74,13 @@ def is_filled(folder: str | Path, most_bytes: int, most_files: int) -> bool:
     return False
 
 
-def _lock(folder: Path) -> LibraryHome | None:
+def _lock(folder: Path, owner: int) -> LibraryHome | None:
     lock = _find_lock_file(folder).open("ab")
     if processes.try_lock(lock, fcntl.LOCK_EX):  # no process uses it
-        if is_filled(folder, HOME_BYTES, HOME_FILES):
+        if folder.is_dir() and (os.stat(folder).st_uid != owner or is_filled(folder, HOME_BYTES, HOME_FILES)):
             shutil.rmtree(folder)
         if not folder.is_dir():
-            _make(folder)
+            _make(folder, owner)
     if (
         not processes.try_lock(lock, fcntl.LOCK_SH)
         or not _is_same(lock, _find_lock_file(folder))
@@ -86,12 +92,15 @@ def _lock(folder: Path) -> LibraryHome | None:
     return LibraryHome(folder, lock)
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, owner: int) -> None:
     (folder / CUPY_CACHE).mkdir(mode=0o700, parents=True)
     compiled = Path(os.path.expanduser("~"), CUPY_CACHE).glob("*.cubin")
     for file in itertools.islice(compiled, MOST_SEEDS):
         with contextlib.suppress(OSError):  # another process removed it
             shutil.copyfile(file, folder / CUPY_CACHE / file.name)
+    if owner != os.geteuid():  # the folder last: what has another owner is made anew
+        for each in (*folder.rglob("*"), folder):
+            os.chown(each, owner, owner)
 
 
 def _remove_unused(cache: Path, used: Path) -> None:

@@ -6,6 +6,7 @@ undo this. docs/operate/security.md says what each level prevents.
 """
 
 import ctypes
+import hashlib
 import os
 import platform
 import re
@@ -45,8 +46,9 @@ DEVICES_OF_THE_DRIVER = ("nvidia*", "nvhost*", "nvmap", "nvgpu", "nvsciipc", "dx
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 FIRST_USER = 1_900_000_000  # and a process id: above the ranges of logins, containers and systemd
+FIRST_GPU_USER = 1_910_000_000  # and 24 bits of a folder's name (`name_user`)
 READ_ANY = 1 << 2  # CAP_DAC_READ_SEARCH
-COMPILERS = ("tileiras", "cuobjdump", "nvdisasm")
+COMPILERS = ("tileiras", "cuobjdump", "nvdisasm", "ptxas")
 TO_LEAVE_ROOT = READ_ANY | 0b1_1110_0011  # and CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_SET[GU]ID, CAP_SETPCAP
 NO_FIXUP = 1 << 2  # a new user keeps capabilities, and access(2), which finds programs, counts them
 
@@ -162,17 +164,18 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
     )
 
 
-def confine_with_gpu(*, readable: Iterable[str] = (), writable: Iterable[str] | None) -> None:
+def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | None) -> None:
     """Confines this process, so that it has no network, no access to other processes, and only the driver's Unix
     sockets (none before Linux 7.1; CUDA works without its daemons). It may read what a child without a GPU may read,
-    `readable` and the driver's files, and write `writable` and what the driver needs. If `writable` is None, files are
-    not restricted, and root keeps its capabilities, which CUPTI may need for counters."""
+    `readable` and the driver's files, and write `writable` and what the driver needs. A process of root becomes the
+    user of `name_user` to whom the parent gave the first folder of `writable`. If `writable` is None, files are not
+    restricted, and root keeps its capabilities, which CUPTI may need for counters."""
     level = find_level()
     if level is Level.NONE:
         return
     _forbid_new_privileges()
     if writable is not None:
-        _drop_capabilities()
+        _drop_capabilities(_become_owner(writable[:1]))
     version = landlock_version()
     files = writable is not None and version > 0
     if files or version >= OLDEST_WITHOUT_FILES:
@@ -257,23 +260,46 @@ def _forbid_new_privileges() -> None:
     _require(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
+def name_user(folder: str | Path) -> int:
+    """Returns the user that owns `folder` and runs the children on a GPU that write into it. These children may follow
+    each other or run at once, so the number depends on the folder's path alone."""
+    return FIRST_GPU_USER + int(hashlib.sha256(os.fsencode(folder)).hexdigest()[:6], 16)
+
+
+def find_need_of_root() -> str | None:
+    """Returns why a child of this process cannot change its user from root, or None if it can."""
+    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    found = [each for path in sys.path for name in COMPILERS for each in Path(path).glob(f"nvidia/*/bin/{name}")]
+    programs: list[str | Path] = [sys.executable, *filter(None, map(shutil.which, COMPILERS)), *found]
+    if Path("/proc/self/uid_map").read_text().split() != ["0", "0", str(2**32 - 1)]:
+        return "this container has no other users"
+    if int(status["CapEff"], 16) & TO_LEAVE_ROOT != TO_LEAVE_ROOT:
+        return "root may not change users here"
+    return next((f"root alone may run {each}" for each in programs if not os.stat(each).st_mode & 0o001), None)
+
+
 def _leave_root(folders: Sequence[str]) -> int:
     """Changes this process's user from root to one that no other process has, and gives that user `folders`. Returns
     the capability to read checkouts and Python in root's home, as far as Landlock allows. Returns 0 if this process is
-    not root, may not change its user (as in a container with users of its own), or needs programs of root."""
-    if os.geteuid():
+    not root or needs root (`find_need_of_root`)."""
+    if os.geteuid() or find_need_of_root() is not None:
         return 0
-    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    is_free = Path("/proc/self/uid_map").read_text().split() == ["0", "0", str(2**32 - 1)]
-    found = [each for path in sys.path for name in COMPILERS for each in Path(path).glob(f"nvidia/*/bin/{name}")]
-    programs: list[str | Path] = [sys.executable, *filter(None, map(shutil.which, COMPILERS)), *found]
-    is_for_all = all(os.stat(each).st_mode & 0o001 for each in programs)
-    if not is_free or not is_for_all or int(status["CapEff"], 16) & TO_LEAVE_ROOT != TO_LEAVE_ROOT:
-        return 0
-    user, parent, death_signal = FIRST_USER + os.getpid(), os.getppid(), ctypes.c_int()
-    _require(_libc().prctl(GET_DEATH_SIGNAL, ctypes.byref(death_signal), 0, 0, 0))
+    user = FIRST_USER + os.getpid()
     for each in folders:
         os.chown(each, user, user)
+    return _become(user)
+
+
+def _become_owner(folders: Sequence[str]) -> int:
+    """Changes this process's user from root to the owner of the first folder, if the parent gave it to another user.
+    Returns what `_leave_root` returns."""
+    owners = [os.stat(each).st_uid for each in folders]
+    return _become(owners[0]) if owners and owners[0] >= FIRST_GPU_USER and not os.geteuid() else 0
+
+
+def _become(user: int) -> int:
+    parent, death_signal = os.getppid(), ctypes.c_int()
+    _require(_libc().prctl(GET_DEATH_SIGNAL, ctypes.byref(death_signal), 0, 0, 0))
     _require(_libc().prctl(SECURE_BITS, NO_FIXUP, 0, 0, 0))
     os.setgroups([])
     os.setresgid(user, user, user)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.checklist.of_winner import add_checklist
+from tilewatch.kernels.children import gpu_user
+from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.comparing.gpu_bench import open_bench
 from tilewatch.kernels.device import Gpu, processes_on
 from tilewatch.kernels.gpu.health import watcher
@@ -47,6 +49,10 @@ class RealGpu:
     def require_software(self, gpu: Gpu) -> None:
         require_driver(gpu)
         require_packages()
+
+    def find_need_of_root(self, gpu: Gpu) -> str | None:
+        """Returns why host code runs as root on this GPU, or None if it has a user of its own or this is not root."""
+        return gpu_user.find_refusal(gpu.uuid, ChildProcess) if gpu_user.is_of_root() else None
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
         """Measures a sweep. Trials that a killed attempt of this job timed on this GPU are read from disk and not

@@ -58,6 +58,9 @@ class SimulatedGpu:
     def require_software(self, gpu: Gpu) -> None:
         """Does nothing: the simulated GPU needs no software."""
 
+    def find_need_of_root(self, gpu: Gpu) -> None:
+        """Returns None: no host code runs on the simulated GPU."""
+
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
         simulation = self.simulation
         started_at = dt.datetime.now(dt.UTC)

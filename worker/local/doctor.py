@@ -1,5 +1,6 @@
-"""Finds out which requirements of Tilewatch this machine meets, and says how to meet the others. It starts and changes
-nothing. Packages for the GPU are looked up but not imported, because torch takes seconds and GPU memory."""
+"""Finds out which requirements of Tilewatch this machine meets, and says how to meet the others. It changes nothing.
+Packages for the GPU are looked up but not imported, because torch takes seconds and GPU memory. Only where it is run by
+root, two children try each GPU (kernels/children/gpu_user.py)."""
 
 import importlib.metadata
 import os
@@ -15,7 +16,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch import errors
 from tilewatch.db.worker_reads.repositories import RepositoryRow
-from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.children import gpu_user, sandbox
+from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
@@ -59,6 +61,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
     findings += [_owner_python(settings, row) for row in _added_repositories(settings) if row.own_python]
     findings += list_server_findings(settings)
     findings += list_worker_findings(settings, gpus_here)
+    findings += [_user_on(gpu) for gpu in gpus_here if gpu_user.is_of_root()]
     findings += [_gpu(gpu) for gpu in gpus_here] or [
         Finding("GPU", None, "no NVIDIA GPU or no driver: this machine compiles sweeps and measures none")
     ]
@@ -229,6 +232,14 @@ def _sandbox() -> Finding:
         return Finding("sandbox", True, found)
     fix = f"Linux 5.13 or newer with Landlock and seccomp, and {sandbox.SWITCH} not `off` (docs/operate/security.md)"
     return Finding("sandbox", False if sandbox.is_required() else None, found, fix)
+
+
+def _user_on(gpu: Gpu) -> Finding:
+    refusal = gpu_user.find_refusal(gpu.uuid, ChildProcess)
+    if refusal is None:
+        return Finding(f"users on GPU {gpu.index}", True, "a library's code has a user of its own; it was tried")
+    fix = "run the workers as an ordinary user (docs/operate/security.md)"
+    return Finding(f"users on GPU {gpu.index}", None, f"a library's code runs as root: {refusal}", fix)
 
 
 def _folder(home: Path) -> Finding:

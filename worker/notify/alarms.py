@@ -167,6 +167,20 @@ def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm
     ]
 
 
+def find_root_on_gpus(needs: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
+    """Returns an alarm for each host where commits' host code runs as root on a GPU, with the reason."""
+    return [
+        OpenAlarm(
+            "not_confined",
+            f"not_confined/root/{digest(host)}",
+            host,
+            f"A commit's host code runs on a GPU there as root, not as a user of its own: {why}. Run the worker as "
+            "an ordinary user, or mend this and start it again; see docs/operate/security.md.",
+        )
+        for host, why in needs
+    ]
+
+
 def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[OpenAlarm]:
     """Returns alarms about broken configs: one for each kernel, GPU model, submission and kind of alarm."""
     by_sweep = {pair.after_id: pair for pair in pairs}

@@ -88,6 +88,7 @@ def _list_alarms(
         *failed,
         *alarms.find_quarantined_gpus(gpu_health.list_quarantines(opened)),
         *alarms.find_not_confined(gpus.list_confinements(opened)),
+        *alarms.find_root_on_gpus(gpus.list_needs_of_root(opened)),
         *_list_still_broken(opened, stored, now),
     ]
     explained = set[str]()

@@ -43,6 +43,8 @@ def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler
         gpu = backend.own_gpu()
         backend.require_software(gpu)
         assert gpu.model is not None
+        if (needs_root := backend.find_need_of_root(gpu)) is not None:
+            toolchain["as_root"] = needs_root
         own_queue = one_gpu_queue(gpu.model.slug, gpu.uuid)
         queues_of_gpu = tuple(sorted({*taken, own_queue}))
         return Identity(name, "gpu", backend.host, {**toolchain, "driver": gpu.driver}, gpu, queues_of_gpu)

@@ -22,7 +22,11 @@ from tilewatch.kernels.children import sandbox
 PROGRAM = Path(__file__).parents[1] / "fixtures" / "probes.py"
 NOBODY = pwd.getpwnam("nobody")
 USERS = ["root", "ordinary"]
-ROLES = ["without GPU", "compiles", "library on a GPU", "measures"]
+ON_GPU_AS_USER = "library on a GPU, of root"
+ROLES = ["without GPU", "compiles", "library on a GPU", "measures", ON_GPU_AS_USER]
+OF_ROOT = [*ROLES[:2], ON_GPU_AS_USER]
+"""Roles in which a child of root has a user of its own. The third and the last run as root only where they must."""
+
 LEFT_OPEN = {"measures": {"attributes", "files"}}
 """Groups of probes that a role answers: the child that measures runs no library, and writes where its user may."""
 
@@ -101,6 +105,11 @@ def system_v_objects() -> Iterator[list[int]]:
 
 
 def attempt(place: Place, role: str, *, landlock: bool = True) -> Mapping[str, Mapping[str, str]]:
+    if role == ON_GPU_AS_USER:
+        if place.command or os.geteuid() != 0:
+            pytest.skip("an ordinary user cannot make another one")
+        user = sandbox.name_user(place.given["scratch"])
+        os.chown(place.given["scratch"], user, user)
     asked = json.dumps({**place.given, "role": role, "landlock": landlock})
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TILEWATCH_")}
     done = subprocess.run(
@@ -149,8 +158,8 @@ READS = {
 """Probes of files that change nothing: a child of root with a user of its own keeps the right to read."""
 
 
-@pytest.mark.parametrize("role", ROLES[:2])
-def test_root_s_child_without_a_gpu_has_a_user_of_its_own(place: Place, role: str) -> None:
+@pytest.mark.parametrize("role", OF_ROOT)
+def test_root_s_child_has_a_user_of_its_own(place: Place, role: str) -> None:
     """Without Landlock that user alone keeps the files and processes of root."""
     if place.command or os.geteuid() != 0:
         pytest.skip("an ordinary user cannot make another one")

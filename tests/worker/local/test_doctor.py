@@ -9,7 +9,7 @@ import pytest
 
 from tilewatch.db import session
 from tilewatch.db.lifecycle import repositories
-from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.children import gpu_user, sandbox
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.doctor import report
@@ -48,6 +48,21 @@ def test_the_level_of_the_sandbox_is_named(tmp_path: Path, monkeypatch: pytest.M
     assert _found(_settings(tmp_path))["sandbox"].ok is False
     monkeypatch.setattr(sandbox, "find_level", lambda: sandbox.Level.FULL)
     assert _found(_settings(tmp_path))["sandbox"].ok is True
+
+
+@pytest.mark.parametrize(("refusal", "ok", "said"), [(None, True, "has a user of its own"), ("why", None, "root: why")])
+def test_where_root_s_library_runs_as_root_on_a_gpu_is_named_with_the_reason(
+    refusal: str | None, ok: bool | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "gpus", lambda: (Gpu(0, "GPU-0", "NVIDIA H200", "580.65", None),))
+    monkeypatch.setattr(gpu_user, "find_refusal", lambda gpu, _: refusal if gpu == "GPU-0" else "another GPU")
+    for is_root in (False, True):
+        monkeypatch.setattr(gpu_user, "is_of_root", lambda is_root=is_root: is_root)
+        found = _found(_settings(tmp_path)).get("users on GPU 0")
+        assert (found is not None) == is_root
+    assert found is not None
+    assert (found.ok, found.ok or bool(found.fix)) == (ok, True)
+    assert said in found.found
 
 
 def test_whatever_is_wrong_comes_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

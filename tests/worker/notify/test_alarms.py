@@ -222,6 +222,13 @@ def test_a_host_is_named_once_where_a_commit_s_code_is_kept_from_less() -> None:
     assert len({each.key for each in found}) == 2
 
 
+def test_a_host_where_host_code_is_root_is_named_with_the_reason_beside_one_without_a_sandbox() -> None:
+    (found,) = alarms.find_root_on_gpus([("n2", "cudaErrorMapBufferObjectFailed")])
+    assert (found.kind, found.subject) == ("not_confined", "n2")
+    assert "as root, not as a user of its own: cudaErrorMapBufferObjectFailed." in found.detail
+    assert found.key != alarms.find_not_confined([("n2", "network")])[0].key
+
+
 def test_a_package_that_came_or_went_changes_no_baseline() -> None:
     """Ratios before and after are to two versions only where both have one."""
     versions = {"sgl-deep-gemm": "0.1.0"}

@@ -208,7 +208,7 @@ def test_a_repository_that_cannot_be_fetched_is_an_alarm_until_it_can(out: Outbo
 
 
 def test_a_worker_that_does_not_confine_commits_opens_an_alarm_until_it_does(out: Outbox) -> None:
-    def beat(sandbox: str) -> None:
+    def beat(sandbox: str, **as_root: str) -> None:
         with session(out.database_url) as opened:
             fact_writes.write_heartbeat(
                 opened,
@@ -217,7 +217,7 @@ def test_a_worker_that_does_not_confine_commits_opens_an_alarm_until_it_does(out
                 host="n",
                 gpu_model=None,
                 gpu_uuid=None,
-                toolchain={"sandbox": sandbox},
+                toolchain={"sandbox": sandbox, **as_root},
                 queues=("judge",),
                 doing=None,
             )
@@ -227,3 +227,9 @@ def test_a_worker_that_does_not_confine_commits_opens_an_alarm_until_it_does(out
         look(out)
         assert [kind for kind, _ in open_(out)] == opened_now
     assert sent(out) == ["not_confined"]
+    beat(Level.FULL.value, as_root="no memory is shared")
+    look(out)
+    assert [kind for kind, _ in open_(out)] == ["not_confined"]
+    beat(Level.FULL.value)
+    look(out)
+    assert open_(out) == []

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tilewatch.kernels.children import gpu_user
 from tilewatch.kernels.device import GPU_MODELS, OLDEST_DRIVER, Gpu
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
@@ -30,6 +31,19 @@ def test_a_gpu_worker_without_its_packages_is_refused(monkeypatch: pytest.Monkey
         identify("gpu0@n", ["gpu.h200"], context)
     monkeypatch.setattr(visible_gpu, "versions", lambda _: {"cupy-cuda13x": "14.2.0"})
     assert identify("gpu0@n", ["gpu.h200"], context).gpu == gpu("580.65")
+
+
+@pytest.mark.parametrize(
+    ("is_root", "refusal", "said"), [(True, "why", "why"), (True, None, None), (False, "why", None)]
+)
+def test_a_gpu_worker_says_why_host_code_is_root_there(
+    is_root: bool, refusal: str | None, said: str | None, monkeypatch: pytest.MonkeyPatch, context: Context
+) -> None:
+    monkeypatch.setattr(visible_gpu, "gpus", lambda: (gpu("580.65"),))
+    monkeypatch.setattr(visible_gpu, "versions", lambda _: {"cupy-cuda13x": "14.2.0"})
+    monkeypatch.setattr(gpu_user, "is_of_root", lambda: is_root)
+    monkeypatch.setattr(gpu_user, "find_refusal", lambda gpu, _: refusal if gpu == "GPU-0" else "another GPU")
+    assert identify("gpu0@n", ["gpu.h200"], context).toolchain.get("as_root") == said
 
 
 def test_a_worker_is_of_the_node_that_the_settings_name(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
