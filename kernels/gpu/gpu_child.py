@@ -24,7 +24,7 @@ from tilewatch.kernels.gpu.host_code.prepared_launches import PreparedLaunches
 from tilewatch.kernels.gpu.loaded_libraries import read_loaded_versions
 from tilewatch.kernels.gpu.prepared_problem import PreparedProblem, prepare, take_references
 from tilewatch.kernels.gpu.result_error import NO_ERROR, ResultError
-from tilewatch.kernels.gpu.rounds import Checks, Entry, WrongWhenTimed, time_rounds
+from tilewatch.kernels.gpu.rounds import Checks, Entry, TimedRounds, WrongWhenTimed, time_rounds
 from tilewatch.kernels.library_errors import LibraryError
 
 if TYPE_CHECKING:  # it needs PyTorch
@@ -266,8 +266,9 @@ def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
         baseline, kernels = prepared.baselines[name]
         entries.append(Entry(partial(_launch_baseline, baseline), kernels))
     before = prepared.telemetry.read("before rounds")
-    samples = _time_entries(prepared, entries, request["rounds"], seed=request["seed"])
-    return {"samples_us": samples, "telemetry": [before, prepared.telemetry.read("after rounds")]}
+    timed = _time_entries(prepared, entries, request["rounds"], seed=request["seed"])
+    telemetry = [before, prepared.telemetry.read("after rounds")]
+    return {"samples_us": timed.times_us, "spans_us": timed.spans_us, "telemetry": telemetry}
 
 
 def _describe(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -309,20 +310,20 @@ def _take_samples(
     a reference if `sets` is empty. Raises WrongWhenTimed if a result is wrong or an input was changed."""
     entries = [prepared.entry(identity) for identity in ids]
     try:
-        samples = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
+        timed = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
     except WrongWhenTimed:
         prepared.restore_inputs()  # later configs read the same inputs
         raise
     if (changed := prepared.restore_inputs()) is not None:
         raise WrongWhenTimed(f"when it was timed, it wrote into '{changed}', which is an input")
-    return samples
+    return timed.times_us
 
 
 def _time_entries(
     prepared: Prepared, entries: list[Entry], rounds: int, *, seed: int, sets: Sequence[int] = (), rest: bool = True
-) -> list[list[float]]:
+) -> TimedRounds:
     timing.forbid_persisting_l2()  # host code in this process may have allowed it
-    samples = time_rounds(
+    timed = time_rounds(
         prepared.timer,
         entries,
         rounds,
@@ -334,7 +335,7 @@ def _time_entries(
     )
     if (outside := prepared.restore_guards()) is not None:  # after the launches that were compared
         raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
-    return samples
+    return timed
 
 
 def _launch_baseline(baseline: BaselineLaunch, _: int) -> None:

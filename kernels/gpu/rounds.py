@@ -90,6 +90,17 @@ class DrawnRound:
     entries: set[int]
 
 
+@dataclass(frozen=True)
+class TimedRounds:
+    """Holds the microseconds of entry i in round r: `times_us[i][r]` during which its kernels ran, and `spans_us[i][r]`
+    from its first kernel's start to its last kernel's end. The host queues an entry's launches while the GPU flushes
+    L2 (0.1 GB on an H100), so a span has the GPU's gaps between kernels. It has the host's gaps too if the host needs
+    longer for a launch than the GPU for the flush and the kernels ahead."""
+
+    times_us: list[list[float]]
+    spans_us: list[list[float]]
+
+
 def time_rounds(
     timer: "Timer",
     entries: list[Entry],
@@ -100,11 +111,11 @@ def time_rounds(
     order: random.Random,
     before: Callable[[int], None],
     rest: bool = True,
-) -> list[list[float]]:
-    """Returns samples[i][r], the microseconds of entry i in round r. Rounds rotate over the input sets, but a round in
-    which a result is compared uses a random set. `before` is called with the set's number before each flush of L2 and
-    launch. Raises WrongWhenTimed if a compared result is wrong."""
-    samples: list[list[float]] = [[] for _ in entries]
+) -> TimedRounds:
+    """Times all entries in each round. Rounds rotate over the input sets, but a round in which a result is compared
+    uses a random set. `before` is called with the set's number before each flush of L2 and launch. Raises
+    WrongWhenTimed if a compared result is wrong."""
+    timed = TimedRounds([[] for _ in entries], [[] for _ in entries])
     drawn = checks.draw(entries, rounds)
     done, burst = 0, 1
     while done < rounds:
@@ -116,16 +127,16 @@ def time_rounds(
             for index in order.sample(range(len(entries)), len(entries)):
                 waiting.append((index, here.turn))
                 if index in here.entries:  # its outputs stay until the next launch
-                    burst_us += _launch(timer, entries, waiting, before, samples)
+                    burst_us += _launch(timer, entries, waiting, before, timed)
                     verify = entries[index].verify
                     assert verify is not None
                     verify(here.turn)
-        burst_us += _launch(timer, entries, waiting, before, samples)
+        burst_us += _launch(timer, entries, waiting, before, timed)
         done += at_once
         burst = count_at_once(burst_us / at_once)
         if rest and done < rounds and burst_us > BURST_US / 4:
             time.sleep(REST_S)
-    return samples
+    return timed
 
 
 def _launch(
@@ -133,9 +144,9 @@ def _launch(
     entries: list[Entry],
     waiting: list[tuple[int, int]],
     before: Callable[[int], None],
-    samples: list[list[float]],
+    timed: TimedRounds,
 ) -> float:
-    """Times the waiting launches, adds their times to `samples`, and returns these times' sum in microseconds."""
+    """Times the waiting launches, adds their times to `timed`, and returns these times' sum in microseconds."""
     if not waiting:
         return 0.0
     turns = iter([turn for _, turn in waiting])
@@ -144,7 +155,8 @@ def _launch(
         [entries[index].kernels for index, _ in waiting],
         lambda: before(next(turns)),
     )
-    for (index, _), time_us in zip(waiting, times, strict=True):
-        samples[index].append(time_us)
+    for (index, _), time_us, span_us in zip(waiting, times, timer.spans_us, strict=True):
+        timed.times_us[index].append(time_us)
+        timed.spans_us[index].append(span_us)
     waiting.clear()
     return sum(times)

@@ -20,7 +20,11 @@ def do_nothing() -> None:
 
 
 class Timer(Protocol):
+    """Times launches. `spans_us` has the microseconds from the start of each launch's first kernel to the end of its
+    last kernel, gaps and overlaps included, for the launches of the last call of `time`. Events see only spans."""
+
     name: Literal["cupti", "events"]
+    spans_us: list[float]
 
     def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
         """Launches once, and returns the names of the kernels that ran, in order."""
@@ -77,6 +81,7 @@ class CuptiTimer:
         from cupti import cupti
 
         self._cupti = cupti
+        self.spans_us: list[float] = []
         self._records: list[tuple[int, int, str]] = []
         self._flush_l2 = Flush()
         cupti.activity_register_callbacks(lambda: (8 << 20, 0), self._add_records)
@@ -103,11 +108,13 @@ class CuptiTimer:
         if len(records) != sum(map(len, names)):
             raise TimingError(f"{len(records)} kernel records for {sum(map(len, names))} kernels launched")
         times, at = [], 0
+        self.spans_us = []
         for kernels in names:
             mine = records[at : at + len(kernels)]
             if tuple(name for _, _, name in mine) != kernels:
                 raise TimingError(f"kernels {[name for _, _, name in mine]} ran where {list(kernels)} were launched")
             times.append(_find_busy_us([(start, end) for start, end, _ in mine]))
+            self.spans_us.append((max(end for _, end, _ in mine) - mine[0][0]) / 1000)
             at += len(kernels)
         return times
 
@@ -144,6 +151,7 @@ class EventTimer:
     name: Literal["cupti", "events"] = "events"
 
     def __init__(self) -> None:
+        self.spans_us: list[float] = []
         self._flush_l2 = Flush()
 
     def names(self, launch: Callable[[], None]) -> tuple[str, ...]:
@@ -165,4 +173,5 @@ class EventTimer:
             launch()
             stop.record()
         cupy.cuda.get_current_stream().synchronize()
-        return [1000 * cupy.cuda.get_elapsed_time(start, stop) for start, stop in events]
+        self.spans_us = [1000 * cupy.cuda.get_elapsed_time(start, stop) for start, stop in events]
+        return self.spans_us

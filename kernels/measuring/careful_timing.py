@@ -38,6 +38,9 @@ OnStep = Callable[[str, int, int], None]
 Column = int | str
 """Names what is timed in a round: a trial by its number, or a baseline by the name under which it is stored."""
 
+SPAN: Column = -1
+"""Names the spans of the first trial, from the start of its first launch to the end of its last."""
+
 
 @dataclass(frozen=True)
 class Rounds:
@@ -90,7 +93,7 @@ def time_carefully(
         **{name: child.introduction[name] for name in BOUNDARY if name in child.introduction},
     }
     if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
-        shared["parts_us"] = parts
+        shared |= {"parts_us": parts, "span_us": kept[SPAN]}  # the span of one launch is its time
 
     def of_trial(name: str, role: Literal["kernel", "baseline"], trial: int, detail: Mapping[str, Any]) -> Measured:
         return Measured(name, role, tuple(kept[trial]), trials[trial].config, {**detail, **_left_out(apart, trial)})
@@ -120,8 +123,8 @@ def _run_rounds(
     only warms clocks and caches, and is discarded. `ours_us` is the winner's time per launch in the sweep. The child
     and the `processes` take turns block by block, so that all of them see the same clocks."""
     columns: list[Column] = [*ids, *names, *(name for each in processes for name in each.names)]
-    calm: dict[Column, list[float]] = {each: [] for each in columns}
-    throttled: dict[Column, list[float]] = {each: [] for each in columns}
+    calm: dict[Column, list[float]] = {each: [] for each in (*columns, SPAN)}
+    throttled: dict[Column, list[float]] = {each: [] for each in calm}
     readings: list[Mapping[str, Any]] = []
     spent_us = 0.0
     for block in range(1 + MOST_ROUNDS // BLOCK_ROUNDS):
@@ -141,6 +144,7 @@ def _run_rounds(
         spent_us += took_us + find_rests_us(count, took_us / count)
         if block == 0:
             continue
+        timed[SPAN] = answer["spans_us"][0]
         slowed = any(reading.get("throttled") for reading in read)
         for column, samples in timed.items():
             (throttled if slowed else calm)[column] += samples

@@ -39,6 +39,7 @@ from tilewatch.kernels.measuring.sweep import (
 )
 from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.statistics import median_interval
+from tilewatch.metrics import Metric
 
 PAIRS_AT_ONCE = 16
 """Most pairs of one process. If the process dies, its current pair gets no time, and a new process starts."""
@@ -94,7 +95,8 @@ class ReplaySide:
 @dataclass(frozen=True)
 class PairWork:
     """Two cubins to time beside each other. `launches` is the number of earlier launches. If `describes`, the launch
-    also describes both sides for a profiler. `label` distinguishes pairs of one kernel and problem."""
+    also describes both sides for a profiler. `label` distinguishes pairs of one kernel and problem. The sides are
+    compared by `metric`."""
 
     kernel: str
     problem: str
@@ -103,6 +105,7 @@ class PairWork:
     launches: int = 0
     describes: bool = False
     label: str = ""
+    metric: Metric = "time"
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -120,8 +123,8 @@ class PairWork:
 
 @dataclass(frozen=True)
 class Launched:
-    """Holds the median time of each side in one new process. `described` are the launches of both sides, or why they
-    cannot be described. `not_apart` is the result of `describe_not_apart`."""
+    """Holds the median time, or span, of each side in one new process. `described` are the launches of both sides, or
+    why they cannot be described. `not_apart` is the result of `describe_not_apart`."""
 
     base_us: float
     head_us: float
@@ -301,7 +304,8 @@ class PairBench:
             return LaunchFailed(str(error), is_of_head=False, is_final=True)
         finally:
             self.gpu_s += time.monotonic() - started - without_gpu_s
-        base_us, head_us = (median_interval(answer["samples_us"][side]).median for side in (BASE, HEAD))
+        measured = answer["spans_us" if work.metric == "span" else "samples_us"]
+        base_us, head_us = (median_interval(measured[side]).median for side in (BASE, HEAD))
         telemetry = tuple(answer["telemetry"])
         return Launched(base_us, head_us, introduction["timer"], telemetry, described, describe_not_apart(introduction))
 

@@ -12,6 +12,7 @@ from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import Launched, PairBench, PairWork, ReplaySide, RoundCounts
 from tilewatch.kernels.measuring.profiling import count_pair
 from tilewatch.kernels.statistics import ratio_interval
+from tilewatch.metrics import Metric
 
 REPLAYED = RoundCounts(warm_up=20, least=60, most=60)
 """Rounds of a launch. With so many, medians vary more between launches than within one (H200, 2026-11)."""
@@ -39,6 +40,7 @@ class ReplayRequest:
     launches: int
     gpu_index: int
     host: str = field(default_factory=socket.gethostname)
+    metric: Metric = "time"
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,13 @@ def _launch_all(bench: PairBench, request: ReplayRequest, on_launch: Callable[[i
     while len(done) < request.launches:
         # The sides are described once: an operator's description may hold megabytes, and one is profiled.
         work = PairWork(
-            request.kernel, request.problem, request.base, request.head, launches=len(done), describes=not done
+            request.kernel,
+            request.problem,
+            request.base,
+            request.head,
+            launches=len(done),
+            describes=not done,
+            metric=request.metric,
         )
         ((_, launch),) = bench.launch_each([work])
         if isinstance(launch, Launched):

@@ -29,8 +29,7 @@ def run_rounds(
     entries = [entry(name, time_us) for name, time_us in times_us.items()]
     checks = Checks([0], random.Random(seed))
     plain = {"input_sets": input_sets, "order": random.Random(seed), "before": lambda _: None, "checks": checks}
-    samples = time_rounds(timer, entries, rounds, **plain, **options)
-    return samples, order
+    return time_rounds(timer, entries, rounds, **plain, **options).times_us, order
 
 
 def test_each_round_launches_every_entry_once(gpu: FakeGpu) -> None:

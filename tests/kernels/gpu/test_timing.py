@@ -87,6 +87,26 @@ def test_what_two_kernels_share_counts_once(gpu: FakeGpu) -> None:
 
     launches = [partial(both, 4.0, 30.0), partial(both, 8.0, 3.0)]
     assert here.time(launches, [("first", "second")] * 2) == [10.0 + 30.0 - 4.0, 10.0]
+    assert here.spans_us == [10.0 + 30.0 - 4.0, 10.0], "shorter than the sum; the second may end before the first"
+
+
+def test_a_span_has_the_gaps_that_a_time_leaves_out(gpu: FakeGpu) -> None:
+    here = timer()
+
+    def both(gap_us: float) -> None:
+        gpu.run("first", 10.0, [])
+        gpu.clock_ns += round(1000 * gap_us) - 500
+        gpu.run("second", 30.0, [])
+
+    assert here.time([partial(both, 3.0), partial(both, 7.0)], [("first", "second")] * 2) == [40.0, 40.0]
+    assert here.spans_us == [43.0, 47.0]
+    here.time([launch(gpu, "k", 5.0)], [("k",)])
+    assert here.spans_us == [5.0], "of the last call alone"
+
+
+def test_by_events_a_span_is_the_time(gpu: FakeGpu) -> None:
+    here = timer("events")
+    assert here.time([launch(gpu)] * 2, [("launch",)] * 2) == here.spans_us
 
 
 def test_kernels_of_others_do_not_count(gpu: FakeGpu) -> None:

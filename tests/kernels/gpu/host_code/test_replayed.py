@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,7 @@ def test_a_watch_file_s_own_baseline_is_timed_by_its_own_process(make: Make) -> 
     assert (ours.detail["library_runs_apart"], set(ours.samples_us)) == (True, {TIMES_US[16]})
     assert "not_apart" not in ours.detail
     assert ours.detail["parts_us"] == {"1. add_rows": 36.0, "2. softmax_rows": 36.0}
+    assert ours.detail["span_us"] == [2 * 36.0 + 0.5] * len(ours.samples_us), "the GPU starts the second 0.5 us later"
     assert (own.implementation, set(own.samples_us), own.detail["kernels"]) == ("torch", {90.0}, ["torch_softmax"])
     assert own.detail["timed_by"] == "a process of the library's"
     assert copy.implementation == "copy"
@@ -239,6 +241,16 @@ def test_each_side_of_a_replay_is_described_by_its_own_process(make: Make, tmp_p
     cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe(), {"time_us": 40.0})
     result = replay(start_replay(good, bad, cubins), on_launch=lambda _: None)
     assert (result.base_us, result.head_us) == ((TIMES_US[16],), (TIMES_US[16] + 4.0,))
+
+
+@pytest.mark.parametrize("gap_us", [2.0, -10.0])
+def test_a_replay_by_span_sees_gaps_and_overlaps(make: Make, tmp_path: Path, gap_us: float) -> None:
+    good, bad = make_two(make, tmp_path)
+    cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe(), {}, {"gap_us": gap_us})
+    request = replace(start_replay(good, bad, cubins), metric="span")
+    result = replay(request, on_launch=lambda _: None)
+    span_us = 2 * 36.0 + 0.5
+    assert (result.base_us, result.head_us) == ((span_us,), (span_us + gap_us,))
 
 
 def test_a_side_of_a_replay_whose_results_have_other_shapes_is_other_work(make: Make, tmp_path: Path) -> None:
@@ -401,7 +413,8 @@ import atexit, os, sys, threading, time
 from tilewatch.kernels.gpu import gpu_child, result_error, rounds, timing
 from tilewatch.kernels.gpu.host_code import prepared_launches
 timing.CuptiTimer.time = lambda self, launches, names, before=None: [1.0 for _ in launches]
-rounds.time_rounds = gpu_child.time_rounds = lambda timer, entries, count, **_: [[1.0] * count for _ in entries]
+quick = lambda timer, entries, count, **_: rounds.TimedRounds(*2 * [[[1.0] * count for _ in entries]])
+rounds.time_rounds = gpu_child.time_rounds = quick
 result_error.judge = prepared_launches.judge = lambda *_: result_error.NO_ERROR
 prepared_launches.PreparedLaunches.verify = lambda *_: (1.0, result_error.NO_ERROR)
 time.monotonic = time.perf_counter = lambda: 0.0
