@@ -1,12 +1,13 @@
 """Describes how the source lines and instructions of two cubins differ (kernels/code_diff)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tilewatch.kernels.code_diff.code_diff import CodeDiff, CodeText, diff_code
 from tilewatch.kernels.code_diff.tile_ir import BadTileIR
 from tilewatch.kernels.compiling.disassembly import NotDisassembled, read_code_texts
+from tilewatch.kernels.compiling.operator_code import DEPENDENT
 from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore
 
@@ -32,6 +33,12 @@ def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: in
 
 def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
     """Returns the differences between all launches of two cubins. Raises StoreError if the store cannot be read."""
+    diff = _diff_code(store, base_key, head_key)
+    sentences = [*_list_dependence(store, base_key, head_key), *([diff.sentence] if diff.sentence else [])]
+    return CubinDiff(". ".join(sentences), diff.launches)
+
+
+def _diff_code(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
     try:
         # A disassembler, which runs on one core, takes nearly all the time.
         with ThreadPoolExecutor(2) as pool:
@@ -44,6 +51,17 @@ def diff_cubins(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
     sentences = [diff.sentence for diff in diffs]
     named = sentences if len(sentences) == 1 else [f"launch {i} {each}" for i, each in enumerate(sentences, 1) if each]
     return CubinDiff(". ".join(named), diffs)
+
+
+def _list_dependence(store: CubinStore, base_key: str, head_key: str) -> Iterator[str]:
+    """Yields a sentence for each launch that is a programmatic dependent launch on one side only."""
+    outcomes = [store.outcome(key) or {} for key in (base_key, head_key)]
+    symbols = str(outcomes[1].get("symbol")).split("+")
+    # the sides have equally many launches, but a bundle from before 2026-11-29 does not say which of them are
+    flags = zip(*(each.get(DEPENDENT, ()) for each in outcomes), strict=False)
+    for number, (symbol, (before, after)) in enumerate(zip(symbols, flags, strict=False), 1):
+        if before != after:
+            yield f"programmatic dependent launch of launch {number}, {symbol}: {'off -> on' if after else 'on -> off'}"
 
 
 def pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:

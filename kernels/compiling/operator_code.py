@@ -14,6 +14,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Earliest time that ZIP can express. Every file gets it, so that equal code gives equal bundles."""
 
 
+DEPENDENT = "programmatic_dependent_launches"
+"""The field of a bundle's outcome that says of each launch whether it is a programmatic dependent launch. Bundles from
+before 2026-11-29 lack it."""
+
+
 class NamedLaunch(Protocol):
     """One kernel launch. Launches with equal `launch_key` compile to equal code. `symbol` is a name in the cubin."""
 
@@ -69,6 +74,7 @@ def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapp
         "content_key": key,
         "code_sha256": codes[0] if is_plain else hashlib.sha256("".join(codes).encode()).hexdigest(),
         "symbol": "+".join(each.symbol for each in launches),
+        DEPENDENT: [each.programmatic_dependent_launch for each in launches],
         "facts": {**joined, "remarks": [remark for each in facts for remark in each["remarks"]]},
     }
 

@@ -1,7 +1,15 @@
-"""Pairing the launches of two operators."""
+"""Pairing the launches of two operators, and what differs in how they are launched."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tilewatch.kernels.code_diff.code_diff import CodeText
-from tilewatch.kernels.comparing.code_sentences import pair_launches
+from tilewatch.kernels.comparing.code_sentences import diff_cubins, pair_launches
+from tilewatch.kernels.compiling.operator_code import store_bundle
+from tilewatch.kernels.compiling.store import CubinStore, folder
 
 LAUNCHES = ("load", "square", "sum", "scale", "store")
 
@@ -22,3 +30,47 @@ def test_another_number_of_launches_is_not_paired() -> None:
     head = make_texts("new", "sum")
     del head["load-new"]
     assert pair_launches(make_texts("old", "sum"), head) is None
+
+
+@dataclass(frozen=True)
+class Launch:
+    launch_key: str
+    symbol: str
+    programmatic_dependent_launch: bool
+
+
+def store_operator(store: CubinStore, *dependent: bool) -> str:
+    """Stores an operator whose launches are the same code, with these of them dependent; its content key."""
+    facts = {"registers": 1, "stack_bytes": 0, "shared_bytes": 0, "code_bytes": 16, "cubin_bytes": 1, "remarks": []}
+    facts |= dict.fromkeys(("tma_loads", "loads", "tensor_core_mmas", "mmas"), 0)
+    common: dict[str, Any] = {"status": "ok", "reused": False, "compile_s": 1.0, "cpu_s": 1.0, "facts": facts}
+    launches = [Launch(f"key {symbol}", symbol, each) for symbol, each in zip(LAUNCHES, dependent, strict=False)]
+    outcomes = {}
+    for each in launches:
+        outcomes[each.launch_key] = {**common, "content_key": f"code-{each.symbol}", "code_sha256": each.symbol}
+        store.put(f"code-{each.symbol}", outcomes[each.launch_key], b"no cubin")
+    return str(store_bundle(store, launches, outcomes)["content_key"])
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "wanted"),
+    [
+        ((False, False), (False, True), ["launch 2, square: off -> on"]),
+        ((True, True), (False, False), ["launch 1, load: on -> off", "launch 2, square: on -> off"]),
+        ((False, True), (False, True), []),
+    ],
+)
+def test_a_programmatic_dependent_launch_on_one_side_is_named(
+    tmp_path: Path, base: tuple[bool, ...], head: tuple[bool, ...], wanted: list[str]
+) -> None:
+    """Even where no disassembler can read the code."""
+    store = CubinStore(folder(tmp_path))
+    sentence = diff_cubins(store, store_operator(store, *base), store_operator(store, *head)).sentence
+    named = [each for each in sentence.split(". ") if each.startswith("programmatic")]
+    assert named == [f"programmatic dependent launch of {each}" for each in wanted]
+
+
+def test_a_bundle_that_does_not_say_how_it_is_launched_is_not_taken_for_another(tmp_path: Path) -> None:
+    store = CubinStore(folder(tmp_path))
+    store.put("before-2026-11-29", {"status": "ok", "symbol": "load+square"}, b"no cubin")
+    assert "programmatic" not in diff_cubins(store, "before-2026-11-29", store_operator(store, False, True)).sentence
