@@ -14,6 +14,7 @@ from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.results import Compiled, Cubin, Params
+from tilewatch.metrics import Metric
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ class Changed:
 @dataclass
 class Comparison:
     """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty for
-    none. If `may_race` is False, each side gets only the recorded winner, or else the shipped config."""
+    none. If `may_race` is False, each side gets only the recorded winner, or else the shipped config. Launches are
+    compared by `metric`."""
 
     base: Library
     head: Library
@@ -79,6 +81,7 @@ class Comparison:
     source: ConfigSource = ConfigSource.auto
     given: Candidates | None = None
     may_race: bool = True
+    metric: Metric = "time"
     outcomes: dict[Target, Outcome] = field(default_factory=dict)
 
     def end(self, target: Target, kind: OutcomeKind, reason: str = "") -> None:

@@ -31,31 +31,31 @@ def end_by_launches(
     }
     design = replace(design, operators=max(1, len(picked)))
 
+    def make_outcome(each: Changed, timing: Timing) -> Outcome:
+        verdict = timing.judge(design)
+        assert verdict is not None
+        return each.outcome(
+            kind=verdict.kind,
+            verdict=verdict,
+            base_us=timing.base_us,
+            head_us=timing.head_us,
+            not_apart=timing.not_apart,
+            metric=comparison.metric,
+        )
+
     def show(key: Key, timing: Timing) -> None:
         if timing.failure is None and len(timing.base_us) in design.looks:
             kernel, problem, _ = key
-            on_progress(f"{kernel} {problem}: {_make_outcome(picked[key], timing, design).sentence}")
+            on_progress(f"{kernel} {problem}: {make_outcome(picked[key], timing).sentence}")
 
     run = TimingRun([_make_work(comparison, each) for each in picked.values()], design, show)
     run.run(bench, is_spent)
     for key, timing in run.timings.items():
         target = picked[key].target
         if timing.failure is None and timing.base_us:
-            comparison.outcomes[target] = _make_outcome(picked[key], timing, design)
+            comparison.outcomes[target] = make_outcome(picked[key], timing)
         else:
             comparison.end(target, "failed", timing.failure or NO_TIME)
-
-
-def _make_outcome(each: Changed, timing: Timing, design: Design) -> Outcome:
-    verdict = timing.judge(design)
-    assert verdict is not None
-    return each.outcome(
-        kind=verdict.kind,
-        verdict=verdict,
-        base_us=timing.base_us,
-        head_us=timing.head_us,
-        not_apart=timing.not_apart,
-    )
 
 
 def _make_work(comparison: Comparison, each: Changed) -> PairWork:
@@ -63,7 +63,7 @@ def _make_work(comparison: Comparison, each: Changed) -> PairWork:
     assert base is not None
     assert head is not None
     sides = (ReplaySide(comparison.base.folder, base), ReplaySide(comparison.head.folder, head))
-    return PairWork(each.target.kernel, each.target.problem, *sides)
+    return PairWork(each.target.kernel, each.target.problem, *sides, metric=comparison.metric)
 
 
 def _pick(comparison: Comparison, each: Changed, bench: GpuBench) -> Changed | None:

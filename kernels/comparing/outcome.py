@@ -8,6 +8,7 @@ from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.results import Params, StaticFacts
 from tilewatch.mechanisms.find import find_mechanisms, write_mechanisms
 from tilewatch.mechanisms.pairs import WinnerFacts
+from tilewatch.metrics import Metric
 
 INSTRUCTION_BYTES = 16
 """Bytes of a machine instruction on every GPU since Volta."""
@@ -35,7 +36,7 @@ OutcomeKind = Literal[
 class Outcome:
     """The outcome of comparing one target. `reason` is a sentence if the kind is "failed" or "neither". `base_us` and
     `head_us` are microseconds, in the order of launches. If the process that ran a side's host code also timed that
-    side, `not_apart` says why; else `not_apart` is empty."""
+    side, `not_apart` says why; else `not_apart` is empty. The verdict and the microseconds are of `metric`."""
 
     kernel: str
     problem: str
@@ -52,6 +53,7 @@ class Outcome:
     head_us: tuple[float, ...] = ()
     config_source: str = ""
     not_apart: str = ""
+    metric: Metric = "time"
 
     @property
     def is_unsure(self) -> bool:
@@ -80,7 +82,9 @@ class Outcome:
     def sentence(self) -> str:
         """Returns the outcome without the kernel's name, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
         if self.verdict is not None:
-            return write_verdict(self.verdict) + (f" (not measured apart: {self.not_apart})" if self.not_apart else "")
+            about = "" if self.metric == "time" else f"{self.metric} "
+            not_apart = f" (not measured apart: {self.not_apart})" if self.not_apart else ""
+            return f"{about}{write_verdict(self.verdict)}{not_apart}"
         return {
             "identical": "identical machine code",
             "failed": f"could not be compared: {self.reason}",

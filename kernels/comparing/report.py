@@ -114,6 +114,8 @@ def _write_replay(outcome: Outcome, about: About) -> str:
         line += f" --config {shlex.quote(config_option(outcome.head_config))}"
     if outcome.base_config is not None and outcome.base_config != outcome.head_config:
         line += f" --beside-config {shlex.quote(config_option(outcome.base_config))}"
+    if outcome.metric != "time":
+        line += f" --metric {outcome.metric}"
     return line
 
 

@@ -18,6 +18,7 @@ from tilewatch.kernels.command_options import AsJson, Events, Markdown, Recordin
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
+from tilewatch.metrics import Metric
 from tilewatch.text import without_controls
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import INTERRUPTED, FailOver
@@ -53,6 +54,14 @@ Seconds = Annotated[
     float | None, typer.Option(min=1, max=MOST_SECONDS, help="Start no new launch after this many seconds.")
 ]
 
+MetricName = Annotated[
+    Metric,
+    typer.Option(
+        "--metric",
+        help="Compare the time in which kernels run, or the span from the first kernel's start to the last one's end.",
+    ),
+]
+
 
 def compare(
     revisions: Annotated[str | None, typer.Argument(metavar="BASE..HEAD", help="The two commits to compare.")] = None,
@@ -74,6 +83,7 @@ def compare(
     margin: Margin = None,
     launches: Launches = MOST_LAUNCHES,
     seconds: Seconds = None,
+    metric: MetricName = "time",
     gpu: GpuIndex = 0,
     events: Events = False,
     as_json: AsJson = False,
@@ -123,6 +133,7 @@ def compare(
             margin=smallest,
             launches=launches,
             seconds=seconds,
+            metric=metric,
         )
         outcomes, about = _run(sides, wanted, scratch, revisions, static=static, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=markdown, junit=junit)
@@ -145,6 +156,7 @@ def replay(
     margin: Margin = None,
     launches: Launches = MOST_LAUNCHES,
     seconds: Seconds = None,
+    metric: MetricName = "time",
     gpu: GpuIndex = 0,
     events: Events = False,
     as_json: AsJson = False,
@@ -176,6 +188,7 @@ def replay(
             margin=smallest,
             launches=launches,
             seconds=seconds,
+            metric=metric,
         )
         outcomes, about = _run(sides, wanted, scratch, None, static=False, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=None, junit=None)

@@ -24,6 +24,7 @@ from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
 from tilewatch.kernels.recording.git_commit import GitCommit
+from tilewatch.metrics import Metric
 from tilewatch.text import short_sha
 from tilewatch.worker.git import checkouts, commits
 from tilewatch.worker.git.commits import RepositoryError
@@ -53,6 +54,7 @@ class Wanted:
     margin: float | None = None
     launches: int = MOST_LAUNCHES
     seconds: float | None = None
+    metric: Metric = "time"
     jobs: int = os.cpu_count() or 1
 
 
@@ -110,7 +112,9 @@ def compare(
     targets = list_targets(sides.base, sides.head, Selection(archs, wanted.kernel, wanted.problem))
     with CompilerPool(folder(store), jobs=wanted.jobs) as pool:
         read = partial(read_winners, wanted.recordings)  # only if code changed, as it takes seconds
-        comparison = Comparison(sides.base, sides.head, model, pool, read, wanted.source, wanted.given)
+        comparison = Comparison(
+            sides.base, sides.head, model, pool, read, wanted.source, wanted.given, metric=wanted.metric
+        )
         changed = find_changed(comparison, targets)
     if bench is None:
         end_by_static_facts(comparison, changed)

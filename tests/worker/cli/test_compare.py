@@ -134,6 +134,16 @@ def test_slower_than_allowed_and_slower_within_the_limit(watched: Path, tmp_path
         assert exit_code(outcomes.values()) == code
 
 
+def test_a_comparison_by_span_asks_for_spans_and_says_so(watched: Path, tmp_path: Path) -> None:
+    outcomes, bench = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.02), Wanted(jobs=1, metric="span"))
+    assert bench.metrics == {"span"}
+    assert {outcome.sentence.partition(" +")[0] for outcome in outcomes.values()} == {"span slower"}
+    about = About("a", "b", True, "H200", 1.0, 1.0, "tilewatch compare a..b --metric span")
+    again = [line for line in write_lines(list(outcomes.values()), about) if line.startswith("  again: ")]
+    assert len(again) == 2
+    assert all(line.endswith(" --metric span") for line in again)
+
+
 def test_other_code_of_equal_speed_is_not_slower(watched: Path, tmp_path: Path) -> None:
     outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.0))
     assert [outcome.sentence for outcome in outcomes.values()] == [
