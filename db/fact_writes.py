@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from sqlalchemy import case, cast, delete, exists, func, or_, select, text, update
+from sqlalchemy import case, cast, delete, exists, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.orm import Session
 
@@ -244,6 +244,18 @@ def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str
     if planned:
         rows = [{"config_id": config_id, "code_key": code_key} for config_id, code_key in sorted(planned)]
         session.execute(_ADD_TRIALS, {"sweep_id": sweep_id, "planned": json.dumps(rows)})
+
+
+def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: float) -> None:
+    """Adds a run's winner as the only trial of another sweep, with this time, if that sweep does not have it yet."""
+    columns = ("config_id", "compilation_id", "status", "error")
+    found = (
+        select(literal(sweep_id), literal(median_us), *(getattr(Trial, name) for name in columns))
+        .join(Run, Run.sweep_id == Trial.sweep_id)
+        .where(Run.id == winner.run_id, Trial.config_id == winner.config_id)
+    )
+    added = insert(Trial).from_select(["sweep_id", "median_us", *columns], found).on_conflict_do_nothing()
+    session.execute(added)
 
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:

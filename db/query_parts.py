@@ -24,8 +24,20 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from tilewatch.db.models import Commit, Measurement, Recording, Regression, RegressionSeries, Run, Sweep, Trial, Verdict
+from tilewatch.db.models import (
+    TOTAL,
+    Commit,
+    Measurement,
+    Recording,
+    Regression,
+    RegressionSeries,
+    Run,
+    Sweep,
+    Trial,
+    Verdict,
+)
 from tilewatch.db.repository_names import EXAMPLES
+from tilewatch.metrics import SPAN_SUFFIX
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
@@ -90,6 +102,12 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
     """Returns the conditions that a sweep belongs to the series with these keys."""
     columns = keys.c if isinstance(keys, CTE) else keys
     return [getattr(Sweep, name) == columns[name] for name in SERIES]
+
+
+def is_swept(kernel: ColumnElement[str] | InstrumentedAttribute[str]) -> ColumnElement[bool]:
+    """Returns the condition that a sweep of this kernel tried configs. It is false for a weighted total and for the
+    spans of an operator, which are computed from other sweeps' runs (worker/judging/totals.py, spans.py)."""
+    return and_(kernel != TOTAL, ~kernel.endswith(SPAN_SUFFIX))
 
 
 NOT_TRIED = Trial.status.in_(("waiting", "compiled"))

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Measurement, Quarantine, Run, Submission, Sweep
-from tilewatch.db.query_parts import read_rows, select_row
+from tilewatch.db.query_parts import is_swept, read_rows, select_row
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def list_gpu_times(session: Session, since: dt.datetime, until: dt.datetime) -> 
         .join(Run, Run.sweep_id == Sweep.id)
         .join(Submission, Submission.id == Sweep.submission_id)
         .join(Measurement, (Measurement.run_id == Run.id) & (Measurement.role == "kernel"))
-        .where(Submission.reason == "nightly", Run.origin != "recorded")
+        .where(Submission.reason == "nightly", Run.origin != "recorded", is_swept(Sweep.kernel))
         .where(Run.finished_at > since, Run.finished_at <= until)
         .group_by(Sweep.repository, Sweep.kernel)
         .order_by(gpu_s.desc(), Sweep.repository, Sweep.kernel)

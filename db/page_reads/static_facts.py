@@ -10,8 +10,8 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order, trial_facts
-from tilewatch.db.models import TOTAL, Commit, Compilation, Config, GpuModel, Sweep, Trial
-from tilewatch.db.query_parts import is_of_series, read_rows, series_keys
+from tilewatch.db.models import Commit, Compilation, Config, GpuModel, Sweep, Trial
+from tilewatch.db.query_parts import is_of_series, is_swept, read_rows, series_keys
 from tilewatch.db.row_columns import SeriesRow
 
 
@@ -124,7 +124,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
     query = (
         select(*keys.c, GpuModel.name.label("gpu_name"), GpuModel.arch)
         .join(GpuModel, GpuModel.slug == keys.c.gpu_model)
-        .where(keys.c.kernel != TOTAL)
+        .where(is_swept(keys.c.kernel))
         .order_by(keys.c.repository, GpuModel.arch, keys.c.gpu_model, keys.c.kernel, keys.c.problem)
     )
     return read_rows(session, query, SpaceRow)

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from tilewatch.db.models import (
     FAILED_JOB,
     OPEN_JOB,
-    TOTAL,
     Commit,
     GpuModel,
     Job,
@@ -23,7 +22,7 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
-from tilewatch.db.query_parts import or_zero
+from tilewatch.db.query_parts import is_swept, or_zero
 from tilewatch.db.repository_names import BRANCH_START
 
 OPEN_JOB_COUNTS = ("open_compile_jobs", "open_measure_jobs", "running_measure_jobs", "open_judge_jobs")
@@ -153,7 +152,7 @@ def _trial_counts(submission_ids: list[int]) -> Subquery:
             total("not_compiled", "not_compiled"),
         )
         .join(counted, true())
-        .where(Sweep.submission_id == func.any(submission_ids), Sweep.kernel != TOTAL)
+        .where(Sweep.submission_id == func.any(submission_ids), is_swept(Sweep.kernel))
         .group_by(Sweep.submission_id)
         .subquery()
     )
@@ -163,7 +162,7 @@ def _run_counts(submission_ids: list[int]) -> Subquery:
     return (
         select(Sweep.submission_id, func.count(Run.id).label("runs"))
         .join(Run, Run.sweep_id == Sweep.id)
-        .where(Sweep.submission_id == func.any(submission_ids), Sweep.kernel != TOTAL)
+        .where(Sweep.submission_id == func.any(submission_ids), is_swept(Sweep.kernel))
         .group_by(Sweep.submission_id)
         .subquery()
     )

@@ -10,7 +10,6 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import (
-    TOTAL,
     Commit,
     Compilation,
     Config,
@@ -22,6 +21,7 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
+from tilewatch.db.query_parts import is_swept
 
 Params = Mapping[str, int]
 
@@ -67,7 +67,7 @@ def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(
             exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured"),
-            Sweep.kernel != TOTAL,  # it is computed again from its parts
+            is_swept(Sweep.kernel),  # the others are computed again from these
             *_conditions(wanted, Sweep.repository, Sweep.kernel, Sweep.gpu_model, Sweep.created_at),
         )
         .order_by(*commit_order.oldest_first(), Sweep.id)

@@ -40,6 +40,7 @@ from tilewatch.kernels.watching.project import (
 )
 from tilewatch.kernels.watching.torch_stand_in.missing import NeedsTorch
 from tilewatch.kernels.watching.traced_operator import CompilableLaunch, TracedOperator
+from tilewatch.metrics import split_kernel
 
 PACKAGE = "watched_library"
 TOTAL = "total"
@@ -209,8 +210,10 @@ def _read(library: Path, arch: str | None) -> _Library:
         if project is None:
             sources[name] = content.decode()
         for entry in entries:
-            if entry.kernel.name == TOTAL:
-                sentence = f"{path.name}: '{TOTAL}' is the kernel of weighted totals; give yours another name"
+            of, metric = split_kernel(entry.kernel.name)
+            if of == TOTAL or metric != "time":
+                what = "the kernel of weighted totals" if of == TOTAL else f"the series of {of}'s spans"
+                sentence = f"{path.name}: '{entry.kernel.name}' is {what}; give yours another name"
                 failures.append(LibraryError(sentence))
                 continue
             if entry.kernel.name in found:

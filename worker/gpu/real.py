@@ -21,6 +21,7 @@ from tilewatch.kernels.measuring.pair_bench import PairBench, ReplaySide
 from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, replay
 from tilewatch.kernels.results import Cubin, PlannedTrial, RunResult, TrialResult
 from tilewatch.kernels.toolchains.toolchain import list_toolchains
+from tilewatch.metrics import split_kernel
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.gpu import baseline_kernels, uncounted
@@ -101,8 +102,9 @@ class RealGpu:
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
         """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed if it cannot."""
         question = asked.question
+        kernel, metric = split_kernel(question.kernel)
         request = ReplayRequest(
-            kernel=question.kernel,
+            kernel=kernel,
             problem=question.problem,
             arch=question.arch,
             store_url=self.context.store_url,
@@ -111,6 +113,7 @@ class RealGpu:
             launches=question.launches,
             gpu_index=gpu.index,
             host=self.context.node,
+            metric=metric,
         )
         return replay(request, on_launch=on_launch)
 

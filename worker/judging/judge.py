@@ -20,7 +20,16 @@ from tilewatch.db.worker_reads.judging import Night, Point
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.git import watched
-from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
+from tilewatch.worker.judging import (
+    explain,
+    night,
+    open_regression,
+    other_causes,
+    questions,
+    replay_answers,
+    spans,
+    totals,
+)
 from tilewatch.worker.judging.beaten_list import open_list_alarms
 from tilewatch.worker.judging.night import Conclusion
 from tilewatch.worker.judging.night_context import OpenNight, open_night
@@ -53,6 +62,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         if judging.is_measuring(opened, scope.submission_id) or judging.is_settled(opened, scope):
             return []
         totals.write(opened, scope)
+        spans.write(opened, scope)
         suspicions.close_older(opened, scope, TOO_LATE)
         nights = judging.list_nights(opened, scope)
         if is_branch(scope.repository):  # a branch has no series of nights: people compare its runs

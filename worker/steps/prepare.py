@@ -12,6 +12,7 @@ from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
 from tilewatch.kernels.results import Compiled
+from tilewatch.metrics import split_kernel
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
@@ -71,7 +72,8 @@ def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestio
 def _compile(context: Context, asked: ReplayJob, side: BuildSide, params: Mapping[str, int]) -> Compiled:
     question = asked.question
     library = watched.library_at(context, asked.repository, side.sha, asked.library)
-    return open_compiler(context).compile(library, question.kernel, question.problem, params, question.arch)
+    kernel, _ = split_kernel(question.kernel)
+    return open_compiler(context).compile(library, kernel, question.problem, params, question.arch)
 
 
 def _code_of(outcome: Compiled) -> MachineCode | None:

@@ -1,0 +1,64 @@
+"""Stores the spans of a night's operators as series, so that they are judged and shown like times.
+
+A span is the time from the start of an operator's first launch to the end of its last, measured in the same rounds as
+the sum of its launches. An operator of one launch has no series of spans, because its span is its time. A span is a
+sweep of one trial, the winner, with the winner's code, so a replay and a bisection find what to launch."""
+
+from sqlalchemy.orm import Session
+
+from tilewatch.db import fact_writes
+from tilewatch.db.models import Measurement, Run, Sweep
+from tilewatch.db.worker_reads import spans
+from tilewatch.db.worker_reads.judging import Scope
+from tilewatch.kernels.statistics import median_interval
+from tilewatch.metrics import SPAN_SUFFIX, name_spans
+from tilewatch.worker.measurement_rows import Sampled, measurement_rows
+
+
+def write(session: Session, scope: Scope) -> None:
+    """Writes the spans of a night's runs. A second call changes nothing."""
+    for sweep, run, measured in spans.list_unstored(session, scope):
+        _write(session, sweep, run, measured)
+
+
+def _write(session: Session, sweep: Sweep, run: Run, measured: Measurement) -> None:
+    kernel, span_us = name_spans(sweep.kernel), measured.detail[spans.SPAN_US]
+    sweep_id = fact_writes.add_sweep(
+        session,
+        submission_id=sweep.submission_id,
+        commit_id=sweep.commit_id,
+        kernel=kernel,
+        problem=sweep.problem,
+        gpu_model=sweep.gpu_model,
+        arch=sweep.arch,
+        source_sha256=sweep.source_sha256,
+        space={"axes": sweep.space["axes"]},
+        space_size=1,
+        flops=sweep.flops,
+        bytes=sweep.bytes,
+    )
+    fact_writes.add_winner(session, sweep_id, measured, median_interval(span_us).median)
+    run_id = fact_writes.add_run(
+        session,
+        key=run.key + SPAN_SUFFIX,
+        sweep_id=sweep_id,
+        origin=run.origin,
+        host=run.host,
+        gpu_uuid=run.gpu_uuid,
+        gpu_name=run.gpu_name,
+        timer=run.timer,
+        toolchain=run.toolchain,
+        telemetry=run.telemetry,
+        sweep_gpu_s=0.0,
+        tie=[],
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+        recording_id=run.recording_id,
+    )
+    detail = {name: each for name, each in measured.detail.items() if name in KEPT}
+    sampled = Sampled(kernel, "kernel", measured.config_id, span_us, detail)
+    fact_writes.add_measurements(session, run_id, measurement_rows([sampled]))
+
+
+KEPT = ("rounds", "parts_us", "library_runs_apart", "stated", "not_apart", "unchecked", "sandbox")
+"""The details of a run that its spans keep: how it was measured, and the times whose sum the span compares with."""
