@@ -14,8 +14,9 @@ import pytest
 from tests.kernels.fixtures import needs_package
 from tilewatch.kernels import watching
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.comparing.code_sentences import diff_cubins
 from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
-from tilewatch.kernels.compiling.store import folder
+from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.results import Compiled
 from tilewatch.kernels.watching import tracer
 from tilewatch.kernels.watching.tracer import LaunchTrace, trace_launches
@@ -197,6 +198,10 @@ def test_turning_dependent_launches_on_is_a_change(tmp_path: Path) -> None:
         False,
         True,
     ]
+    store = CubinStore(folder(tmp_path / "cubins"))
+    keys = [(str(one.content_key), str(other.content_key)) for one, other in zip(before, after, strict=True)]
+    named = [diff_cubins(store, *each).sentence for each in keys]
+    assert named == ["programmatic dependent launch of launch 1, double_rows: off -> on", ""], "and no line differs"
 
 
 def test_configs_that_differ_in_how_they_launch_have_names_of_their_own(tmp_path: Path) -> None:
