@@ -37,7 +37,7 @@ from tilewatch.db.models import (
     Verdict,
 )
 from tilewatch.db.repository_names import EXAMPLES
-from tilewatch.metrics import SPAN_SUFFIX
+from tilewatch.metrics import SPAN_METRICS, name_series
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
@@ -107,7 +107,7 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
 def is_swept(kernel: ColumnElement[str] | InstrumentedAttribute[str]) -> ColumnElement[bool]:
     """Returns the condition that a sweep of this kernel tried configs. It is false for a weighted total and for the
     spans of an operator, which are computed from other sweeps' runs (worker/judging/totals.py, spans.py)."""
-    return and_(kernel != TOTAL, ~kernel.endswith(SPAN_SUFFIX))
+    return and_(kernel != TOTAL, *(~kernel.endswith(name_series("", metric)) for metric in SPAN_METRICS))
 
 
 NOT_TRIED = Trial.status.in_(("waiting", "compiled"))

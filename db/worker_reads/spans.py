@@ -5,14 +5,12 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Measurement, Run, Sweep
 from tilewatch.db.worker_reads.judging import Scope
-from tilewatch.metrics import SPAN_SUFFIX
-
-SPAN_US = "span_us"
-"""The detail of a measurement that has the span of each of its samples (kernels/measuring/careful_timing.py)."""
+from tilewatch.metrics import SpanMetric, name_series
 
 
-def list_unstored(session: Session, scope: Scope) -> list[tuple[Sweep, Run, Measurement]]:
-    """Lists the runs of a night whose spans are not stored as a series yet, in the order in which they were written."""
+def list_unstored(session: Session, scope: Scope, metric: SpanMetric) -> list[tuple[Sweep, Run, Measurement]]:
+    """Lists the runs of a night whose spans are not stored as a series yet, in the order in which they were written.
+    The detail "span_us" or "graph_us" has the spans of a run (kernels/measuring/careful_timing.py)."""
     stored = aliased(Run)
     query = (
         select(Sweep, Run, Measurement)
@@ -20,8 +18,8 @@ def list_unstored(session: Session, scope: Scope) -> list[tuple[Sweep, Run, Meas
         .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
         .where(
             Sweep.submission_id == scope.submission_id,
-            Measurement.detail.has_key(SPAN_US),
-            ~exists().where(stored.key == Run.key + SPAN_SUFFIX),
+            Measurement.detail.has_key(f"{metric}_us"),
+            ~exists().where(stored.key == Run.key + name_series("", metric)),
         )
         .order_by(Run.id)
     )

@@ -260,8 +260,9 @@ def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) ->
 
 
 def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs paired rounds of configs and baselines. Returns the samples, and GPU telemetry from before and after."""
-    entries = [prepared.entry(identity) for identity in request["ids"]]
+    """Runs paired rounds of configs and baselines. Returns the samples, and GPU telemetry from before and after. With
+    `as_graph`, each config launches as one CUDA graph."""
+    entries = [prepared.entry(identity, as_graph=request.get("as_graph", False)) for identity in request["ids"]]
     for name in request["names"]:
         baseline, kernels = prepared.baselines[name]
         entries.append(Entry(partial(_launch_baseline, baseline), kernels))

@@ -176,7 +176,7 @@ class PreparedProblem:
         """Keeps a checked config, so that later requests can time it."""
         self.loaded[identity] = config
 
-    def entry(self, identity: int) -> Entry:
+    def entry(self, identity: int, *, as_graph: bool = False) -> Entry:  # noqa: ARG002 - a kernel is one launch
         return Entry(partial(self.launch, self.loaded[identity]), self.kernel_names, self._verify_timed)
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:  # noqa: ARG002 - a kernel is one launch

@@ -16,6 +16,9 @@ from tilewatch.kernels.statistics import ratio_interval
 BLOCK_ROUNDS = 20
 """Rounds in a block. After each block the GPU's telemetry is read and the next process times a block."""
 
+GRAPH_ROUNDS = 40
+"""Rounds in which the winner's launches are one CUDA graph."""
+
 ENOUGH = 0.005
 """Timing stops when half the width of the confidence interval of the median ratio is less than this share."""
 
@@ -94,6 +97,9 @@ def time_carefully(
     }
     if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
         shared |= {"parts_us": parts, "span_us": kept[SPAN]}  # the span of one launch is its time
+        if child.introduction.get("library_runs_apart"):
+            asked_of_graph = {"ids": [winner], "names": [], "rounds": GRAPH_ROUNDS, "seed": seed, "as_graph": True}
+            shared["graph_us"] = child.ask({"ask": "rounds", **asked_of_graph}, ROUNDS_DEADLINE_S)["spans_us"][0]
 
     def of_trial(name: str, role: Literal["kernel", "baseline"], trial: int, detail: Mapping[str, Any]) -> Measured:
         return Measured(name, role, tuple(kept[trial]), trials[trial].config, {**detail, **_left_out(apart, trial)})

@@ -293,6 +293,7 @@ class PairBench:
             rounds = max(self._rounds.least, min(self._rounds.most, int(self._rounds.fill_us / round_us)))
             for count in (self._rounds.warm_up, rounds):
                 asked = {"ask": "rounds", "ids": [BASE, HEAD], "names": [], "seed": work.launches, "rounds": count}
+                asked |= {"as_graph": work.metric == "graph"}
                 answer = child.ask(asked, deadline_s=ROUNDS_DEADLINE_S)
                 if "wrong" in answer:
                     return LaunchFailed(f"one side is wrong: {answer['wrong']}", is_of_head=False, is_final=True)
@@ -304,7 +305,7 @@ class PairBench:
             return LaunchFailed(str(error), is_of_head=False, is_final=True)
         finally:
             self.gpu_s += time.monotonic() - started - without_gpu_s
-        measured = answer["spans_us" if work.metric == "span" else "samples_us"]
+        measured = answer["samples_us" if work.metric == "time" else "spans_us"]
         base_us, head_us = (median_interval(measured[side]).median for side in (BASE, HEAD))
         telemetry = tuple(answer["telemetry"])
         return Launched(base_us, head_us, introduction["timer"], telemetry, described, describe_not_apart(introduction))

@@ -58,7 +58,8 @@ MetricName = Annotated[
     Metric,
     typer.Option(
         "--metric",
-        help="Compare the time in which kernels run, or the span from the first kernel's start to the last one's end.",
+        help="Compare the time in which kernels run, the span from the first kernel's start to the last one's end, or "
+        "that span as one CUDA graph.",
     ),
 ]
 

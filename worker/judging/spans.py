@@ -1,7 +1,7 @@
 """Stores the spans of a night's operators as series, so that they are judged and shown like times.
 
 A span is the time from the start of an operator's first launch to the end of its last, measured in the same rounds as
-the sum of its launches. An operator of one launch has no series of spans, because its span is its time. A span is a
+its time, or in rounds of its own as one CUDA graph. An operator of one launch has no series of spans. A span is a
 sweep of one trial, the winner, with the winner's code, so a replay and a bisection find what to launch."""
 
 from sqlalchemy.orm import Session
@@ -11,18 +11,19 @@ from tilewatch.db.models import Measurement, Run, Sweep
 from tilewatch.db.worker_reads import spans
 from tilewatch.db.worker_reads.judging import Scope
 from tilewatch.kernels.statistics import median_interval
-from tilewatch.metrics import SPAN_SUFFIX, name_spans
+from tilewatch.metrics import SPAN_METRICS, SpanMetric, name_series
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
 
 def write(session: Session, scope: Scope) -> None:
     """Writes the spans of a night's runs. A second call changes nothing."""
-    for sweep, run, measured in spans.list_unstored(session, scope):
-        _write(session, sweep, run, measured)
+    for metric in SPAN_METRICS:
+        for sweep, run, measured in spans.list_unstored(session, scope, metric):
+            _write(session, metric, sweep, run, measured)
 
 
-def _write(session: Session, sweep: Sweep, run: Run, measured: Measurement) -> None:
-    kernel, span_us = name_spans(sweep.kernel), measured.detail[spans.SPAN_US]
+def _write(session: Session, metric: SpanMetric, sweep: Sweep, run: Run, measured: Measurement) -> None:
+    kernel, span_us = name_series(sweep.kernel, metric), measured.detail[f"{metric}_us"]
     sweep_id = fact_writes.add_sweep(
         session,
         submission_id=sweep.submission_id,
@@ -40,7 +41,7 @@ def _write(session: Session, sweep: Sweep, run: Run, measured: Measurement) -> N
     fact_writes.add_winner(session, sweep_id, measured, median_interval(span_us).median)
     run_id = fact_writes.add_run(
         session,
-        key=run.key + SPAN_SUFFIX,
+        key=name_series(run.key, metric),
         sweep_id=sweep_id,
         origin=run.origin,
         host=run.host,

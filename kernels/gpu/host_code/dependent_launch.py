@@ -38,8 +38,8 @@ class LaunchConfig(ctypes.Structure):
 
 
 def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
-    """Returns a function that launches a kernel on the null stream. `function` is a CuPy RawKernel; `values` are arrays
-    and NumPy scalars. If the driver refuses a launch, the returned function raises CUDADriverError."""
+    """Returns a function that launches a kernel on CuPy's current stream. `function` is a CuPy RawKernel; `values` are
+    arrays and NumPy scalars. If the driver refuses a launch, the returned function raises CUDADriverError."""
     packed = [ctypes.create_string_buffer(each, len(each)) for each in map(_pack, values)]
     pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
     attribute = LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1)
@@ -48,6 +48,7 @@ def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Ca
     driver = _load_driver()
 
     def launch() -> None:
+        config.stream = cupy.cuda.get_current_stream().ptr
         status = driver.cuLaunchKernelEx(ctypes.byref(config), code, pointers, None)
         if status:
             raise cupy.cuda.driver.CUDADriverError(status)

@@ -3,7 +3,7 @@ on copies of the operator's memory. Runs inside the GPU child, and runs no libra
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -191,9 +191,10 @@ class PreparedLaunches:
             self.verify(config, 0)
         self.loaded[identity] = config
 
-    def entry(self, identity: int) -> Entry:
+    def entry(self, identity: int, *, as_graph: bool = False) -> Entry:
         config = self.loaded[identity]
-        return Entry(partial(self.launch, config), config.names, partial(self._verify_timed, config))
+        launched = replace(config, turns=tuple((_record(each),) for each in config.turns)) if as_graph else config
+        return Entry(partial(self.launch, launched), config.names, partial(self._verify_timed, config))
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
         """Describes a config's launches for the process under a profiler, or returns why it cannot repeat them."""
@@ -261,6 +262,19 @@ class PreparedLaunches:
             raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
         if (failure := self._judge(config, turn % len(config.turns)).failure) is not None:
             raise WrongWhenTimed(f"when it was timed, {failure}")
+
+
+def _record(launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """Returns a function that launches all of these as one CUDA graph. The graph is recorded on a stream of its own,
+    because the null stream cannot be recorded."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        for launch in launches:
+            launch()
+        graph = stream.end_capture()
+    launch_graph: Callable[[], None] = graph.launch
+    return launch_graph
 
 
 def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Callable[[], None]:

@@ -170,7 +170,9 @@ class PreparedOperator:
         """Keeps a checked config, so that later requests can time it."""
         self.loaded[identity] = config
 
-    def entry(self, identity: int) -> Entry:
+    def entry(self, identity: int, *, as_graph: bool = False) -> Entry:
+        if as_graph:
+            raise timing.TimingError("its host code launches on the null stream, where CUDA records no graph")
         config = self.loaded[identity]
         return Entry(partial(self.launch, config), config.names)
 

@@ -15,7 +15,7 @@ from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.nights import do_nights
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.models import Commit, Measurement, RegressionSeries, Replay, Run, Sweep, Trial, Verdict
-from tilewatch.db.page_reads import series
+from tilewatch.db.page_reads import series, static_facts, submissions
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads.export import ExportFilter
 from tilewatch.kernels.measuring.replay import ReplayResult
@@ -27,7 +27,10 @@ from tilewatch.worker.settings import Settings
 from tilewatch.worker.transfer.exporting import export_file
 from tilewatch.worker.transfer.importing import import_file
 
-SPAN = "double span"
+SPAN, GRAPH = "double span", "double graph"
+LONGER = {"double": 1.0, SPAN: 1.2, GRAPH: 1.1}
+"""The median of each series, as a multiple of the kernel's time."""
+
 Plant = Callable[[str], None]
 
 
@@ -38,23 +41,26 @@ def watched(tmp_path: Path, database_url: str, broker_url: str, known_cubins: st
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
-    """Makes all code equally fast, with spans 20 % longer; `plant` widens the gaps of a commit by 3 % of its span."""
+    """Makes all code equally fast, with longer spans; `plant` widens the gaps of a commit by 3 % of its span, but not
+    those of its graph."""
     wider: set[str] = set()
     measure, replay = SimulatedGpu.measure, SimulatedGpu.replay
 
     def measure_span(*given: Any, **named: Any) -> RunResult:
-        factor = 1.2 * (1.03 if given[1].facts.sha in wider else 1.0)
+        wide = 1.03 if given[1].facts.sha in wider else 1.0
         run = measure(*given, **named)
         ours = next(each for each in run.measurements if each.role == "kernel")
-        return run.note(span_us=[factor * time for time in ours.samples_us], parts_us={"1. double": 1.0})
+        return run.note(
+            span_us=[wide * LONGER[SPAN] * time for time in ours.samples_us],
+            graph_us=[LONGER[GRAPH] * time for time in ours.samples_us],
+        )
 
     def replay_span(*given: Any, **named: Any) -> ReplayResult:
         question, result = given[1].question, replay(*given, **named)
-        if question.kernel != SPAN:
-            return result
-        factors = (1.03 if each.sha in wider else 1.0 for each in (question.base, question.head))
+        sides = (question.base, question.head)
+        factors = (1.03 if question.kernel == SPAN and each.sha in wider else 1.0 for each in sides)
         base_us, head_us = (
-            tuple(1.2 * factor * time for time in times)
+            tuple(LONGER[question.kernel] * factor * time for time in times)
             for factor, times in zip(factors, (result.base_us, result.head_us), strict=True)
         )
         return replace(result, base_us=base_us, head_us=head_us)
@@ -89,7 +95,7 @@ def test_a_gap_of_3_percent_is_found_in_the_span_alone(watched: Settings, tmp_pa
     context = do_nights(watched, *shas.values())
     found = read_verdicts(context)
     assert found[SPAN, git_history.ADD] == {"regression"}
-    assert found["double", git_history.ADD] == {"unchanged"}
+    assert found["double", git_history.ADD] == found[GRAPH, git_history.ADD] == {"unchanged"}
     assert found[SPAN, git_history.WORDS] == {"unchanged"}, "its launches are those of the commit before"
     with session(context.database_url) as opened:
         assert set(opened.scalars(select(RegressionSeries.kernel))) == {SPAN}
@@ -102,7 +108,7 @@ def test_equal_spans_of_other_code_get_no_verdict(watched: Settings, tmp_path: P
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     context = do_nights(watched, *shas.values())
     found = read_verdicts(context)
-    assert {found[kernel, git_history.ADD] == {"unchanged"} for kernel in ("double", SPAN)} == {True}, found
+    assert [found[kernel, git_history.ADD] for kernel in LONGER] == [{"unchanged"}] * 3
 
 
 def test_a_span_is_stored_once_with_the_winner_s_code(watched: Settings, tmp_path: Path, plant: Plant) -> None:
@@ -117,13 +123,18 @@ def test_a_span_is_stored_once_with_the_winner_s_code(watched: Settings, tmp_pat
             .join(Trial, (Trial.sweep_id == Sweep.id) & (Trial.config_id == Measurement.config_id))
             .order_by(Sweep.problem, Sweep.kernel)
         ).all()
-        assert [sweep.kernel for sweep, *_ in runs] == ["double", SPAN] * 2
-        for of_time, of_span in zip(runs[::2], runs[1::2], strict=True):
-            assert of_span[2].median_us == pytest.approx(1.2 * of_time[2].median_us)
-            assert (of_span[3].compilation_id, of_span[2].ratio) == (of_time[3].compilation_id, None)
-            trials = select(func.count()).where(Trial.sweep_id == of_span[0].id)
-            assert opened.scalar(trials) == 1
-        assert {row.kernel for row in series.list_series(opened)} == {"double", SPAN}
+        assert [sweep.kernel for sweep, *_ in runs] == ["double", GRAPH, SPAN] * 2
+        for place, (sweep, _, measured, trial) in enumerate(runs):
+            of_time = runs[place - place % 3]
+            assert measured.median_us == pytest.approx(LONGER[sweep.kernel] * of_time[2].median_us)
+            assert trial.compilation_id == of_time[3].compilation_id
+            if sweep.kernel != "double":
+                assert opened.scalar(select(func.count()).where(Trial.sweep_id == sweep.id)) == 1
+                assert (trial.median_us, measured.ratio) == (measured.median_us, None)
+        assert {row.kernel for row in series.list_series(opened)} == set(LONGER)
+        assert {row.kernel for row in static_facts.list_spaces(opened)} == {"double"}
+        (submitted,) = submissions.list_submissions(opened)
+        assert (submitted.sweeps, submitted.runs) == (2, 2)
 
 
 def test_spans_travel_with_a_recording(

@@ -155,7 +155,15 @@ def test_weights_travel_with_a_recording_and_the_total_is_computed_again(
         ]
 
 
-def test_no_kernel_may_have_the_name_of_totals(tmp_path: Path) -> None:
-    (tmp_path / "double.py").write_text(tiny_repository.SOURCE.replace('name="double"', f'name="{TOTAL}"'))
-    with pytest.raises(LibraryError, match=f"double.py: '{TOTAL}' is the kernel of weighted totals"):
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (TOTAL, "the kernel of weighted totals"),
+        ("double span", "the series of double's spans"),
+        ("double graph", "the series of double's spans"),
+    ],
+)
+def test_no_kernel_may_have_the_name_of_a_computed_series(tmp_path: Path, name: str, what: str) -> None:
+    (tmp_path / "double.py").write_text(tiny_repository.SOURCE.replace('name="double"', f'name="{name}"'))
+    with pytest.raises(LibraryError, match=f"double.py: '{name}' is {what}; give yours another name"):
         catalog.read_library(tmp_path, arch="sm_90")

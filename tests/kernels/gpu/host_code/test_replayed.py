@@ -19,6 +19,7 @@ from tilewatch.kernels.measuring.pair_bench import ReplaySide
 from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin
+from tilewatch.metrics import Metric
 
 Make = Callable[..., Repository]
 TIMES_US = {16: 2 * 36.0, 32: 2 * 52.0}
@@ -190,6 +191,7 @@ def test_a_watch_file_s_own_baseline_is_timed_by_its_own_process(make: Make) -> 
     assert "not_apart" not in ours.detail
     assert ours.detail["parts_us"] == {"1. add_rows": 36.0, "2. softmax_rows": 36.0}
     assert ours.detail["span_us"] == [2 * 36.0 + 0.5] * len(ours.samples_us), "the GPU starts the second 0.5 us later"
+    assert ours.detail["graph_us"] == [2 * 36.0 + 0.5] * 40
     assert (own.implementation, set(own.samples_us), own.detail["kernels"]) == ("torch", {90.0}, ["torch_softmax"])
     assert own.detail["timed_by"] == "a process of the library's"
     assert copy.implementation == "copy"
@@ -244,10 +246,13 @@ def test_each_side_of_a_replay_is_described_by_its_own_process(make: Make, tmp_p
 
 
 @pytest.mark.parametrize("gap_us", [2.0, -10.0])
-def test_a_replay_by_span_sees_gaps_and_overlaps(make: Make, tmp_path: Path, gap_us: float) -> None:
+@pytest.mark.parametrize(("metric", "gap"), [("span", "gap_us"), ("graph", "graph_gap_us")])
+def test_a_replay_by_span_sees_gaps_and_overlaps(
+    make: Make, tmp_path: Path, metric: Metric, gap: str, gap_us: float
+) -> None:
     good, bad = make_two(make, tmp_path)
-    cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe(), {}, {"gap_us": gap_us})
-    request = replace(start_replay(good, bad, cubins), metric="span")
+    cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe(), {}, {gap: gap_us})
+    request = replace(start_replay(good, bad, cubins), metric=metric)
     result = replay(request, on_launch=lambda _: None)
     span_us = 2 * 36.0 + 0.5
     assert (result.base_us, result.head_us) == ((span_us,), (span_us + gap_us,))
