@@ -16,6 +16,7 @@ from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import time_text, without_formula
 from tilewatch.db.page_reads.evidence import CubinRow
 from tilewatch.db.page_reads.replays import ReplayRow
+from tilewatch.metrics import split_kernel
 from tilewatch.text import short_sha, write_change
 
 FACT_LABELS = {
@@ -40,7 +41,7 @@ def repeat_commands(found: Evidence) -> str:
     run, before = found.run, found.before
     lines = [
         f"git checkout {run.sha}",
-        shlex.join(["python", "-m", "tilewatch.kernels", "sweep", run.kernel, run.problem]),
+        shlex.join(["python", "-m", "tilewatch.kernels", "sweep", split_kernel(run.kernel)[0], run.problem]),
     ]
     if before is not None:
         both = found.winner is not None and found.winner_before is not None
@@ -54,7 +55,10 @@ def replay_command(
     kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
 ) -> str:
     """Returns the command that replays two commits. Each side is a commit and a config; None is the default config."""
-    line = f"{shlex.join(['tilewatch', 'replay', kernel, problem])} --of {new[0]} --beside {old[0]}"
+    name, metric = split_kernel(kernel)
+    line = f"{shlex.join(['tilewatch', 'replay', name, problem])} --of {new[0]} --beside {old[0]}"
+    if metric != "time":
+        line += f" --metric {metric}"
     if new[1] is not None:
         line += f" --config {shlex.quote(config_option(new[1]))}"
     if old[1] is not None and old[1] != new[1]:

@@ -31,6 +31,9 @@ def test_the_commands_repeat_the_sweep_and_time_both_winners_in_turns(filled: Se
     replay = f"tilewatch replay gemm_fp8 320x32576x7168 --of {SHAS[2]} --beside {SHAS[1]} --config {config}"
     assert lines[-1] == replay
     assert len(lines) == 4
+    of_graph = replace(shown, run=replace(shown.run, kernel="gemm_fp8 graph"))
+    by_graph = replay.replace(" --config", " --metric graph --config")
+    assert evidence.repeat_commands(of_graph).splitlines() == [*lines[:-1], by_graph]
 
 
 def test_the_csv_has_every_sample_of_both_runs(filled: Session, filled_url: str) -> None:
