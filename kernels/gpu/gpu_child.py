@@ -261,13 +261,18 @@ def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) ->
 
 def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Runs paired rounds of configs and baselines. Returns the samples, and GPU telemetry from before and after. With
-    `as_graph`, each config launches as one CUDA graph."""
-    entries = [prepared.entry(identity, as_graph=request.get("as_graph", False)) for identity in request["ids"]]
-    for name in request["names"]:
-        baseline, kernels = prepared.baselines[name]
-        entries.append(Entry(partial(_launch_baseline, baseline), kernels))
+    `as_graph`, each config launches as one CUDA graph, or the answer says in "no_graph" why it cannot."""
     before = prepared.telemetry.read("before rounds")
-    timed = _time_entries(prepared, entries, request["rounds"], seed=request["seed"])
+    try:
+        entries = [prepared.entry(identity, as_graph=request.get("as_graph", False)) for identity in request["ids"]]
+        for name in request["names"]:
+            baseline, kernels = prepared.baselines[name]
+            entries.append(Entry(partial(_launch_baseline, baseline), kernels))
+        timed = _time_entries(prepared, entries, request["rounds"], seed=request["seed"])
+    except (cupy.cuda.driver.CUDADriverError, cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
+        if not request.get("as_graph"):
+            raise
+        return {"no_graph": f"{type(failed).__name__}: {failed}".splitlines()[0]}
     telemetry = [before, prepared.telemetry.read("after rounds")]
     return {"samples_us": timed.times_us, "spans_us": timed.spans_us, "telemetry": telemetry}
 

@@ -99,7 +99,9 @@ def time_carefully(
         shared |= {"parts_us": parts, "span_us": kept[SPAN]}  # the span of one launch is its time
         if child.introduction.get("library_runs_apart"):
             asked_of_graph = {"ids": [winner], "names": [], "rounds": GRAPH_ROUNDS, "seed": seed, "as_graph": True}
-            shared["graph_us"] = child.ask({"ask": "rounds", **asked_of_graph}, ROUNDS_DEADLINE_S)["spans_us"][0]
+            answer = child.ask({"ask": "rounds", **asked_of_graph}, ROUNDS_DEADLINE_S)
+            why_not = answer.get("no_graph") or answer.get("wrong")  # which costs the run no more than this metric
+            shared |= {"no_graph": why_not} if why_not else {"graph_us": answer["spans_us"][0]}
 
     def of_trial(name: str, role: Literal["kernel", "baseline"], trial: int, detail: Mapping[str, Any]) -> Measured:
         return Measured(name, role, tuple(kept[trial]), trials[trial].config, {**detail, **_left_out(apart, trial)})

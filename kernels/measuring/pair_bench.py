@@ -297,6 +297,8 @@ class PairBench:
                 answer = child.ask(asked, deadline_s=ROUNDS_DEADLINE_S)
                 if "wrong" in answer:
                     return LaunchFailed(f"one side is wrong: {answer['wrong']}", is_of_head=False, is_final=True)
+                if "no_graph" in answer:
+                    return LaunchFailed(f"no CUDA graph: {answer['no_graph']}", is_of_head=False, is_final=True)
             described = _describe_launches(child, work) if work.describes else ""
         except (ChildDied, ChildHung) as error:
             who = f"{WITH_HEAD}ends its" if is_of_head else "something ended the"

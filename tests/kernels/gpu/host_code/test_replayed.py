@@ -199,6 +199,24 @@ def test_a_watch_file_s_own_baseline_is_timed_by_its_own_process(make: Make) -> 
     assert len(ours.samples_us) == len(own.samples_us) == len(copy.samples_us)
 
 
+def test_a_refused_graph_costs_a_run_no_more_than_the_graph_s_spans(make: Make) -> None:
+    repository = make()
+    cubin = repository.cubin(16, repository.describe(), {"fault": "no_graph"})
+    request = MeasureRequest(repository.watch, OPERATOR, PROBLEM, "sm_90", repository.store_url, [cubin], 0, ())
+    (ours,) = measure(request, on_trial=lambda _: None, on_step=lambda *_: None).measurements
+    assert ours.detail["no_graph"] == "CUDADriverError: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+    assert "graph_us" not in ours.detail
+    assert len(ours.detail["span_us"]) == len(ours.samples_us)
+
+
+def test_a_refused_graph_ends_a_replay_by_graph(make: Make, tmp_path: Path) -> None:
+    good, bad = make_two(make, tmp_path)
+    cubins = good.cubin(16, good.describe()), bad.cubin(16, bad.describe(), {"fault": "no_graph"})
+    request = replace(start_replay(good, bad, cubins), metric="graph")
+    with pytest.raises(ReplayFailed, match="no CUDA graph: CUDADriverError: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
+        replay(request, on_launch=lambda _: None)
+
+
 def test_counters_are_read_of_all_its_launches(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = "".join(row(number, "smsp__inst_executed.sum", str(100 + number % 2)) for number in range(2 * TIMES))
     monkeypatch.setenv("PATH", f"{make_ncu(tmp_path / 'bin', HEADER + rows)}:{os.environ['PATH']}")
