@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import signal
+import site
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,17 +29,22 @@ FILE_BYTES = 256 << 20
 
 
 def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+    if role != "install":  # a wheel of PyTorch has larger ones
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     processes.adopt_orphans()
     if role == "compile":
         processes.give_way()
     if role in WITHOUT_GPU:
         sandbox.confine_without_gpu(readable=readable, writable=writable, ends_others=role == "compile")
+    elif role == "install":
+        sandbox.confine_to_install(readable=readable, writable=writable)
     elif role in ("library", gpu_user.OWNER):
         sandbox.confine_with_gpu(readable=readable, writable=writable)
     elif role in ("gpu", gpu_user.MEASURER):
         sandbox.confine_with_gpu(writable=None)
+    if packages := os.environ.get(interpreters.PACKAGES):  # lines of .pth files in it run
+        site.addsitedir(packages)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, _end_with_group)
@@ -81,6 +87,8 @@ def import_role(role: str) -> Handler:
         from tilewatch.kernels.compiling.trace_child import answer
     elif role == "compile":
         from tilewatch.kernels.compiling.compile_child import answer
+    elif role == "install":
+        from tilewatch.kernels.children.environments import answer
     elif role == "gpu":
         from tilewatch.kernels.gpu.gpu_child import answer
     elif role == "library":

@@ -8,6 +8,8 @@ from tilewatch.errors import ExpectedError
 from tilewatch.given_files import MOST_TOML_BYTES, BadFile, NoFile, parse_toml, read_given_text
 
 FILE = "pyproject.toml"
+FILES = {"tuned": "src/tuned.json", "requirements": "requirements/kernels.txt"}
+"""Maps each setting that names a file to an example."""
 
 
 class BadProject(ExpectedError, ValueError):
@@ -17,13 +19,15 @@ class BadProject(ExpectedError, ValueError):
 @dataclass(frozen=True)
 class ProjectSettings:
     """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files, `branch` the
-    branch that is followed, `tuned` the file of tuned tables that the repository ships. Each of them is None if absent.
-    `path` lists the folders from which the repository's packages are imported. Paths are relative to the repository."""
+    branch that is followed, `tuned` the file of tuned tables that the repository ships, `requirements` the
+    file that lists the packages of its host code. Each of them is None if absent. `path` lists the folders from which
+    the repository's packages are imported. Paths are relative to the repository."""
 
     watch: str | None = None
     path: tuple[str, ...] = ()
     branch: str | None = None
     tuned: str | None = None
+    requirements: str | None = None
 
 
 def read(folder: Path) -> ProjectSettings | None:
@@ -58,10 +62,10 @@ def parse(text: str, where: str) -> ProjectSettings | None:
         raise BadProject(f'{where}: `watch` of [tool.tilewatch] is a folder of the repository, as "watch"')
     if branch is not None and not isinstance(branch, str):
         raise BadProject(f'{where}: `branch` of [tool.tilewatch] is the name of a branch, as "main"')
-    tuned = table.get("tuned")
-    if tuned is not None and not _is_folder(tuned):
-        raise BadProject(f'{where}: `tuned` of [tool.tilewatch] is a file of the repository, as "src/tuned.json"')
-    return ProjectSettings(watch, tuple(path), branch, tuned)
+    for name, example in FILES.items():
+        if name in table and not _is_folder(table[name]):
+            raise BadProject(f'{where}: `{name}` of [tool.tilewatch] is a file of the repository, as "{example}"')
+    return ProjectSettings(watch, tuple(path), branch, *(table.get(name) for name in FILES))
 
 
 def _is_folder(value: Any) -> bool:

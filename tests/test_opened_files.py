@@ -41,6 +41,8 @@ OURS = {
     "kernels/children/compile_cache.py:_lock",
     "kernels/children/compile_cache.py:_make",
     "kernels/children/compile_cache.py:_remove_unused",
+    "kernels/children/environments.py:_remove_unused",
+    "kernels/children/environments.py:provide",
     "kernels/measuring/gpu_turn.py:_open",
     "kernels/measuring/journal.py:Journal.__enter__",
     "kernels/measuring/other_processes.py:_describe_process",

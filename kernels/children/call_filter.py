@@ -28,7 +28,7 @@ REFUSE_SOCKET: Instruction = (RETURN, 0, 0, 0x00050000 | EACCES)
 UNKNOWN: Instruction = (RETURN, 0, 0, 0x00050000 | ENOSYS)
 """Answers that the call does not exist. glibc then makes the older call, whose flags the filter can read."""
 
-AF_UNIX, AF_NETLINK = 1, 16
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 CONNECTED = (1, 5)
 """Socket types that send only when connected (SOCK_STREAM, SOCK_SEQPACKET). Datagrams could go to any address."""
 

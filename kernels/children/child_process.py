@@ -119,7 +119,7 @@ class ChildProcess:
         required sandbox is missing, and BadInterpreter if no interpreter can run the library.
         """
         sandbox.require()
-        self._python = interpreters.find(library)
+        self._interpreter = interpreters.find(library)
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         # cuTile makes these folders at import, and a killed child cannot remove them.
         self._folder = folder = tempfile.mkdtemp(prefix="tilewatch-child-")
@@ -147,9 +147,13 @@ class ChildProcess:
         if packages is not None:
             first, passed[IMPORT_FIRST] = str(packages), "torch"
         path = processes.python_path(first, ROOT)
-        if self._python is not None and (lent := interpreters.find_lent_packages()):
+        found = self._interpreter
+        if found is not None and (lent := interpreters.find_lent_packages()):
             passed[interpreters.LENT] = lent
-            readable = (*readable, f"{lent}/nvidia")
+            readable = (*readable, lent if found.packages else f"{lent}/nvidia")
+        if found is not None and found.packages is not None:
+            passed[interpreters.PACKAGES] = str(found.packages)
+            readable = (*readable, str(found.packages))
         imports_from = {**passed, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         self._errors = stderr_path.open("ab+") if stderr_path else tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = self._start(
@@ -187,7 +191,7 @@ class ChildProcess:
             server_name = "without GPU" if role in WITHOUT_GPU else f"{role} with torch" if torch else role
             request = {"role": role, "torch": torch, "readable": list(readable), "writable": list(writable)}
             request |= {"environment": {**imports_from, **own_environment}, "death_signal": death_signal}
-            command = interpreters.make_command(self._python)
+            command = interpreters.make_command(self._interpreter)
             return self._fork(server_name, command, imports_from, request, self._errors)
         return processes.start(
             [sys.executable, "-P", *self.program, role, json.dumps([readable, writable])],
@@ -204,9 +208,9 @@ class ChildProcess:
         except OSError as error:
             self._errors.close()
             self._remove_folder()
-            if self._python is None:
+            if self._interpreter is None:
                 raise
-            raise interpreters.BadInterpreter(f"{self._python} does not run a library: {error}") from None
+            raise interpreters.BadInterpreter(f"{self._interpreter.python} does not run a library: {error}") from None
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
         """Sends one request and returns its answer. If this raises ChildDied or ChildHung, the child has ended."""

@@ -18,11 +18,12 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tilewatch import processes
+from tilewatch.kernels.children.interpreters import PACKAGES
 
 FORK = "fork"
 """Role in the command line of the server itself."""
@@ -61,12 +62,8 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
             processes.end_orphans(forked)
             control.sendall(json.dumps({"code": os.waitstatus_to_exitcode(status)}).encode())
             continue
-        with contextlib.suppress(Exception):  # the child imports again, and its last words then say what failed
-            import_role(request["role"])
-            if request["torch"]:  # after CuPy, because the order decides which cuBLAS a process has
-                importlib.import_module("torch")
-            if request["role"] in COMPILING:
-                _ask_bytecode_version()
+        if PACKAGES not in os.environ:  # a commit named them, so only confined children import them
+            _import_for(request, import_role)
         gc.freeze()  # collecting garbage in the child would copy memory that it shares with the server
         has_group, group_made = os.pipe()
         process_id = os.fork()
@@ -89,6 +86,15 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
         handle = os.pidfd_open(process_id)
         socket.send_fds(control, [json.dumps({"process_id": process_id}).encode()], [handle])
         os.close(handle)
+
+
+def _import_for(request: Mapping[str, Any], import_role: Callable[[str], object]) -> None:
+    with contextlib.suppress(Exception):  # the child imports again, and its last words then say what failed
+        import_role(request["role"])
+        if request["torch"]:  # after CuPy, because the order decides which cuBLAS a process has
+            importlib.import_module("torch")
+        if request["role"] in COMPILING:
+            _ask_bytecode_version()
 
 
 @functools.cache

@@ -2,11 +2,12 @@
 
 The owner's environment needs cuda-tile and what host code imports, but no part of Tilewatch. Tilewatch's tracing code
 is imported from its own folder. The tile compiler (tileiras) is Tilewatch's too, so that bytecode is made for one
-compiler. Only the person who runs the node can name an interpreter; a commit cannot.
+compiler. Only the person who runs the node can name an interpreter; a commit can name packages (environments.py).
 """
 
 import importlib.metadata
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewatch.kernels.children import start_child
@@ -14,6 +15,9 @@ from tilewatch.kernels.library_errors import PackageMissing
 
 LENT = "TILEWATCH_LENT_PACKAGES"
 """Environment variable with the folder of Tilewatch's packages from which an owner's interpreter takes tileiras."""
+
+PACKAGES = "TILEWATCH_COMMITS_PACKAGES"
+"""Environment variable with the folder of the packages that a commit names, which a confined child imports from."""
 
 OWN = (sys.executable, "-P", "-m", "tilewatch.kernels.child")
 """First words of a child's command line with Tilewatch's own interpreter."""
@@ -26,6 +30,15 @@ class BadInterpreter(PackageMissing):
     """Raised if no interpreter here can run a library; another machine's may. The message is a sentence."""
 
 
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python, and the folder of the packages that a commit names. If `packages` is None, those of the Python are
+    used."""
+
+    python: Path
+    packages: Path | None = None
+
+
 def use(library: Path, python: Path | str | None) -> None:
     """Makes later children of this process run a library with the interpreter `python`, or with Tilewatch's own if it
     is None. A string says why this machine has no interpreter; starting a child then raises BadInterpreter."""
@@ -34,18 +47,31 @@ def use(library: Path, python: Path | str | None) -> None:
         _chosen[library.resolve()] = python
 
 
-def find(library: str | Path | None) -> Path | None:
-    """Returns a library's interpreter, or None for Tilewatch's own. Raises BadInterpreter if this machine has none."""
-    found = _chosen.get(Path(library).resolve()) if library else None
-    if isinstance(found, str):
-        raise BadInterpreter(found)
-    return found
+def find(library: str | Path | None) -> Interpreter | None:
+    """Returns a library's interpreter, or None for Tilewatch's own. Installs the packages that the library's commit
+    names, which takes minutes. Raises BadInterpreter if this machine has no interpreter or cannot install them."""
+    from tilewatch.kernels.children import environments  # which installs by a child process
+
+    if library is None:
+        return None
+    folder = Path(library).resolve()
+    chosen = _chosen.get(folder)
+    if isinstance(chosen, str):
+        raise BadInterpreter(chosen)
+    environment = environments.find(folder, chosen)
+    if environment is None:
+        return Interpreter(chosen) if chosen else None
+    environments.provide(environment)
+    return Interpreter(chosen or Path(sys.executable), environment.packages)
 
 
-def make_command(python: Path | None) -> tuple[str, ...]:
+def make_command(interpreter: Interpreter | None) -> tuple[str, ...]:
     """Returns the first words of a child's command line. An owner's interpreter ignores PYTHONPATH and the user's
-    packages (-I), because only its environment may provide what host code imports."""
-    return OWN if python is None else (str(python), "-I", start_child.__file__)
+    packages (-I), because only its environment may provide what host code imports. With packages that a commit names,
+    an interpreter ignores all others (-S)."""
+    if interpreter is None:
+        return OWN
+    return (str(interpreter.python), "-I", *(["-S"] if interpreter.packages else []), start_child.__file__)
 
 
 def find_lent_packages() -> str:

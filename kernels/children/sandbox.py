@@ -164,6 +164,28 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
     )
 
 
+def confine_to_install(*, readable: Iterable[str], writable: Sequence[str]) -> None:
+    """Confines this process, which runs pip, to the files of `confine_without_gpu`. It has a network, keeps its user,
+    and may change the attributes of files."""
+    level = find_level()
+    if level is Level.NONE:
+        return
+    _forbid_new_privileges()
+    _drop_capabilities()
+    version = landlock_version() if level is Level.FULL else 0
+    if version:
+        _enter_landlock(_list_readable(readable), [*DEVICES, *writable], network=True)
+    _filter_calls(
+        CallPolicy(
+            families=(call_filter.AF_INET, call_filter.AF_INET6, call_filter.AF_NETLINK),
+            bounds_connect=True,
+            bounds_signals=version >= OLDEST_WITH_SIGNALS,
+            bounds_truncate=version >= OLDEST_WITH_TRUNCATE,
+            attributes=True,
+        )
+    )
+
+
 def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | None) -> None:
     """Confines this process, so that it has no network, no access to other processes, and only the driver's Unix
     sockets (none before Linux 7.1; CUDA works without its daemons). It may read what a child without a GPU may read,
@@ -215,14 +237,19 @@ def _list_readable(also: Iterable[str]) -> list[str]:
 
 
 def _enter_landlock(
-    readable: Iterable[str] | None, writable: Iterable[str] | None, sockets: Iterable[str] = ()
+    readable: Iterable[str] | None,
+    writable: Iterable[str] | None,
+    sockets: Iterable[str] = (),
+    *,
+    network: bool = False,
 ) -> None:
     """Restricts this process by Landlock to files in `readable` and `writable`. If both are None, files are not
-    restricted. It may reach only `sockets` among other processes' Unix sockets, and no abstract socket (version 6)."""
+    restricted. It may reach only `sockets` among other processes' Unix sockets, and no abstract socket (version 6). It
+    uses TCP if `network`."""
     version = landlock_version()
     rights = 0 if writable is None else _find_file_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
-    tcp = 0b11 if version >= 4 else None
+    tcp = (0 if network else 0b11) if version >= 4 else None
     others = 0b11 if version >= OLDEST_WITH_SIGNALS else None
     fields = [rights | connects, tcp, others]
     values = [each for each in fields if each is not None]

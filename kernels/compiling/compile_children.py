@@ -7,6 +7,7 @@ from pathlib import Path
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children import interpreters
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children.interpreters import Interpreter
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
 
 LIBRARIES = 2
@@ -24,7 +25,7 @@ class CompileChildren:
     def __init__(self, packages: Path | None, cubins: LocalCubins) -> None:
         """Starts no child yet. `packages` is the folder of a toolchain, or None for the installed toolchain."""
         self._packages, self._cubins = packages, cubins
-        self._tracers: dict[tuple[str, Path | None], ChildProcess] = {}
+        self._tracers: dict[tuple[str, Interpreter | None], ChildProcess] = {}
         """Maps a library's folder and interpreter to the library's tracing child, the least recently used first."""
         self._compiler: ChildProcess | None = None
         self._version: str | None = None
@@ -35,9 +36,8 @@ class CompileChildren:
         an owner's interpreter runs the library, because the toolchain may not fit that Python."""
         place = (library, interpreters.find(library))
         if self._packages is not None and place[1] is not None:
-            raise BuildError(
-                f"{library} is recorded by {place[1]}, which has a cuda-tile of its own: no toolchain can replace it"
-            )
+            recorder = f"{library} is recorded by {place[1].python}"
+            raise BuildError(f"{recorder}, which has a cuda-tile of its own: no toolchain can replace it")
         child = self._tracers.pop(place, None)
         if child is None or not child.alive:
             if child is not None:

@@ -43,7 +43,7 @@ def validate(
 
     Example: tilewatch validate watch/softmax.py
     """
-    from tilewatch.kernels.children import interpreters
+    from tilewatch.kernels.children import environments, interpreters
     from tilewatch.kernels.compiling import store
     from tilewatch.kernels.validating.mistakes import validate_library
 
@@ -52,6 +52,9 @@ def validate(
         raise SeveralFolders("the files lie in several folders; validate one folder at a time")
     (folder,) = folders
     interpreters.use(folder, python and python.absolute())
+    wanted = environments.find(folder, python and python.absolute())
+    if wanted is not None and not wanted.is_built:
+        typer.echo(f"installing the packages of {without_controls(wanted.file)}", err=True)
     validated = validate_library(
         folder,
         [each.name for each in files or ()],

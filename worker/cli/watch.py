@@ -2,12 +2,16 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch.errors import ExpectedError
 from tilewatch.text import count_text, without_controls
 from tilewatch.worker.cli import options
+
+if TYPE_CHECKING:
+    from tilewatch.worker.git.clones import Clone
 
 OWN = "Tilewatch's Python"
 
@@ -82,7 +86,7 @@ def list_() -> None:
     """Print the watched repositories, with the branch that each follows and how its last fetch went."""
     from tilewatch.db.worker_reads import repositories
     from tilewatch.worker.cli import tables
-    from tilewatch.worker.git import owner_python, watched
+    from tilewatch.worker.git import watched
 
     with options.open_session() as opened:
         shown = watched.list_watched(opened, options.settings())
@@ -94,11 +98,25 @@ def list_() -> None:
             table.add_row(each.name, each.branch, str(each.folder), OWN, "by its owner, not by Tilewatch")
             continue
         assert each.clone is not None
-        python = str(owner_python.find(each.clone) or "nothing: --python is missing") if row.own_python else OWN
+        python = _describe_python(each.clone, each.branch, row.own_python)
         fetched = f"{row.fetched_at:%Y-%m-%d %H:%M}" if row.fetched_at else "never"
         state = f"{fetched}; since then: {row.failure}" if row.failure else fetched
         table.add_row(row.name, row.branch, row.url, python, state)
     tables.show(table)
+
+
+def _describe_python(clone: "Clone", branch: str, own_python: bool) -> str:
+    """Returns the Python that records a repository on this node, and whether the packages that it names are here."""
+    from tilewatch.worker.git import owner_python
+
+    python = str(owner_python.find(clone) or "nothing: --python is missing") if own_python else OWN
+    try:
+        packages = owner_python.find_environment(clone, branch)
+    except ExpectedError as error:
+        return f"{python}; {without_controls(str(error))}"
+    if packages is None:
+        return python
+    return f"{python}; packages of {packages.file}: {'installed' if packages.is_built else 'not installed yet'}"
 
 
 @watch.command()

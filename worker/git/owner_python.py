@@ -8,12 +8,14 @@ import tempfile
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.children import interpreters
+from tilewatch.kernels.children import environments, interpreters
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children.environments import Environment
 from tilewatch.kernels.children.interpreters import BadInterpreter
 from tilewatch.kernels.compiling.compile_children import READY_S
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.git.clones import Clone
+from tilewatch.worker.git.commits import read_file, read_settings
 
 
 class BadPython(ExpectedError):
@@ -36,6 +38,18 @@ def find(clone: Clone) -> Path | None:
         return Path(_find_file(clone).read_text(encoding="utf-8").strip())
     except FileNotFoundError:
         return None
+
+
+def find_environment(clone: Clone, branch: str) -> Environment | None:
+    """Returns the environment that a branch's last commit names by `requirements` of [tool.tilewatch], on this node.
+    Returns None if it names none. Raises BadInterpreter, BadProject or RepositoryError if that cannot be read."""
+    settings = read_settings(clone.folder, branch)
+    if settings is None or settings.requirements is None:
+        return None
+    text = read_file(clone.folder, branch, settings.requirements, environments.MOST_TEXT_BYTES)
+    if text is None:
+        raise BadInterpreter(f"{branch} lacks {settings.requirements}, which [tool.tilewatch] names")
+    return environments.describe(settings.requirements, text, find(clone))
 
 
 def use(clone: Clone, library: Path, own_python: bool) -> None:

@@ -58,7 +58,9 @@ def report(settings: Settings) -> tuple[Finding, ...]:
     )
     findings = [_guarded(each) for each in examinations]
     findings += [_toolchain(each) for each in list_toolchains(settings.toolchains)]
-    findings += [_owner_python(settings, row) for row in _added_repositories(settings) if row.own_python]
+    added = _added_repositories(settings)
+    findings += [_owner_python(settings, row) for row in added if row.own_python]
+    findings += [each for row in added for each in _packages(settings, row)]
     findings += list_server_findings(settings)
     findings += list_worker_findings(settings, gpus_here)
     findings += [_user_on(gpu) for gpu in gpus_here if gpu_user.is_of_root()]
@@ -206,6 +208,25 @@ def _owner_python(settings: Settings, row: RepositoryRow) -> Finding:
     except owner_python.BadPython as error:
         return Finding(name, False, str(error), fix)
     return Finding(name, True, f"{python} records with Tilewatch's compiler")
+
+
+def _packages(settings: Settings, row: RepositoryRow) -> Iterator[Finding]:
+    """Yields whether this node has the packages that a repository names by `requirements`, if it names any."""
+    from tilewatch.worker.git import clones, owner_python
+
+    name = f"packages of {row.name}"
+    clone = clones.clone_of(row.name, row.url, settings.clones)
+    if not clone.folder.is_dir():
+        return
+    try:
+        found = owner_python.find_environment(clone, row.branch)
+    except errors.ExpectedError as error:
+        yield Finding(name, False, str(error), "correct the file, and commit it")
+        return
+    if found is not None and found.is_built:
+        yield Finding(name, True, f"{found.file} is installed in {found.folder}")
+    elif found is not None:
+        yield Finding(name, None, f"{found.file} is not installed yet", "a job that runs its host code installs it")
 
 
 def _nvidia_program(name: str) -> Finding:

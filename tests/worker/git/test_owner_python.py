@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tests.kernels.fixtures import needs_package
+from tests.kernels.fixtures import needs_package, wheels
 from tests.kernels.fixtures.owner_environment import find_packages, make_environment
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import do_all_jobs
 from tilewatch.db.models import Config, Job, Sweep, Trial
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import repositories
+from tilewatch.kernels.children import environments
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import owner_python, watched
@@ -86,6 +87,37 @@ def test_a_node_without_the_python_fails_its_job_with_what_to_do_and_its_operato
     assert find_state(node) is True
     pythons["first"].unlink()
     assert find_state(node) is False
+
+
+def list_states(node: Settings) -> list[bool | None]:
+    """Returns whether the doctor finds that the node has the packages which the only repository names."""
+    with session(node.connection().database_url) as opened:
+        (row,) = repositories.list_repositories(opened)
+    return [each.ok for each in doctor._packages(node, row)]
+
+
+def test_the_packages_that_a_commit_names_are_installed_by_the_first_job_or_the_failure_is_pip_s(
+    settings: Settings, context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels.take_only(monkeypatch, tmp_path / "wheels", tmp_path / "home")
+    folder = needs_package.write_repository(tmp_path / "first", watch=needs_package.WATCH_OF_PACKAGE)
+    (folder / "pyproject.toml").write_text(needs_package.PROJECT + 'requirements = "packages.txt"\n')
+    (folder / "packages.txt").write_text("host_package==1.0\n")
+    tiny_repository.git(folder, "init", "--quiet", "--initial-branch", "main")
+    tiny_repository.git(folder, "add", ".")
+    tiny_repository.git(folder, "commit", "--quiet", "--message", "Name a package")
+    add(settings, folder, None)
+    assert list_states(settings) == [None]
+    with pytest.raises(PackageMissing, match=r"the packages of packages.txt cannot be installed: .*host_package==1.0"):
+        submit_nightly(settings, repository="first")
+    code = "TILES = [16]\n\n\ndef same(value):\n    return value\n"
+    wheels.write_wheel(tmp_path / "wheels", needs_package.PACKAGE, "1.0", {"host_package.py": code})
+    monkeypatch.setattr(environments, "AGAIN_S", 0.0)
+    submit_nightly(settings, repository="first")
+    do_all_jobs(context)
+    with session(context.database_url) as opened:
+        assert set(opened.scalars(select(Trial.status))) == {"compiled"}
+    assert list_states(settings) == [True]
 
 
 def test_a_python_that_cannot_record_is_refused_before_anything_is_stored(settings: Settings, tmp_path: Path) -> None:

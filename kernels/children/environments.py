@@ -1,0 +1,210 @@
+"""Builds the environments of packages that commits name in a requirements file, each once per user of a machine.
+
+pip runs in a child process that has a network, and runs nothing of a commit: it installs wheels, by name. Children add
+an environment's packages to their import path when they have confined themselves, so no package runs before that.
+"""
+
+import fcntl
+import hashlib
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from tilewatch import processes
+from tilewatch.given_files import BadFile, read_given_text
+from tilewatch.kernels import project_settings
+from tilewatch.kernels.children import child_process, sandbox
+from tilewatch.kernels.children.compile_cache import is_filled
+from tilewatch.kernels.children.interpreters import BadInterpreter
+
+KEPT_ENVIRONMENTS = 8
+MOST_BYTES, MOST_FILES = 16 << 30, 500_000
+"""Most bytes and files of an environment. PyTorch with its CUDA packages takes 5 GiB."""
+MOST_TEXT_BYTES = 1 << 20
+INSTALL_S, AGAIN_S = 1800.0, 300.0
+"""Seconds that pip may take, and seconds after which pip is tried again where it failed."""
+
+LIST, SITE, SCRATCH = "requirements.txt", "site", "scratch"
+PIP = (
+    "pip",
+    "--no-input",
+    "--disable-pip-version-check",
+    "install",
+    "--quiet",
+    "--no-cache-dir",
+    "--no-warn-conflicts",
+)
+WHEELS = ("--root-user-action", "ignore", "--only-binary", ":all:")
+"""Options of pip. A source distribution would run code of its own outside of the sandbox."""
+READ_BY_PIP = ("~/.config/pip", "~/.pip", "~/.netrc", "/run/systemd/resolve")
+PASSED_TO_PIP = re.compile("PIP_.*|.*_proxy|SSL_CERT_.*|REQUESTS_CA_BUNDLE|XDG_CONFIG_.*|NETRC", re.I)
+
+REQUIREMENT = re.compile(
+    r"[A-Za-z0-9][\w.-]*(\s*\[[\w.,\s-]*\])?\s*(\(?[<>=!~][\w.*+!<>=~,\s]*\)?)?(;((?!\s-)[^#$])*)?"
+    r"(\s+--hash=sha(256|384|512):[0-9a-f]+)*"
+)
+CUTILE = "cuda-tile"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The packages that a requirements file names for a Python; `folder` is missing until they are installed. `file`
+    is the requirements file as its commit names it, and `lines` are what pip gets of it."""
+
+    file: str
+    lines: tuple[str, ...]
+    python: Path
+    folder: Path
+
+    @property
+    def packages(self) -> Path:
+        return self.folder / SITE
+
+    @property
+    def is_built(self) -> bool:
+        return self.folder.is_dir()
+
+
+_held: dict[Path, IO[bytes]] = {}
+"""Maps each folder that this process uses to a lock that keeps other processes from deleting it."""
+
+_failed: dict[Path, tuple[float, str]] = {}
+"""Maps each folder that could not be made to the time of that and the reason."""
+
+_one_at_a_time = threading.Lock()
+
+
+def find(library: Path, python: Path | None) -> Environment | None:
+    """Returns the environment that the commit of a library asks for, or None if it asks for none. `python` is the
+    Python of an owner, or None for Tilewatch's. Raises BadInterpreter if the requirements file cannot be used."""
+    root = sandbox.find_root(library).resolve()
+    try:
+        settings = project_settings.read(root)
+    except project_settings.BadProject:  # a child that loads the library says so
+        return None
+    if settings is None or settings.requirements is None:
+        return None
+    file = root / settings.requirements
+    if not file.resolve().is_relative_to(root):
+        raise BadInterpreter(f"{settings.requirements} is a link out of the commit")
+    try:
+        text = read_given_text(file, MOST_TEXT_BYTES)
+    except BadFile as error:
+        raise BadInterpreter(f"`requirements` of [tool.tilewatch] cannot be used: {error}") from None
+    return describe(settings.requirements, text, python)
+
+
+def describe(file: str, text: str, python: Path | None) -> Environment:
+    """Returns the environment of a requirements file with this text. It has the cuda-tile of Tilewatch, unless the file
+    names one. Raises BadInterpreter if a line of the file is anything but a package with versions."""
+    lines = tuple(_read_lines(file, text))
+    names = {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower().replace("_", "-") for each in lines}
+    own = importlib.metadata.version(CUTILE)
+    lines = lines if CUTILE in names else (*lines, f"{CUTILE}=={own}")
+    used = (python or Path(sys.executable)).resolve()
+    digest = hashlib.sha256("\0".join((*lines, own, str(used))).encode()).hexdigest()[:32]
+    folder = Path(os.path.expanduser("~"), ".cache", "tilewatch", "environments", digest)
+    return Environment(file, lines, used, folder)
+
+
+def _read_lines(file: str, text: str) -> Iterator[str]:
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        stated = re.sub(r"(^|\s)#.*", "", line).strip()
+        if stated and not REQUIREMENT.fullmatch(stated):
+            raise BadInterpreter(f"{file}: '{stated[:200]}' is no package by name; only those are installed")
+        if stated:
+            yield stated
+
+
+def provide(environment: Environment) -> None:
+    """Installs an environment's packages unless they are installed, and keeps them while this process lives. Deletes
+    environments that were long unused. Raises BadInterpreter with pip's words if they cannot be installed."""
+    folder = environment.folder
+    with _one_at_a_time:
+        if folder in _held:
+            return
+        at, reason = _failed.get(folder, (0.0, ""))
+        if reason and time.monotonic() - at < AGAIN_S:
+            raise BadInterpreter(reason)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = folder.with_suffix(".lock").open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be installing the same
+            if not environment.is_built:
+                _install(environment)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        except BadInterpreter as error:
+            lock.close()
+            _failed[folder] = (time.monotonic(), str(error))
+            raise
+        os.utime(lock.fileno())
+        _held[folder] = lock
+        _remove_unused(folder.parent)
+
+
+def _install(environment: Environment) -> None:
+    part = environment.folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    (part / SCRATCH).mkdir(parents=True)
+    (part / LIST).write_text("\n".join(environment.lines) + "\n", encoding="utf-8")
+    named = {name: value for name, value in os.environ.items() if PASSED_TO_PIP.fullmatch(name)}
+    readable = [os.path.expanduser(each) for each in READ_BY_PIP]
+    readable += [urlsplit(word).path for name, value in named.items() for word in value.split() if name[:4] == "PIP_"]
+    try:
+        child = child_process.ChildProcess(
+            "install",
+            environment={**named, "HOME": os.path.expanduser("~"), "TMPDIR": str(part / SCRATCH)},
+            readable=[*filter(os.path.isabs, readable), str(environment.python.parents[1])],
+            writable=[str(part)],
+        )
+        try:
+            asked = {"folder": str(part), "python": str(environment.python)}
+            failure = child.ask(asked, deadline_s=INSTALL_S)["failure"]
+        except (child_process.ChildDied, child_process.ChildHung) as error:
+            failure = str(error)
+        finally:
+            child.close()
+        if failure is None and is_filled(part, MOST_BYTES, MOST_FILES):
+            failure = f"they take more than {MOST_BYTES >> 30} GiB or {MOST_FILES:,} files"
+        if failure is not None:
+            raise BadInterpreter(f"the packages of {environment.file} cannot be installed: {failure}")
+        shutil.rmtree(part / SCRATCH)
+        part.rename(environment.folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs pip in this process's sandbox. Returns why pip failed, or None if it installed all packages."""
+    folder, python = request["folder"], request["python"]
+    other = [] if Path(python) == Path(sys.executable).resolve() else ["--python", python]
+    (name, *options) = PIP
+    files = ["--requirement", f"{folder}/{LIST}", "--target", f"{folder}/{SITE}"]
+    command = [sys.executable, "-P", "-m", name, *other, *options, *WHEELS, *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return {"failure": _read_failure(done.stderr.splitlines()) if done.returncode else None}
+
+
+def _read_failure(lines: Sequence[str]) -> str:
+    """Returns pip's errors in one line, or its last line if it stated none."""
+    errors = [line.removeprefix("ERROR: ").strip() for line in lines if line.startswith("ERROR: ")]
+    return "; ".join(errors or [line.strip() for line in lines if line.strip()][-1:] or ["pip printed nothing"])
+
+
+def _remove_unused(cache: Path) -> None:
+    """Deletes all environments except the KEPT_ENVIRONMENTS used last and those in use."""
+    locks = sorted(cache.glob("*.lock"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in locks[KEPT_ENVIRONMENTS:]:
+        with path.open("ab") as lock:
+            if processes.try_lock(lock):
+                shutil.rmtree(path.with_suffix(""), ignore_errors=True)

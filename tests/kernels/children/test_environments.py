@@ -1,0 +1,168 @@
+"""The packages that a commit names: installed once per content, by name, from wheels, and imported in the sandbox."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.fixtures import needs_package, wheels
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.children import environments, interpreters, sandbox
+from tilewatch.kernels.children.interpreters import BadInterpreter
+from tilewatch.kernels.compiling.compiler import Compiler
+
+PACKAGE = "def same(value):\n    return value\n"
+NewLibrary = Callable[..., Path]
+
+
+@pytest.fixture
+def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "wheels"
+    wheels.take_only(monkeypatch, folder, tmp_path / "home")
+    for version, tiles in {"1.0": [16, 32], "2.0": [64]}.items():
+        files = {"host_package.py": f"TILES = {tiles}\n{PACKAGE}"}
+        wheels.write_wheel(folder, needs_package.PACKAGE, version, files)
+    yield folder
+    forget()
+
+
+@pytest.fixture
+def new_library(tmp_path: Path) -> Iterator[NewLibrary]:
+    made = []
+
+    def new(name: str, requirements: str) -> Path:
+        folder = needs_package.write_repository(tmp_path / name, watch=needs_package.WATCH_OF_PACKAGE)
+        (folder / "pyproject.toml").write_text(needs_package.PROJECT + 'requirements = "packages.txt"\n')
+        (folder / "packages.txt").write_text(requirements)
+        made.append(folder / "watch")
+        return made[-1]
+
+    yield new
+    for each in made:
+        interpreters.use(each, None)
+
+
+def forget() -> None:
+    """Makes this process know of environments what another one would."""
+    for lock in environments._held.values():
+        lock.close()
+    environments._held.clear()
+
+
+def find_tiles(library: Path) -> list[int]:
+    return [trial.config["tile"] for trial in catalog.read(library, arch="sm_90")[0].trials]
+
+
+def test_two_repositories_get_two_versions_and_the_second_commit_installs_nothing(
+    links: Path, new_library: NewLibrary, tmp_path: Path
+) -> None:
+    first, second = new_library("first", "host_package==1.0"), new_library("second", "host_package == 2.0  # newer")
+    assert [find_tiles(each) for each in (first, second)] == [[16, 32], [64]]
+    with Compiler((tmp_path / "store").as_uri()) as compiler:
+        compiled = compiler.compile(second, "doubled", "8x64:bf16", {"tile": 64}, "sm_90")
+    assert (compiled.status, compiled.failure) == ("ok", None)
+    for wheel in links.iterdir():
+        wheel.unlink()
+    forget()
+    assert find_tiles(new_library("next commit", "\n# the same\nhost_package==1.0\n")) == [16, 32]
+
+
+def test_what_pip_says_is_the_failure(links: Path, new_library: NewLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = new_library("first", "host_package==3.0")
+    with pytest.raises(BadInterpreter, match=r"packages.txt cannot be installed: .*host_package==3.0"):
+        find_tiles(library)
+    wheels.write_wheel(links, needs_package.PACKAGE, "3.0", {"host_package.py": f"TILES = [32]\n{PACKAGE}"})
+    with pytest.raises(BadInterpreter, match="cannot be installed"):
+        find_tiles(library)
+    monkeypatch.setattr(environments, "AGAIN_S", 0.0)
+    assert find_tiles(library) == [32]
+
+
+def test_a_package_runs_nothing_before_the_sandbox(links: Path, new_library: NewLibrary, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    write = f"import pathlib, contextlib\nwith contextlib.suppress(OSError): pathlib.Path({str(mark)!r}).write_text('')"
+    files = {
+        "host_package.py": f"TILES = [16]\n{PACKAGE}",
+        "first.pth": f"import sys; exec({write!r})\n",
+        "sitecustomize.py": write,
+        "cupy/__init__.py": write,
+        "tilewatch/__init__.py": write,
+    }
+    wheels.write_wheel(links, needs_package.PACKAGE, "4.0", files)
+    assert find_tiles(new_library("first", "host_package==4.0")) == [16]
+    assert not mark.exists() or not sandbox.landlock_version()
+
+
+def test_a_link_out_of_the_commit_is_not_read(new_library: NewLibrary, tmp_path: Path) -> None:
+    library = new_library("first", "")
+    secret = tmp_path / "secret"
+    secret.write_text("the secret\n")
+    (library.parent / "packages.txt").unlink()
+    (library.parent / "packages.txt").symlink_to(secret)
+    with pytest.raises(BadInterpreter, match=r"^packages.txt is a link out of the commit$"):
+        find_tiles(library)
+    (library.parent / "packages.txt").unlink()
+    with pytest.raises(BadInterpreter, match="there is no file"):
+        find_tiles(library)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "package @ https://host/package.whl",
+        "https://host/package.whl",
+        "git+https://host/package",
+        "./package",
+        "/package.whl",
+        "-e .",
+        "-r other.txt",
+        "--index-url https://host/",
+        "--no-binary :all:",
+        "package --config-settings=a=b",
+        "package==1 ; python_version > '3' --no-binary=:all:",
+        "package==${SECRET}",
+        "package ; extra == '${SECRET}'",
+        "package==1.0 \\\n --global-option=x",
+    ],
+)
+def test_a_line_that_names_anything_but_a_package_is_refused(line: str) -> None:
+    with pytest.raises(BadInterpreter, match=r"^packages.txt: '.*' is no package by name"):
+        environments.describe("packages.txt", line, None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "package",
+        "Package_name.x[extra,other]~=1.2,!=1.3.*  # why",
+        "package (>=1.0)",
+        "package==2.13.0+cpu; python_version >= '3.10' and platform_machine == 'x86_64'",
+        "package==1.0 \\\n    --hash=sha256:0123abc \\\n    --hash=sha256:456def",
+    ],
+)
+def test_a_package_by_name_is_taken(line: str) -> None:
+    (taken, cutile) = environments.describe("packages.txt", f"# comment\n\n{line}\n", None).lines
+    assert taken.startswith(line[:7])
+    assert cutile.startswith("cuda-tile==")
+
+
+def test_an_environment_depends_on_what_is_installed_alone() -> None:
+    same = [environments.describe(file, text, None).folder for file, text in (("a", "x==1"), ("b", "# c\nx==1\n"))]
+    others = [
+        environments.describe("a", text, python).folder for text, python in (("x==2", None), ("x==1", Path("/p")))
+    ]
+    assert same[0] == same[1]
+    assert len({same[0], *others}) == 3
+    assert environments.describe("a", "CUDA_tile[extra]==1.0", None).lines == ("CUDA_tile[extra]==1.0",)
+
+
+def test_environments_that_were_used_last_and_those_in_use_are_left(tmp_path: Path) -> None:
+    for number in range(environments.KEPT_ENVIRONMENTS + 3):
+        (tmp_path / f"{number:02}").mkdir()
+        lock = tmp_path / f"{number:02}.lock"
+        subprocess.run(["touch", "-d", f"@{1000 + number}", lock], check=True)
+    with (tmp_path / "01.lock").open("ab") as used:
+        environments.fcntl.flock(used, environments.fcntl.LOCK_SH)
+        environments._remove_unused(tmp_path)
+    assert [each for each in ("00", "01", "02", "03") if (tmp_path / each).exists()] == ["01", "03"]
