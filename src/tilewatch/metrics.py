@@ -3,12 +3,12 @@ series of their own, so everything that reads, judges or shows series needs no c
 
 from typing import Literal, get_args
 
-SpanMetric = Literal["span", "graph"]
-Metric = Literal["time"] | SpanMetric
+Metric = Literal["time", "span", "graph"]
 """Names a metric. "time" is the time in which at least one kernel of an operator runs. "span" is the time from the
 start of the operator's first kernel to the end of its last, so it includes gaps between kernels. "graph" is the span of
 the same launches as one CUDA graph."""
 
+SpanMetric = Literal["span", "graph"]
 SPAN_METRICS: tuple[SpanMetric, ...] = get_args(SpanMetric)
 
 
