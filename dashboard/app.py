@@ -5,7 +5,7 @@ import streamlit as st
 from tilewatch.dashboard import sign_in
 from tilewatch.dashboard.panels import search
 from tilewatch.dashboard.serving.index_page import LOGO, STYLE
-from tilewatch.dashboard.widgets import address, not_confined, plots
+from tilewatch.dashboard.widgets import address, page_head, plots
 from tilewatch.dashboard.widgets.errors import show_errors
 
 # Pages have no icons: Material icons load a font from outside, and emoji show empty boxes without an emoji font.
@@ -30,7 +30,7 @@ if st.get_option("server.baseUrlPath"):  # Streamlit's own HTML is served there
 with show_errors():
     if sign_in.admit():
         address.show_whole()
-        not_confined.mark_page()
+        page_head.mark_not_confined()
         plots.forget_drawn()
         search.offer(PAGES)
         page.run()

@@ -7,54 +7,50 @@ branch. Commits that a forced push removed keep their positions, but count as ol
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Tuple, func, tuple_
+from sqlalchemy import ColumnElement, Tuple, func, tuple_
 from sqlalchemy.orm.util import AliasedClass
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from tilewatch.db.models import Commit
 
-Commits = type[Commit] | AliasedClass[Commit] | FromClause
+Commits = type[Commit] | AliasedClass[Commit] | ReadOnlyColumnCollection[str, Any]
+"""The table of commits, an alias of it, or the columns of a subquery that has the same ones."""
 
 
 def oldest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
     """Returns the sort terms for commits by position. Commits that left the branch precede their replacements."""
-    columns = _columns(commit)
-    return (columns.position.asc(), columns.id.asc())
+    return (commit.position.asc(), commit.id.asc())
 
 
 def newest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
     """Returns the sort terms for commits from the branch's tip backwards, then commits that left the branch."""
-    columns = _columns(commit)
-    return (columns.left_branch_at.is_(None).desc(), columns.position.desc(), columns.id.desc())
+    return (commit.left_branch_at.is_(None).desc(), commit.position.desc(), commit.id.desc())
 
 
 def last_added_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
     """Returns the sort terms for commits of several repositories, last stored first. Their positions do not compare."""
-    return (_columns(commit).id.desc(),)
+    return (commit.id.desc(),)
 
 
 def latest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
     """Returns the sort terms for commits by position, the last one first, whether they are on the branch or not."""
-    columns = _columns(commit)
-    return (columns.position.desc(), columns.id.desc())
+    return (commit.position.desc(), commit.id.desc())
 
 
-def latest_columns(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
+def latest_columns(commit: Commits = Commit) -> tuple[Any, ...]:
     """Returns the columns by which `latest_first` sorts, for a `distinct on` with that order."""
-    columns = _columns(commit)
-    return (columns.position, columns.id)
+    return (commit.position, commit.id)
 
 
 def place_of(commit: Commits = Commit) -> Tuple:
     """Returns the columns by which commits of one repository compare. The smaller tuple is the earlier commit."""
-    columns = _columns(commit)
-    return tuple_(columns.position, columns.id)
+    return tuple_(commit.position, commit.id)
 
 
 def place_of_night(commit: Commits, submission_id: Any, run_id: Any) -> Tuple:
     """Returns the columns by which runs of a repository compare as the judge orders nights: first by commit, then by
     the time when the night was requested. Two nights at one commit have different tuples."""
-    columns = _columns(commit)
-    return tuple_(columns.position, columns.id, submission_id, run_id)
+    return tuple_(commit.position, commit.id, submission_id, run_id)
 
 
 def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[Any], ...]:
@@ -65,15 +61,9 @@ def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[A
 
 def nearness_of(commit: Commits, run_id: Any) -> Tuple:
     """Returns the columns by which runs compare. The larger tuple is the run of the commit nearer to the tip."""
-    columns = _columns(commit)
-    return tuple_(columns.left_branch_at.is_(None), columns.position, columns.id, run_id)
+    return tuple_(commit.left_branch_at.is_(None), commit.position, commit.id, run_id)
 
 
 def was_on_branch(at: Any, commit: Commits = Commit) -> ColumnElement[bool]:
     """Returns the condition that a commit was part of the branch at the time `at`."""
-    columns = _columns(commit)
-    return func.coalesce(columns.left_branch_at > at, True)
-
-
-def _columns(commit: Commits) -> Any:
-    return commit.c if isinstance(commit, FromClause) else commit
+    return func.coalesce(commit.left_branch_at > at, True)

@@ -2,7 +2,8 @@
 
 Each step may run twice. The second write of a row finds the first by its natural key and changes nothing, except where
 a docstring says what it corrects. The caller opens the session and commits. Bulk writes sort their rows by natural key,
-so that two workers with overlapping rows lock these in the same order and cannot deadlock.
+so that two workers with overlapping rows lock these in the same order and cannot deadlock. A `row` has columns of the
+table of the same name in db/models.py: those without a default must be there, and Postgres refuses a row without them.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict, Unpack
+from typing import Any
 
 from sqlalchemy import case, cast, delete, exists, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
@@ -94,77 +95,7 @@ class NewVerdict:
     bad_commit_id: int | None = None
 
 
-class NewGpuModel(TypedDict):
-    slug: str
-    name: str
-    arch: str
-    fp8_tflops: float | None
-    bandwidth_gbps: float | None
-
-
-class NewCommit(TypedDict):
-    repository: str
-    sha: str
-    position: int
-    committed_at: dt.datetime
-    subject: str
-    author: NotRequired[str | None]
-    left_branch_at: NotRequired[dt.datetime | None]
-
-
-class NewSubmission(TypedDict):
-    key: str
-    reason: str
-    night: dt.date | None
-    commit_id: int
-    gpu_model: str
-    measure: bool
-    recording_id: NotRequired[int | None]
-
-
-class NewSweep(TypedDict):
-    submission_id: int
-    commit_id: int
-    kernel: str
-    problem: str
-    gpu_model: str
-    arch: str
-    source_sha256: str
-    space: Mapping[str, Any]
-    space_size: int
-    flops: int
-    bytes: int
-    parts_of: NotRequired[Mapping[str, Any] | None]
-
-
-class NewRun(TypedDict):
-    key: str
-    sweep_id: int
-    origin: str
-    host: str
-    gpu_uuid: str
-    gpu_name: str
-    timer: str
-    toolchain: Mapping[str, str]
-    telemetry: Sequence[Mapping[str, Any]]
-    sweep_gpu_s: float
-    tie: Sequence[int]
-    started_at: dt.datetime
-    finished_at: dt.datetime
-    recording_id: NotRequired[int | None]
-
-
-class NewHeartbeat(TypedDict):
-    kind: str
-    host: str
-    gpu_model: NotRequired[str | None]
-    gpu_uuid: NotRequired[str | None]
-    toolchain: Mapping[str, str]
-    queues: NotRequired[Sequence[str]]
-    doing: NotRequired[str | None]
-
-
-def add_gpu_model(session: Session, *, corrects: bool = True, **row: Unpack[NewGpuModel]) -> None:
+def add_gpu_model(session: Session, *, corrects: bool = True, **row: Any) -> None:
     """Adds a GPU model. If it is stored already, `corrects` decides: True replaces its datasheet rates by known new
     ones; False, as for a recording, fills only its unknown rates. An unknown rate never replaces a known one."""
     new = insert(GpuModel).values(**row)
@@ -182,7 +113,7 @@ def add_gpu_model(session: Session, *, corrects: bool = True, **row: Unpack[NewG
     )
 
 
-def add_commit(session: Session, *, corrects: bool = True, **row: Unpack[NewCommit]) -> int:
+def add_commit(session: Session, *, corrects: bool = True, **row: Any) -> int:
     """Adds a commit and returns its id. If `corrects`, a stored commit gets the larger of the two positions.
 
     The larger position is right, because a shallow clone counts too few commits. Without `corrects`, as from a
@@ -210,12 +141,12 @@ def add_recording(
     return find_or_add(session, Recording, ("sha256",), about)
 
 
-def add_submission(session: Session, **row: Unpack[NewSubmission]) -> tuple[int, bool]:
+def add_submission(session: Session, **row: Any) -> tuple[int, bool]:
     """Adds a submission if none has the same key. Returns the submission's id, and whether it is new."""
     return find_or_add(session, Submission, ("key",), row)
 
 
-def add_sweep(session: Session, **row: Unpack[NewSweep]) -> int:
+def add_sweep(session: Session, **row: Any) -> int:
     """Returns the id of the submission's sweep of this kernel and problem. Adds the sweep if there is none yet."""
     of_model = {"space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})}
     return find_or_add(session, Sweep, ("submission_id", "kernel", "problem"), {**row, **of_model})[0]
@@ -314,8 +245,7 @@ def attach_compilations(
             status=case((Compilation.status == "ok", "compiled"), else_="not_compiled"),
             failure=Compilation.failure,
         )
-        .returning(Trial.sweep_id),
-        execution_options={"synchronize_session": False},
+        .returning(Trial.sweep_id)
     )
     of_sweeps = attached.scalars().all()
     _keep_trial_facts(session, sorted(set(of_sweeps)))
@@ -326,8 +256,7 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
     """Stores the trial counts of each of these sweeps in which no trial waits for its compilation."""
     waits = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
     session.execute(
-        update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count()),
-        execution_options={"synchronize_session": False},
+        update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count())
     )
 
 
@@ -364,7 +293,7 @@ def _result(row: Row) -> Row:
     return {**row, "error": None if error is None else str(error)}
 
 
-def add_run(session: Session, **row: Unpack[NewRun]) -> int:
+def add_run(session: Session, **row: Any) -> int:
     """Returns the id of the run with this key. Adds the run, with a hash of its toolchain, if there is none yet. Raises
     ValueError if the run with this key belongs to another sweep."""
     toolchain = {"toolchain": dict(row["toolchain"]), "toolchain_sha256": _sha256(row["toolchain"])}
@@ -450,14 +379,13 @@ def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | No
         .values(samples_us=None)
         .returning(Trial.config_id)
     )
-    silent = {"synchronize_session": False}
-    trials = len(session.execute(rolled, execution_options=silent).all())
+    trials = len(session.execute(rolled).all())
     pruned = update(Sweep).where(Sweep.id == func.any(sweep_ids)).values(pruned_at=func.now())
-    session.execute(pruned, execution_options=silent)
+    session.execute(pruned)
     return trials
 
 
-def write_heartbeat(session: Session, name: str, **row: Unpack[NewHeartbeat]) -> None:
+def write_heartbeat(session: Session, name: str, **row: Any) -> None:
     """Stores that a worker is alive and what it is doing. A worker calls `remove_worker` first when it starts."""
     nothing: dict[str, Any] = {"gpu_model": None, "gpu_uuid": None, "queues": [], "doing": None}
     columns = {**nothing, **row, "toolchain": dict(row["toolchain"]), "queues": list(row.get("queues", ()))}

@@ -621,6 +621,9 @@ class Check(Base):
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
+_WITHOUT_TIMES = ("failed", "neither", "added", "removed")
+
+
 class CheckOperator(Base):
     """A kernel and problem of a check. `kind` is the outcome; null until all launches have ended.
 
@@ -633,18 +636,7 @@ class CheckOperator(Base):
     __tablename__ = "check_operators"
     __table_args__ = (
         UniqueConstraint("check_id", "kernel", "problem"),
-        one_of(
-            "kind",
-            "identical",
-            "slower",
-            "faster",
-            "not slower",
-            "undecided",
-            "failed",
-            "neither",
-            "added",
-            "removed",
-        ),
+        one_of("kind", *("identical", "slower", "faster", "not slower", "undecided"), *_WITHOUT_TIMES),
         CheckConstraint("cardinality(base_us) = cardinality(head_us)", name="both_sides_of_each_launch"),
         Index("ix_check_operators_open", "check_id", postgresql_where=text("kind is null")),
     )
@@ -697,6 +689,9 @@ class ToolchainReport(Base):
     toolchains: Mapped[list[str]] = mapped_column(ARRAY(Text))
 
 
+_OF_COMPARISONS = ("prepare_check", "check", "compile_toolchains", "time_toolchains")
+
+
 class Job(Base):
     """One unit of queued work. This row is the job's state; the message in Redis contains only the `id`.
 
@@ -709,19 +704,7 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        one_of(
-            "kind",
-            "record",
-            "compile",
-            "measure",
-            "judge",
-            "prepare",
-            "confirm",
-            "prepare_check",
-            "check",
-            "compile_toolchains",
-            "time_toolchains",
-        ),
+        one_of("kind", "record", "compile", "measure", "judge", "prepare", "confirm", *_OF_COMPARISONS),
         one_of("state", "waiting", "queued", "running", "done", "failed", "poison", "cancelled"),
         CheckConstraint("(state in ('failed', 'poison')) = (failure is not null)", name="failed_has_reason"),
         CheckConstraint("(state = 'running') = (owner is not null)", name="running_has_owner"),

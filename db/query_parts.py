@@ -1,7 +1,7 @@
 """Parts that queries share: joins from a measurement to its commit, conditions for a series, rows as dataclasses."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -10,10 +10,8 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     FromClause,
-    Label,
     ScalarSelect,
     Select,
-    Subquery,
     and_,
     exists,
     false,
@@ -161,22 +159,27 @@ def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | Non
     return query.limit(1).scalar_subquery()
 
 
-def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
-    """Returns the query for the columns of a dataclass `row`, for read_rows. A field's column is the expression in
-    `named`, else the column of the same name in the first of `tables` that has it."""
+def take_turns(session: Session, work: str) -> None:
+    """Waits until no other process does this work, and excludes other processes from it until the transaction ends."""
+    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(work, 0))))
 
-    def find_column(field: str) -> Any:
-        if field in named:
-            return named[field].label(field)
-        return next(getattr(table, field).label(field) for table in columns if hasattr(table, field))
+
+def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
+    """Returns the query for the columns of a dataclass `row`, for read_rows. `select_named` says where they are."""
+    return select_named(row.__dataclass_fields__, tables, **named)
+
+
+def select_named(names: Iterable[str], tables: Sequence[Any], **named: Any) -> Query:
+    """Returns the query for the columns with these names. A column is the expression in `named`, else the column of the
+    same name in the first of `tables` that has it."""
+
+    def find_column(name: str) -> Any:
+        if name in named:
+            return named[name].label(name)
+        return next(getattr(table, name).label(name) for table in columns if hasattr(table, name))
 
     columns = [table.c if isinstance(table, FromClause) else table for table in tables]
-    return select(*map(find_column, row.__dataclass_fields__))
-
-
-def or_zero(table: Subquery, *names: str) -> list[Label[Any]]:
-    """Returns these columns of a subquery, with 0 instead of null."""
-    return [func.coalesce(table.c[name], 0).label(name) for name in names]
+    return select(*map(find_column, names))
 
 
 def read_rows(

@@ -33,11 +33,15 @@ DATABASE_IS_AWAY = (InterfaceError, OperationalError)
 """The errors that come from the server or the connection, and not from the SQL statement."""
 
 
+UNSYNCHRONIZED = {"synchronize_session": False}
+"""The option of sessions whose updates leave loaded rows as they are, so that Postgres need not return their keys."""
+
+
 @contextmanager
 def session(url: str) -> Iterator[Session]:
     """Opens a transaction, which is committed when the `with` block ends and rolled back if it raises. Loaded rows stay
     readable afterwards, so that a step can commit first and then send its messages."""
-    with Session(engine(url), expire_on_commit=False) as opened, opened.begin():
+    with Session(engine(url), expire_on_commit=False, execution_options=UNSYNCHRONIZED) as opened, opened.begin():
         yield opened
 
 

@@ -156,7 +156,8 @@ def database_url(new_database: NewDatabase) -> Iterator[str]:
 @pytest.fixture
 def db_session(database_url: str) -> Iterator[Session]:
     """A session that nobody else sees the writes of, unless the test commits."""
-    with Session(session.engine(database_url), expire_on_commit=False) as opened:
+    options = session.UNSYNCHRONIZED
+    with Session(session.engine(database_url), expire_on_commit=False, execution_options=options) as opened:
         yield opened
 
 

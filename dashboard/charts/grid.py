@@ -66,7 +66,23 @@ def ratio_table(
     """Returns a table with the ratio of each series. A cell shows the ratio's change if noise or equal code cannot
     explain it, and names every baseline except DeepGEMM. `series` is from `changes.one_row_per_series`. `sparks` are
     the latest ratios, drawn as sparklines. The default scale is the one for DeepGEMM."""
-    return _table(series, scale or RATIO, address, sparks)
+    scale = scale or RATIO
+    models = _models(series)
+    width = f'style="width:{100 / max(len(models), 1):.1f}%"'
+    head = "".join(f'<th scope="col" {width}>{escape(name)}</th>' for name in models.values())
+    operators = _worst_first(series, scale)
+    is_small = sum(len(each.problems) for each in operators) + len(operators) <= MOST_ROWS
+    body = "".join(
+        _write_kernel(each, models, scale, address, sparks, is_open=is_small or not number or not address)
+        for number, each in enumerate(operators)
+    )
+    widest = NAMES_REM + CELL_REM * len(models)
+    role = ' role="grid"' if address else ""
+    label = f'aria-label="{escape(scale.title)}"'
+    return (
+        f'<div class="wide"><table class="series"{role} {label} style="max-width:{widest}rem">'
+        f"<thead><tr><td></td>{head}</tr></thead>{body}</table></div>{_scale(scale)}"
+    )
 
 
 def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) -> dict[str, str]:
@@ -86,25 +102,6 @@ def index_sparks(recent: pd.DataFrame) -> Sparks:
     """Returns the ratios for the sparklines from a frame with the columns of RecentRatiosRow."""
     keys = zip(recent["kernel"], recent["problem"], recent["gpu_model"], recent["origin"], strict=True)
     return dict(zip(keys, recent["ratios"], strict=True))
-
-
-def _table(series: pd.DataFrame, scale: Scale, address: Address | None, sparks: Sparks) -> str:
-    models = _models(series)
-    width = f'style="width:{100 / max(len(models), 1):.1f}%"'
-    head = "".join(f'<th scope="col" {width}>{escape(name)}</th>' for name in models.values())
-    operators = _worst_first(series, scale)
-    is_small = sum(len(each.problems) for each in operators) + len(operators) <= MOST_ROWS
-    body = "".join(
-        _write_kernel(each, models, scale, address, sparks, is_open=is_small or not number or not address)
-        for number, each in enumerate(operators)
-    )
-    widest = NAMES_REM + CELL_REM * len(models)
-    role = ' role="grid"' if address else ""
-    label = f'aria-label="{escape(scale.title)}"'
-    return (
-        f'<div class="wide"><table class="series"{role} {label} style="max-width:{widest}rem">'
-        f"<thead><tr><td></td>{head}</tr></thead>{body}</table></div>{_scale(scale)}"
-    )
 
 
 @dataclass(frozen=True)

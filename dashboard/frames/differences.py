@@ -1,6 +1,7 @@
 """Decides what a page may claim about a difference between two snapshots, so that no page contradicts the judge. A page
 colours a difference as good or bad, and counts it as a change, only if its finding is one of `CLAIMS`."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tilewatch.dashboard.frames.changes import SERIES
-from tilewatch.dashboard.frames.plan import write_plan
 from tilewatch.dashboard.text import day
-from tilewatch.text import change_text, short_sha
+from tilewatch.text import change_text, count_text, short_sha
 
 CHANGE_OF_TIME = "change of time"
 FASTER, SLOWER = "faster", "slower"
@@ -129,3 +129,25 @@ def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series
         confirmed_at.append(max(((at, sha) for at, name, sha, _ in between if name == wanted), default=(0, None))[1])
         undecided.append(max(((at, why) for at, name, _, why in between if name == UNDECIDED), default=(0, None))[1])
     return pd.Series(confirmed_at, pairs.index, dtype=object), pd.Series(undecided, pairs.index, dtype=object)
+
+
+_NIGHTS = re.compile(r"(\d+) of the (\d+) earlier nights needed")
+PLANS = {
+    "parts are undecided": "the verdicts of its parts decide",
+    "a replay is asked for": "the replay in the queue decides",
+    "it is asked again": "the next night's replay decides",
+    "no config gave a right answer": "a run with a right answer decides",
+}
+"""Words in the reasons of worker/detection and worker/judging, each with what decides a verdict of that reason."""
+
+
+def write_plan(reason: str, *, is_recorded: bool) -> str:
+    """Returns what will decide a verdict with this reason, in words that can follow "undecided"."""
+    if is_recorded:
+        return "a later recording or a run here decides"
+    if plan := next((plan for words, plan in PLANS.items() if words in reason), None):
+        return plan
+    if (found := _NIGHTS.search(reason)) is None:
+        return "a replay with more launches decides"
+    missing = max(int(found[2]) - int(found[1]), 1)
+    return f"{count_text(missing, 'more night')} on this machine {'decides' if missing == 1 else 'decide'}, or a replay"

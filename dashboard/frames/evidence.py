@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 import pandas as pd
 
 from tilewatch.configs import config_option
+from tilewatch.dashboard.frames.baseline_texts import name_lines
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.text import time_text, without_formula
-from tilewatch.db.page_reads.evidence import CubinRow
+from tilewatch.db.page_reads.evidence import CubinRow, SamplesRow
 from tilewatch.db.page_reads.replays import ReplayRow
 from tilewatch.metrics import split_kernel
 from tilewatch.text import short_sha, write_change
@@ -178,6 +179,14 @@ def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
         why = next(filter(None, (reading.get("unreadable", {}).get("others") for reading in readings)), "")
         return f"Whether another process used the GPU meanwhile is not known{f': {why}' if why else ''}."
     return "No other process was seen on the GPU." if looks else ""
+
+
+def pair_times(found: Evidence) -> Iterator[tuple[str, SamplesRow, SamplesRow | None]]:
+    """Yields the name of each implementation of a run, its times, and its times in the run before if it had any."""
+    earlier = {row.implementation: row for row in found.sampled_before}
+    shown = pd.DataFrame([{**vars(row), "run_id": found.run.run_id} for row in found.sampled])
+    for row, name in zip(found.sampled, name_lines(shown) if found.sampled else (), strict=True):
+        yield name, row, earlier.get(row.implementation)
 
 
 def as_json(found: Evidence) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewatch.dashboard.frames.plan import write_plan
+from tilewatch.dashboard.frames.differences import write_plan
 from tilewatch.dashboard.text import day, moment
 from tilewatch.db.lifecycle.regressions import OPEN
 from tilewatch.db.page_reads.alarms import describe_kind

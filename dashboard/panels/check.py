@@ -88,7 +88,8 @@ def _evidence(check: CheckRow, timed: Sequence[CheckOperatorRow]) -> None:
         f"To time it again on a machine with this GPU model, {plain(check.gpu_name)}, in a clone of "
         f"{plain(check.repository)}:"
     )
-    st.code(_repeat_command(check, picked), language="bash", wrap_lines=True)
+    sides = (check.head_sha, picked.head_config), (check.base_sha, picked.base_config)
+    st.code(evidence.replay_command(picked.kernel, picked.problem, *sides), language="bash", wrap_lines=True)
 
 
 def _facts(row: CheckOperatorRow) -> None:
@@ -102,9 +103,3 @@ def _facts(row: CheckOperatorRow) -> None:
             st.markdown(f"in the head {plain_code(config_text(row.head_config))}")
         where = {"recording": "It won when this was measured last.", "shipped": "It is the one that ships."}
         st.caption(where.get(row.config_source, ""))
-
-
-def _repeat_command(check: CheckRow, row: CheckOperatorRow) -> str:
-    return evidence.replay_command(
-        row.kernel, row.problem, (check.head_sha, row.head_config), (check.base_sha, row.base_config)
-    )

@@ -1,12 +1,12 @@
 """Shows running, failed and next jobs, with their remaining time or failure, and buttons to cancel or retry jobs."""
 
 import datetime as dt
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 import streamlit as st
+from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import run_action
@@ -91,8 +91,7 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
             st.code(picked["log"], language=None)
         elif isinstance(picked["owner"], str):
             st.caption("Its log is here a few seconds after it began.")
-        if st.button(f"Cancel job {job_id}", key=f"cancel-{job_id}", disabled=who is None) and who:
-            run_action.run(url, partial(actions.cancel, chosen=JobSelection(job_id, None), who=who), "Cancelled")
+        _offer(url, f"Cancel job {job_id}", f"cancel-{job_id}", actions.cancel, JobSelection(job_id, None), who)
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
@@ -118,10 +117,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
                 st.caption(
                     "No log was kept: its worker stopped within seconds. The folder log of that worker's home has more."
                 )
-            if st.button("Retry", key=f"retry-{job['id']}", disabled=who is None) and who:
-                run_action.run(
-                    url, partial(actions.retry, chosen=JobSelection(int(job["id"]), None), who=who), "Queued again"
-                )
+            _offer(url, "Retry", f"retry-{job['id']}", actions.retry, JobSelection(int(job["id"]), None), who)
 
 
 def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
@@ -160,13 +156,20 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
     )
     if chosen is None:
         return
-    own = int(chosen["id"])
+    own = JobSelection(None, int(chosen["id"]))
     with st.container(horizontal=True):
-        ended = chosen["state"] not in IN_PROGRESS
-        if st.button("Cancel the rest", disabled=who is None or ended, key="cancel-all") and who:
-            run_action.run(url, partial(actions.cancel, chosen=JobSelection(None, own), who=who), "Cancelled")
-        if st.button("Retry what failed or was cancelled", disabled=who is None, key="retry-all") and who:
-            run_action.run(url, partial(actions.retry, chosen=JobSelection(None, own), who=who), "Queued again")
+        canceller = who if chosen["state"] in IN_PROGRESS else None
+        _offer(url, "Cancel the rest", "cancel-all", actions.cancel, own, canceller)
+        _offer(url, "Retry what failed or was cancelled", "retry-all", actions.retry, own, who)
+
+
+Act = Callable[[Session, JobSelection, str], str]
+
+
+def _offer(url: str, label: str, key: str, act: Act, jobs: JobSelection, who: str | None) -> None:
+    """Shows a button that cancels or retries jobs in the name of `who`. Nobody can press it if that is None."""
+    if st.button(label, key=key, disabled=who is None) and who:
+        run_action.run(url, lambda opened: act(opened, jobs, who))
 
 
 def ends_text(row: Mapping[Any, Any], now: dt.datetime, workers: pd.DataFrame) -> str:

@@ -1,27 +1,31 @@
 """Shows one regression: its series with a picture, its commits, its events, and the buttons that change its state."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 from sqlalchemy.orm import Session
 
-from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.panels import regression_picture, run_action, toolchains
+from tilewatch.dashboard.charts import evidence as evidence_charts
+from tilewatch.dashboard.charts import marks, trend
+from tilewatch.dashboard.frames import evidence, reads
+from tilewatch.dashboard.frames.metrics import find_drawable
+from tilewatch.dashboard.panels import run_action, toolchains
 from tilewatch.dashboard.panels.series import code_diff, run_beside
 from tilewatch.dashboard.text import moment
-from tilewatch.dashboard.widgets import badges, tables
+from tilewatch.dashboard.widgets import badges, plots, tables
 from tilewatch.db.lifecycle import actions, regressions
 from tilewatch.db.page_reads.regressions import describe_origin
-from tilewatch.text import change_text, count_text, plain, shorten, write_change
+from tilewatch.text import change_text, count_text, plain, short_sha, shorten, write_change
 
 BUTTONS = {
-    "acknowledge": ("Acknowledge", "Somebody works on it", regressions.acknowledge),
-    "expect": ("Mark as expected", "Its new level is right; later nights are compared with that", regressions.expect),
-    "resolve": ("Resolve", "It is fixed, or needs no fix", regressions.resolve),
-    "reopen": ("Reopen", "It is back, or was closed too early", regressions.reopen),
+    "acknowledge": ("Acknowledge", "Somebody works on it"),
+    "expect": ("Mark as expected", "Its new level is right; later nights are compared with that"),
+    "resolve": ("Resolve", "It is fixed, or needs no fix"),
+    "reopen": ("Reopen", "It is back, or was closed too early"),
 }
 
 
@@ -36,12 +40,12 @@ def show(url: str, found: pd.Series) -> None:
         measured = None if chosen is None else reads.evidence(url, int(chosen["run_id"]))
         if chosen is not None:
             with picture:
-                regression_picture.show_step(url, found, chosen)
-            regression_picture.show_replays(measured)
+                _show_step(url, found, chosen)
+            _show_replays(measured)
     with right:
         _explain(url, found)
         _act(url, found)
-        regression_picture.show_commits(found)
+        _show_commits(found)
         if measured is not None:
             run_beside.show_change(measured)
             if measured.diff_to_before is not None:
@@ -91,7 +95,16 @@ def _explain(url: str, found: pd.Series) -> None:
 def _series(series: pd.DataFrame) -> pd.Series | None:
     """Shows a table of the series that changed. Returns the selected row, else the worst; None if there are none."""
     st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
-    table = pd.DataFrame(
+    row = tables.pick_row(tabulate_series(series.to_dict("records")), series, "series")
+    row = row if row is not None else next((worst for _, worst in series.iterrows()), None)
+    if row is not None:
+        st.page_link("views/series.py", label="Open its run", query_params={"run": str(row["run_id"])})
+    return row
+
+
+def tabulate_series(rows: Iterable[Mapping[Any, Any]]) -> pd.DataFrame:
+    """Returns a table of the series that a regression changed, from rows with the fields of RegressionSeriesRow."""
+    return pd.DataFrame(
         [
             {
                 "series": f"{row['kernel']} {row['problem']}",
@@ -99,14 +112,9 @@ def _series(series: pd.DataFrame) -> pd.Series | None:
                 "time": f"{change_text(row['size'])} ({change_text(row['low'])} to {change_text(row['high'])})",
                 "recovered": "" if pd.isna(row["recovered_at"]) else moment(row["recovered_at"]),
             }
-            for row in series.to_dict("records")
+            for row in rows
         ]
     )
-    row = tables.pick_row(table, series, "series")
-    row = row if row is not None else next((worst for _, worst in series.iterrows()), None)
-    if row is not None:
-        st.page_link("views/series.py", label="Open its run", query_params={"run": str(row["run_id"])})
-    return row
 
 
 def _events(events: pd.DataFrame) -> None:
@@ -127,9 +135,11 @@ def _state(url: str, found: pd.Series, who: str) -> None:
     why = st.text_input("Why (kept with the change)", key=f"why-{found['state']}")
     with st.container(horizontal=True):
         for action in regressions.list_possible_actions(found["state"]):
-            label, tip, act = BUTTONS[action]
+            label, tip = BUTTONS[action]
             if st.button(label, help=tip, key=action):
-                change = partial(act, regression_id=int(found["id"]), who=who, note=why or None)
+                change = partial(
+                    regressions.triage, regression_id=int(found["id"]), action=action, who=who, note=why or None
+                )
                 run_action.run(url, change, f"{label}: done")
 
 
@@ -141,16 +151,15 @@ def _texts(url: str, found: pd.Series, who: str) -> None:
         link = st.text_input("Link to the work on it", found["link"] or "")
         saved = st.form_submit_button("Save")
     if saved:
-        wanted = {"owner": owner, "note": note, "link": link}
+        wanted: dict[regressions.Field, str] = {"owner": owner, "note": note, "link": link}
         changed = {name: text for name, text in wanted.items() if text.strip() != (found[name] or "")}
         if changed:
             run_action.run(url, partial(_write, found=found, who=who, changed=changed), f"Saved {', '.join(changed)}")
 
 
-def _write(opened: Session, *, found: pd.Series, who: str, changed: dict[str, str]) -> None:
-    acts = {"owner": regressions.assign, "note": regressions.note, "link": regressions.link}
+def _write(opened: Session, *, found: pd.Series, who: str, changed: dict[regressions.Field, str]) -> None:
     for name, text in changed.items():
-        acts[name](opened, int(found["id"]), who, text)
+        regressions.edit(opened, int(found["id"]), who, name, text)
 
 
 def _mark(url: str, found: pd.Series, who: str) -> None:
@@ -177,3 +186,51 @@ def _more_runs(url: str, found: pd.Series, who: str) -> None:
         if st.button("Bisect", key="bisect", disabled=commits <= 1, help=tip):
             ask = partial(actions.bisect, regression_id=number, who=who)
             run_action.run(url, ask, f"Asked for a bisection of {count_text(commits, 'commit')}")
+
+
+COMMITS_BEFORE, COMMITS_AFTER = 25, 15
+"""The numbers of commits in the picture before and after the first bad commit. More would make the step too narrow."""
+
+
+def _show_step(url: str, found: pd.Series, row: pd.Series) -> None:
+    """Shows the trend of a series around the change."""
+    points = reads.points(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"], static_facts=False)
+    points = around(points, found["bad_sha"])
+    metric = find_drawable(points)
+    with st.container(key="two-lines-step"):
+        st.markdown(plain(f"{row['kernel']} {row['problem']} on {row['gpu_name']}"))
+    if metric is None:
+        st.caption("No point of this series is in this database.")
+    else:
+        levels = reads.levels(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"])
+        lines = [*marks.level_changes(levels), *marks.toolchain_changes(points)]
+        figure = go.Figure(trend.trend(points, metric, marks=lines))
+        plots.show(figure, "step", f"{metric.label} around the change")
+
+
+def _show_replays(measured: reads.Evidence | None) -> None:
+    """Shows the replays in `measured` that confirmed the change. Shows nothing if `measured` is None."""
+    for i, replay in enumerate(measured.replays if measured else ()):
+        st.text(evidence.replay_sentence(replay))
+        if replay.failure is None:
+            figure = evidence_charts.replay(replay.good_us, replay.bad_us)
+            plots.show(figure, f"replay-{i}", "Times of the old and the new cubin by launch")
+
+
+def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
+    """Returns the points of the commits around `sha`; those of the newest commits if `sha` was not measured."""
+    commits = list(dict.fromkeys(points["sha"]))
+    at = commits.index(sha) if sha in commits else len(commits)
+    wanted = commits[max(at - COMMITS_BEFORE, 0) : at + COMMITS_AFTER]
+    return points[points["sha"].isin(wanted)].reset_index(drop=True)
+
+
+def _show_commits(found: pd.Series) -> None:
+    """Shows which commits may have caused the change, and how to see their diff."""
+    one = found["commits_in_range"] <= 1
+    st.subheader("The commit" if one else f"{count_text(found['commits_in_range'], 'commit')} in range", anchor=False)
+    st.text(
+        f"{short_sha(found['bad_sha'])} {found['bad_subject']}"
+        + ("" if one else f"\nand all after {short_sha(found['good_sha'])} {found['good_subject']}")
+    )
+    run_beside.show_diff(found["repository"], None if one else found["good_sha"], found["bad_sha"])

@@ -41,8 +41,9 @@ def show_outcome() -> None:
         (st.success if good else st.warning)(sentence)
 
 
-def run(url: str, act: Callable[[Session], Any], done: str) -> None:
-    """Runs `act` in one transaction and draws the page again. If `act` is refused, the page then shows the reason."""
+def run(url: str, act: Callable[[Session], Any], done: str = "") -> None:
+    """Runs `act` in one transaction and draws the page again. The page then shows what `act` returns if it is a text,
+    else `done`; or the reason if `act` is refused."""
     try:
         with session(url) as opened:
             outcome = act(opened)

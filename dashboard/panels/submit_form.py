@@ -20,7 +20,9 @@ NIGHTLY, SWEEP, BACKFILL = "The whole suite", "One sweep", "A range of commits"
 
 def show_form(url: str, who: str) -> None:
     with st.expander("Submit work", key="submit"):
-        repository = _pick_repository(url)
+        added = reads.watched(url)
+        picked = st.selectbox("Repository", [*added, OWN], key="submit-repository") if added else OWN
+        repository = None if picked == OWN else picked
         spaces = reads.spaces(url)
         known = reads.repositories(url)[:1] if repository is None else [repository]
         spaces = spaces[spaces["repository"].isin(known)]
@@ -32,28 +34,18 @@ def show_form(url: str, who: str) -> None:
         )
         if kind == BACKFILL:
             revisions = st.text_input("Commits, as A..B", key="submit-range", placeholder="v1.2..HEAD")
-            ready, ask = bool(revisions.strip()), partial(actions.ask_backfill, revisions=revisions.strip())
+            action, about = "backfill", {"revisions": revisions.strip()}
         else:
             commit = st.text_input("Commit", "HEAD", key="submit-commit")
-            ready, ask = bool(commit.strip()), partial(actions.ask_nightly, commit=commit.strip())
+            action, about = "nightly", {"commit": commit.strip()}
             if kind == SWEEP:
                 kernel = st.selectbox("Kernel", sorted(set(spaces["kernel"])), key="submit-kernel")
                 problem = st.text_input("Problem", key="submit-problem", placeholder="320x32576x7168")
-                ready = ready and kernel is not None and bool(problem.strip())
-                about = {"kernel": kernel, "problem": problem.strip(), "commit": commit.strip()}
-                ask = partial(actions.ask_sweep, **about)
-        if st.button("Submit", key="submit-now", disabled=not ready, type="primary"):
-            ask = partial(ask, who=who, repository=repository, gpus=gpus)
+                action, about = "sweep", {**about, "kernel": kernel or "", "problem": problem.strip()}
+        if st.button("Submit", key="submit-now", disabled=not all(about.values()), type="primary"):
+            wanted = {**about, "repository": repository, "gpus": gpus}
+            ask = partial(actions.ask, who=who, action=action, wanted=wanted)
             run_action.run(url, ask, "A worker submits it within a minute")
-
-
-def _pick_repository(url: str) -> str | None:
-    """Returns the chosen repository. Returns None for TILEWATCH_REPOSITORY, and if no repository was added."""
-    added = reads.watched(url)
-    if not added:
-        return None
-    picked = st.selectbox("Repository", [*added, OWN], key="submit-repository")
-    return None if picked == OWN else picked
 
 
 def show_actions(url: str) -> None:

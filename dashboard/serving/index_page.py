@@ -8,7 +8,8 @@ Streamlit's browser code requests the script of an element type when the first s
 script's imports. The HTML names all scripts of a page's first elements, so that they load while the page connects.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -18,8 +19,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from tilewatch.dashboard.serving import script_files
 
 HERE = Path(__file__).parents[1]
 LOGO = HERE / "logo.svg"
@@ -54,7 +53,28 @@ OVERVIEW_TABLE = "BidiComponent"
 loading its script early gained nothing (2 cores, 2026-11-24)."""
 
 SERVER = "<script>window.__streamlit = {BACKEND_BASE_URL: new URL('.', location.href).href};</script>"
-PLOTLY = script_files.find("PlotlyChart")
+SCRIPTS_FOLDER = Path(st.__file__).parent / "static" / "static" / "js"
+IMPORTED = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
+
+
+def find_script(name: str) -> str | None:
+    """Returns the file of a script. Returns None if this Streamlit has no such file, which makes pages only slower."""
+    return next((path.name for path in SCRIPTS_FOLDER.glob(f"{name}.*.js")), None)
+
+
+def list_scripts(names: Iterable[str]) -> list[str]:
+    """Lists the files of these scripts and of everything that they import, without duplicates."""
+    needed: dict[str, None] = {}
+    waiting = [file for file in map(find_script, names) if file]
+    while waiting:
+        file = waiting.pop()
+        if file not in needed:
+            needed[file] = None
+            waiting += IMPORTED.findall((SCRIPTS_FOLDER / file).read_text(encoding="utf-8"))
+    return list(needed)
+
+
+PLOTLY = find_script("PlotlyChart")
 """The file of Streamlit's script for Plotly's figures, which settle.js loads."""
 SCRIPTS = "".join(
     f'<script type="module" data-plotly="{PLOTLY}">{(HERE / "serving" / name).read_text(encoding="utf-8")}</script>'
@@ -111,7 +131,7 @@ def write_html(html: str, page: str) -> str:
     """Returns Streamlit's HTML with those parts replaced that this version contains. `page` is one of PAGES."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
-        for file in script_files.list_needed(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))
+        for file in list_scripts(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))
         if file not in html
     )
     for old, new in (

@@ -1,22 +1,19 @@
 """Makes the page of a regression: its series, their trend, the replays that confirmed the change, the commits."""
 
-import pandas as pd
 from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.charts import evidence as evidence_charts
 from tilewatch.dashboard.frames import evidence
 from tilewatch.dashboard.frames.inbox import WHOSE
 from tilewatch.dashboard.frames.reads import find_evidence
-from tilewatch.dashboard.panels.regression_picture import around
+from tilewatch.dashboard.panels.regression import around, tabulate_series
 from tilewatch.dashboard.panels.series import run_beside
 from tilewatch.dashboard.site import blocks
-from tilewatch.dashboard.site.rendering import write_size
-from tilewatch.dashboard.site.series_page import list_provenance
+from tilewatch.dashboard.site.series_page import list_provenance, read_points, read_trend
 from tilewatch.dashboard.site.site_content import Block, SitePage, name_regression_page, name_series_page
-from tilewatch.dashboard.site.trend_blocks import read_points, read_trend
 from tilewatch.dashboard.text import moment
 from tilewatch.db.page_reads import regressions
-from tilewatch.db.page_reads.regressions import RegressionRow, RegressionSeriesRow, describe_origin
+from tilewatch.db.page_reads.regressions import RegressionRow, describe_origin
 from tilewatch.text import change_text, count_text, short_sha, write_change
 
 
@@ -25,6 +22,7 @@ def read_regression_page(opened: Session, row: RegressionRow) -> SitePage:
     changed = regressions.list_series(opened, row.id)
     worst = changed[0] if changed else None
     found = find_evidence(opened, worst.run_id) if worst is not None else None
+    pages = (name_series_page(row.repository, each.kernel, each.problem, each.gpu_model) for each in changed)
     listed = [
         blocks.text(f"{write_change(row.size)} ({change_text(row.low)} to {change_text(row.high)}), {row.state}."),
         blocks.text(row.cause),
@@ -34,7 +32,7 @@ def read_regression_page(opened: Session, row: RegressionRow) -> SitePage:
             describe_origin(vars(row)),
         ),
         blocks.heading(f"{count_text(len(changed), 'series')} changed"),
-        _tabulate_series(row, changed),
+        blocks.table(tabulate_series(map(vars, changed)), pages),
     ]
     if worst is not None and found is not None:
         key = (row.repository, worst.kernel, worst.problem, worst.gpu_model)
@@ -52,20 +50,6 @@ def read_regression_page(opened: Session, row: RegressionRow) -> SitePage:
     title = f"{row.direction.capitalize()} of {row.kernel} on {', '.join(row.gpu_models)}"
     own = (("repository", row.repository), ("commit", f"{row.bad_sha} {row.bad_subject}"))
     return SitePage(name_regression_page(row), title, tuple(listed), own if found is None else list_provenance(found))
-
-
-def _tabulate_series(row: RegressionRow, changed: list[RegressionSeriesRow]) -> Block:
-    rows = [
-        {
-            "series": f"{each.kernel} {each.problem}",
-            "GPU": each.gpu_name,
-            "time": write_size(each),
-            "recovered": "" if each.recovered_at is None else moment(each.recovered_at),
-        }
-        for each in changed
-    ]
-    pages = (name_series_page(row.repository, each.kernel, each.problem, each.gpu_model) for each in changed)
-    return blocks.table(pd.DataFrame(rows), pages)
 
 
 def _list_commits(row: RegressionRow) -> list[Block]:

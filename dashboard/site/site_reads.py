@@ -14,9 +14,9 @@ from tilewatch.dashboard.site import blocks
 from tilewatch.dashboard.site.regression_page import read_regression_page
 from tilewatch.dashboard.site.series_page import read_series_page
 from tilewatch.dashboard.site.site_content import Party, Section
-from tilewatch.dashboard.site.toolchain_page import make_toolchain_page
-from tilewatch.dashboard.site.tuned_page import make_tuned_page
+from tilewatch.dashboard.site.toolchain_page import make_toolchain_page, make_tuned_page
 from tilewatch.db.page_reads import regressions, series, snapshots, toolchain_reports
+from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.snapshots import SnapshotRow
 from tilewatch.db.repository_names import is_branch
 
@@ -62,7 +62,7 @@ def read_party(
         name=name,
         made_at=made_at,
         made_by=f"tilewatch {release}",
-        sections=tuple(map(_without_people, sections)),
+        sections=tuple(replace(each, regressions=tuple(map(_without_people, each.regressions))) for each in sections),
         pages=(*pages, *compared, *tuned),
         links=links,
     )
@@ -88,9 +88,6 @@ def _without_uuid(row: SnapshotRow) -> SnapshotRow:
     return replace(row, gpu_uuid=hashlib.sha256(row.gpu_uuid.encode()).hexdigest()[:12])
 
 
-def _without_people(section: Section) -> Section:
-    """Returns a section without the owners, notes and links of regressions, which are not for everybody."""
-    return replace(
-        section,
-        regressions=tuple(replace(row, owner=None, note=None, link=None) for row in section.regressions),
-    )
+def _without_people(row: RegressionRow) -> RegressionRow:
+    """Returns a regression without its owner, note and link, which are not for everybody."""
+    return replace(row, owner=None, note=None, link=None)

@@ -62,9 +62,9 @@ def _card(url: str, item: Item, who: str | None) -> None:
 def _buttons(url: str, item: Item, who: str) -> None:
     key = f"{item.kind}-{item.regression_id or item.title}"
     if item.can_acknowledge:
-        _button(url, "Acknowledge", f"ack-{key}", partial(_act, item, who, regressions.acknowledge))
+        _button(url, "Acknowledge", f"ack-{key}", partial(_triage, item, who, "acknowledge"))
     if item.kind == inbox.IMPROVEMENT:
-        _button(url, "Accept", f"accept-{key}", partial(_act, item, who, regressions.expect))
+        _button(url, "Accept", f"accept-{key}", partial(_triage, item, who, "expect"))
     if item.run_ids:
         _button(url, "Replay now", f"replay-{key}", partial(_replay, item, who))
 
@@ -74,8 +74,9 @@ def _button(url: str, label: str, key: str, act: Callable[[Session], object]) ->
         run_action.run(url, act, f"{label}: done")
 
 
-def _act(item: Item, who: str, change: Callable[..., object], opened: Session) -> None:
-    change(opened, item.regression_id, who, None)
+def _triage(item: Item, who: str, action: str, opened: Session) -> None:
+    assert item.regression_id is not None
+    regressions.triage(opened, item.regression_id, action, who)
 
 
 def _replay(item: Item, who: str, opened: Session) -> str:

@@ -136,13 +136,8 @@ def _movers(pairs: pd.DataFrame, words: str) -> None:
             f"Change of time since {words}; ≈ where noise explains it or the code is identical. Select a row for its "
             "series."
         )
-        _link(picked)
-
-
-def _link(row: pd.Series | None) -> None:
-    if row is None:
-        return
-    st.page_link("views/series.py", label="Open its run", query_params={"run": str(row["run_id"])})
+        if picked is not None:
+            st.page_link("views/series.py", label="Open its run", query_params={"run": str(picked["run_id"])})
 
 
 def _series_row(row: Mapping[Any, Any]) -> dict[str, str]:

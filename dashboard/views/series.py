@@ -20,7 +20,7 @@ from tilewatch.dashboard.panels.series import (
     sweep_winner,
 )
 from tilewatch.dashboard.panels.series import sweep as sweep_panel
-from tilewatch.dashboard.widgets import address, filters, first_screen, page_head, repository, simulated
+from tilewatch.dashboard.widgets import address, filters, page_head, plots, repository
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.models import TOTAL
 from tilewatch.text import count_text, plain, short_sha
@@ -57,7 +57,7 @@ def page(url: str) -> None:
             others = series_chart.pick_others(series_choice.list_keys(everything), key)
             along = series_chart.pick_order()
             span = filters.pick_span(points.drop_duplicates("sha"), "commits")
-    simulated.mark(url, key[0])
+    page_head.mark_simulated(url, key[0])
     _require_drawn(asked, [key, *others.values()])
     run_id = asked.run.run_id if asked and RUN in st.query_params else _find_run(url, key, points)
     found = None
@@ -71,7 +71,7 @@ def page(url: str) -> None:
                 run_beside.show(url, found)
             else:
                 st.caption("This sweep has no run: its configs were compiled, or wait.")
-        first_screen.await_drawing()
+        plots.await_drawing()
     else:
         st.info("No GPU measured this series: it has static facts alone.")
     _below(url, key, found)

@@ -1,6 +1,11 @@
-"""Draws the top of a page: its title, and a button beside it that explains the page."""
+"""Draws the top of a page: its title with a button that explains the page, a note on results of a simulated GPU, whose
+times are made up, and a warning if commits' code runs without a sandbox. Such code can fake results and do damage."""
 
 import streamlit as st
+
+from tilewatch.dashboard.frames import reads
+from tilewatch.dashboard.widgets import badges
+from tilewatch.text import plain
 
 
 def show(title: str, about: str) -> None:
@@ -8,3 +13,19 @@ def show(title: str, about: str) -> None:
         st.title(title, anchor=False, width="content")
         with st.popover("What am I looking at?", type="tertiary"):
             st.markdown(about)
+
+
+def mark_simulated(url: str, repository: str) -> None:
+    """Shows a note if a repository's newest runs are simulated. Other repositories of this database may be real."""
+    if reads.has_simulated_runs(url, repository):
+        st.markdown(f":{badges.UNSURE}-badge[simulated] No GPU measured the newest numbers.")
+
+
+def mark_not_confined() -> None:
+    alarms = reads.alarms(reads.database_url())
+    hosts = [] if alarms.empty else sorted(set(alarms.loc[alarms["kind"] == "not_confined", "subject"]))
+    if hosts:
+        named = ", ".join(plain(host) for host in hosts)
+        st.markdown(
+            f":{badges.UNSURE}-badge[not confined] On {named} commits' code may do more than it should: see its alarm."
+        )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
 
 from tilewatch.dashboard.frames import reads
-from tilewatch.dashboard.widgets import filters, simulated
+from tilewatch.dashboard.widgets import filters, page_head
 
 KEY = "repository"
 WIDTH_PX = 420
@@ -15,7 +15,7 @@ def pick_repository(url: str) -> str:
     """Returns the chosen repository; an empty text if there is none. Shows a note if its GPU is simulated."""
     names = reads.repositories(url)
     picked = pick_from(names) if len(names) > 1 else "".join(names)
-    simulated.mark(url, picked)
+    page_head.mark_simulated(url, picked)
     return picked
 
 

@@ -86,44 +86,14 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
     return write_action(session, who, "retry", chosen.named(), f"queued {_counted(again)} again")
 
 
-def ask_nightly(
-    session: Session, who: str, *, repository: str | None = None, commit: str = "HEAD", gpus: Sequence[str] = ()
-) -> int:
-    """Requests all kernels of a repository at a commit, on these GPU models. Returns the action's id. By default, the
-    worker takes the main watched repository, and all GPU models that are watched or were measured here."""
-    return _ask(session, who, "nightly", {**_of(repository), "commit": commit, "gpus": list(gpus)})
-
-
-def ask_sweep(
-    session: Session,
-    who: str,
-    kernel: str,
-    problem: str,
-    *,
-    repository: str | None = None,
-    commit: str = "HEAD",
-    gpus: Sequence[str] = (),
-) -> int:
-    """Requests a sweep of one kernel on one problem. Returns the action's id."""
-    about = {**_of(repository), "kernel": kernel, "problem": problem, "commit": commit, "gpus": list(gpus)}
-    return _ask(session, who, "sweep", about)
-
-
-def ask_backfill(
-    session: Session, who: str, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
-) -> int:
-    """Requests all kernels at each commit of a range A..B. Returns the action's id."""
-    return _ask(session, who, "backfill", {**_of(repository), "revisions": revisions, "gpus": list(gpus)})
-
-
-def ask_check(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
-    """Requests a check for the holder of a token. Returns the action's id; None if `key` was used before."""
-    return _ask_once(session, who, "check", wanted, key)
-
-
-def ask_toolchains(session: Session, who: str, wanted: Mapping[str, Any], *, key: str) -> int | None:
-    """Requests a comparison of two toolchains. Returns the action's id; None if `key` was used before."""
-    return _ask_once(session, who, "toolchains", wanted, key)
+def ask(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str | None = None) -> int | None:
+    """Requests an action with the arguments in `wanted`, without those that are None. Without a repository, the worker
+    takes the main watched one; with empty `gpus`, all GPU models that are watched or were measured here. Returns the
+    action's id; None if `key` was used before."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    asked = postgresql.insert(Action).values(who=who, action=action, wanted=given, state="asked", key=key)
+    once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
+    return session.execute(once).scalar_one_or_none()
 
 
 def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
@@ -133,7 +103,8 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
     for series in regression_queries.list_series(session, regression_id):
         gpus.setdefault((series.kernel, series.problem), set()).add(series.gpu_model)
     for (kernel, problem), models in sorted(gpus.items()):
-        ask_sweep(session, who, kernel, problem, repository=row.repository, commit=row.bad_sha, gpus=sorted(models))
+        about = {"repository": row.repository, "kernel": kernel, "problem": problem, "commit": row.bad_sha}
+        ask(session, who, "sweep", {**about, "gpus": sorted(models)})
     return row
 
 
@@ -152,7 +123,7 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
     wanted = {"regression": regression_id}
     if _is_asked(session, wanted):
         raise NotPossible(f"regression {regression_id} is being bisected")
-    _ask(session, who, "bisect", wanted)
+    ask(session, who, "bisect", wanted)
     return row
 
 
@@ -169,7 +140,7 @@ def replay(session: Session, run_id: int, who: str) -> str:
         raise NotPossible(f"run {run_id} is not replayed: {why_not}")
     reason = (run.reason or "").removesuffix(AWAITS_REPLAY)
     session.execute(update(Verdict).where(Verdict.run_id == run_id).values(reason=f"{reason}{AWAITS_REPLAY}"))
-    _ask(session, who, "bisect", {"run": run_id})
+    ask(session, who, "bisect", {"run": run_id})
     return f"a replay of run {run_id} is asked for; a worker queues it within a minute"
 
 
@@ -194,8 +165,7 @@ def end_request(
     columns = {"state": "refused" if refused else "done", "outcome": outcome, "ended_at": func.now()}
     wanted = Action.wanted.concat(cast(dict(learned or {}), JSONB))
     session.execute(
-        update(Action).where(Action.id == action_id, Action.state == "asked").values(**columns, wanted=wanted),
-        execution_options={"synchronize_session": False},
+        update(Action).where(Action.id == action_id, Action.state == "asked").values(**columns, wanted=wanted)
     )
 
 
@@ -207,22 +177,6 @@ def write_action(session: Session, who: str, action: str, wanted: Mapping[str, A
         )
     )
     return outcome
-
-
-def _of(repository: str | None) -> dict[str, str]:
-    return {} if repository is None else {"repository": repository}
-
-
-def _ask(session: Session, who: str, action: str, wanted: Mapping[str, Any]) -> int:
-    asked = _ask_once(session, who, action, wanted, None)
-    assert asked is not None, "a request without a key is new"
-    return asked
-
-
-def _ask_once(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str | None) -> int | None:
-    asked = postgresql.insert(Action).values(who=who, action=action, wanted=dict(wanted), state="asked", key=key)
-    once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
-    return session.execute(once).scalar_one_or_none()
 
 
 def _is_asked(session: Session, wanted: Mapping[str, int]) -> bool:

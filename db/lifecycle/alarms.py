@@ -9,19 +9,15 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Alarm
 from tilewatch.db.natural_keys import find_or_add
+from tilewatch.db.query_parts import take_turns
 
 FAILED_NIGHTLY = "nightly_failed"
 FAILED_REPOSITORY = "repository_failed"
 ENDED_PROCESS = "process_ended"
 BEATEN_LIST = "list_beaten"
 
-WATCHERS = 7_114_553_032
-"""The number of the Postgres advisory lock for alarms. No other lock of Tilewatch has this number."""
-
-
-def take_turns(session: Session) -> None:
-    """Waits until no other process opens or closes alarms, and excludes other processes until the transaction ends."""
-    session.execute(select(func.pg_advisory_xact_lock(WATCHERS)))
+WATCHING = "open and close alarms"
+"""The work for which the processes that open or close alarms take turns."""
 
 
 def open_once(session: Session, *, key: str, kind: str, subject: str, detail: str) -> tuple[int, bool]:
@@ -32,7 +28,7 @@ def open_once(session: Session, *, key: str, kind: str, subject: str, detail: st
 
 def open_failure(session: Session, kind: str, subject: str, reason: str) -> None:
     """Opens an alarm of this kind about a subject if no such alarm is open."""
-    take_turns(session)
+    take_turns(session, WATCHING)
     if not session.scalar(select(exists(_find_open(kind, subject)))):
         key = f"{kind}/{digest(subject)}/{dt.datetime.now(dt.UTC).isoformat()}"
         open_once(session, key=key, kind=kind, subject=subject, detail=reason)
@@ -57,6 +53,5 @@ def close(session: Session, keys: Sequence[str]) -> None:
     session.execute(
         update(Alarm)
         .where(Alarm.key == func.any(list(keys)), Alarm.closed_at.is_(None))
-        .values(closed_at=func.clock_timestamp()),
-        execution_options={"synchronize_session": False},
+        .values(closed_at=func.clock_timestamp())
     )

@@ -124,8 +124,7 @@ def end_stranded(session: Session) -> None:
         Check.ended_at.is_(None), Check.changed.is_(None), ~exists().where(preparing, Job.state.in_(OPEN_JOB))
     )
     session.execute(
-        update(Check).where(unprepared).values(failure=_reason(preparing), exit_code=UNSURE, ended_at=clock_now()),
-        execution_options={"synchronize_session": False},
+        update(Check).where(unprepared).values(failure=_reason(preparing), exit_code=UNSURE, ended_at=clock_now())
     )
     launching = and_(
         Job.check_id == CheckOperator.check_id,
@@ -160,8 +159,5 @@ def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
 
 def _change(session: Session, which: ColumnElement[bool], columns: Mapping[str, Any]) -> list[int]:
     """Changes the columns of the operators of `which`. Returns the ids of their checks, sorted, without duplicates."""
-    changed = session.scalars(
-        update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id),
-        execution_options={"synchronize_session": False},
-    )
+    changed = session.scalars(update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id))
     return sorted(set(changed))

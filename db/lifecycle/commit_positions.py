@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import func, select, text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from tilewatch.db import commit_order
@@ -17,12 +17,6 @@ class KnownCommit:
     sha: str
     position: int
     has_left: bool
-
-
-def take_turns(session: Session, repository: str) -> None:
-    """Waits until no other process orders this repository's commits, and excludes others until the transaction ends."""
-    named = func.hashtextextended(f"order of {repository}", 0)
-    session.execute(select(func.pg_advisory_xact_lock(named)))
 
 
 def list_known(session: Session, repository: str) -> list[KnownCommit]:

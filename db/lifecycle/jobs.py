@@ -121,8 +121,7 @@ def claim(
             trouble=None,
             started_at=func.coalesce(Job.started_at, clock_now()),
         )
-        .returning(*(getattr(Job, name) for name in ClaimedJob.__dataclass_fields__)),
-        execution_options={"synchronize_session": False},
+        .returning(*(getattr(Job, name) for name in ClaimedJob.__dataclass_fields__))
     ).one_or_none()
     if row is None:
         return None
@@ -265,8 +264,5 @@ def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]
 def _change(session: Session, which: ColumnElement[bool], columns: dict[str, Any]) -> list[UnsentJob]:
     """Changes the columns of jobs and returns the jobs. Locks the jobs by id, so that two callers cannot deadlock."""
     locked = select(Job.id).where(which).order_by(Job.id).with_for_update()
-    changed = session.execute(
-        update(Job).where(Job.id.in_(locked)).values(**columns).returning(Job.id, Job.queue),
-        execution_options={"synchronize_session": False},
-    )
+    changed = session.execute(update(Job).where(Job.id.in_(locked)).values(**columns).returning(Job.id, Job.queue))
     return sorted((UnsentJob(id_, queue) for id_, queue in changed), key=lambda job: job.id)

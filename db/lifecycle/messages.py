@@ -24,9 +24,6 @@ MOST_ATTEMPTS = 500
 REPORT_WITHIN_S = 7 * 86_400.0
 """The age in seconds from which a change is not reported, so that a new channel gets no messages about old changes."""
 
-WRITERS = 7_114_553_031
-"""The number of the Postgres advisory lock for messages. No other lock of Tilewatch has this number."""
-
 UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sent again"
 
 
@@ -117,11 +114,6 @@ def event_key(event_id: int, channel: str) -> str:
     return f"event {event_id} to {channel}"
 
 
-def take_turns(session: Session) -> None:
-    """Waits until no other process writes messages. Two writers at once would give one regression two owners."""
-    session.execute(select(func.pg_advisory_xact_lock(WRITERS)))
-
-
 def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
     """Returns those of the given keys with which no message was written."""
     written = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
@@ -165,8 +157,7 @@ def claim(
             claimed_at=clock_now(),
             attempts=Message.attempts + 1,
         )
-        .returning(*(getattr(Message, name) for name in ClaimedMessage.__dataclass_fields__ if hasattr(Message, name))),
-        execution_options={"synchronize_session": False},
+        .returning(*(getattr(Message, name) for name in ClaimedMessage.__dataclass_fields__ if hasattr(Message, name)))
     ).one_or_none()
     if row is None:
         return None
@@ -213,11 +204,8 @@ def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)
-    return sorted(session.scalars(changed, execution_options={"synchronize_session": False}))
+    return sorted(session.scalars(changed))
 
 
 def _end(session: Session, message_id: int, columns: dict[str, Any]) -> None:
-    session.execute(
-        update(Message).where(Message.id == message_id).values(**columns),
-        execution_options={"synchronize_session": False},
-    )
+    session.execute(update(Message).where(Message.id == message_id).values(**columns))

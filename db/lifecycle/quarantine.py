@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import Double, cast, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Quarantine, Run
-from tilewatch.db.query_parts import select_row
+from tilewatch.db.query_parts import find_row, select_row
 
 CANARY_RUNS = 50
 """The number of a GPU's newest runs whose canaries a new canary is compared with."""
@@ -43,12 +43,13 @@ def begin(
 
 def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
     """Returns the GPU's open quarantine; None if the GPU is not in quarantine."""
-    waited_s = func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at))
+    waited_s = cast(
+        func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at)), Double
+    )
     query = select_row(OpenQuarantine, [Quarantine], waited_s=waited_s).where(
         Quarantine.gpu_uuid == gpu_uuid, Quarantine.ended_at.is_(None)
     )
-    row = session.execute(query).one_or_none()
-    return None if row is None else OpenQuarantine(**{**row._asdict(), "waited_s": float(row.waited_s)})
+    return find_row(session, query, OpenQuarantine)
 
 
 def count_quarantines(session: Session, gpu_uuid: str) -> int:

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, aliased
 from tilewatch.db.lifecycle.regressions import ITSELF, OPEN, add_event, add_remark, change_state, lock
 from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
 from tilewatch.db.natural_keys import find_or_add
+from tilewatch.db.query_parts import take_turns
 from tilewatch.text import short_sha
 
 Direction = Literal["regression", "improvement"]
@@ -66,7 +67,7 @@ class OpenedRegression:
 
 def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> OpenedRegression:
     """Opens a regression for a cause, or adds the series to the cause's regression. Repeating changes nothing."""
-    _take_turns(session, cause)
+    take_turns(session, f"regressions of {cause.repository} {cause.kernel}")
     regression = _same_cause(session, cause)
     if regression is None:
         named = ("direction", "repository", "kernel", "category", "good_commit_id", "bad_commit_id")
@@ -141,12 +142,6 @@ def _describe_commit(session: Session, run_id: int) -> str:
     return f"{short_sha(sha)} {subject}"
 
 
-def _take_turns(session: Session, cause: Cause) -> None:
-    """Waits until no other judge opens regressions of this kernel, and excludes others until the transaction ends."""
-    named = f"regressions of {cause.repository} {cause.kernel}"
-    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(named, 0))))
-
-
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
     """Returns the newest regression of the same kernel, direction, category and `what` whose range of commits overlaps
     that of `cause`, because two series rarely narrow a change to equal ranges. A node's ranges need not overlap."""
@@ -205,8 +200,7 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
             or_(RegressionSeries.recovered_at.is_not(None), resolved),
         )
         .values(recovered_at=None, run_id=moved.run_id, size=moved.size, low=moved.low, high=moved.high)
-        .returning(RegressionSeries.id),
-        execution_options={"synchronize_session": False},
+        .returning(RegressionSeries.id)
     )
     return back.one_or_none() is not None
 

@@ -6,6 +6,7 @@ and commits.
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from sqlalchemy import func
 from sqlalchemy.dialects.postgresql import insert
@@ -29,6 +30,8 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
 OPEN = ("new", "acknowledged", "reopened")
 """The states in which a regression waits for a person. In "expected", people have accepted the new level."""
 
+Field = Literal["owner", "note", "link"]
+
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
 """The pattern of a web address. No other link is stored, because browsers would run the code of `javascript:` links."""
 
@@ -41,51 +44,25 @@ class NotPossible(ExpectedError, ValueError):
     """Raised if a regression's state forbids a change or a value cannot be stored. The message says what is allowed."""
 
 
-def acknowledge(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """Stores that a person takes care of a regression. The person becomes the owner if there is none."""
+def triage(session: Session, regression_id: int, action: str, who: str, note: str | None = None) -> None:
+    """Moves a regression to the state that follows from an action of TRANSITIONS. Who acknowledges a regression without
+    an owner becomes its owner. Later nights are judged against the new level of an expected one."""
     regression = lock(session, regression_id)
-    change_state(session, regression, "acknowledge", who, note)
-    if regression.owner is None:
+    change_state(session, regression, action, who, note)
+    if action == "acknowledge" and regression.owner is None:
         regression.owner = who
 
 
-def expect(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    """Stores that people accept the change, so that later nights are judged against the new level."""
-    change_state(session, lock(session, regression_id), "expect", who, note)
-
-
-def resolve(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    change_state(session, lock(session, regression_id), "resolve", who, note)
-
-
-def reopen(session: Session, regression_id: int, who: str, note: str | None = None) -> None:
-    change_state(session, lock(session, regression_id), "reopen", who, note)
-
-
-def assign(session: Session, regression_id: int, who: str, owner: str | None) -> None:
-    """Sets the owner of a regression; None removes the owner."""
+def edit(session: Session, regression_id: int, who: str, field: Field, text: str | None) -> None:
+    """Sets the owner of a regression, its note, or its link to the work on it, such as an issue. An empty text removes
+    it; the events keep older ones. Raises NotPossible for a link that is not a web address."""
+    given = _given(text)
+    if field == "link" and given is not None and not WEB_ADDRESS.fullmatch(given):
+        raise NotPossible(f"'{given}' is not stored as a link: expected an address like https://example.org/issues/12")
     regression = lock(session, regression_id)
-    regression.owner = _given(owner)
-    add_remark(session, regression, who, "assign", regression.owner or "nobody")
-
-
-def note(session: Session, regression_id: int, who: str, text: str) -> None:
-    """Replaces the note on a regression. Older notes stay in its events."""
-    regression = lock(session, regression_id)
-    regression.note = _given(text)
-    add_remark(session, regression, who, "note", regression.note)
-
-
-def link(session: Session, regression_id: int, who: str, url: str | None) -> None:
-    """Sets the link to the work on a regression, such as an issue. Raises NotPossible if it is not a web address."""
-    address = _given(url)
-    if address is not None and not WEB_ADDRESS.fullmatch(address):
-        raise NotPossible(
-            f"'{address}' is not stored as a link: expected an address like https://example.org/issues/12"
-        )
-    regression = lock(session, regression_id)
-    regression.link = address
-    add_remark(session, regression, who, "link", regression.link)
+    setattr(regression, field, given)
+    action = "assign" if field == "owner" else field
+    add_remark(session, regression, who, action, given or ("nobody" if field == "owner" else None))
 
 
 def narrow(session: Session, regression_id: int, who: str, good_commit_id: int, bad_commit_id: int, text: str) -> None:

@@ -2,7 +2,7 @@
 The caller opens the session and commits."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal
 
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -18,18 +18,7 @@ NOT_NEEDED = "not held: what its machine code takes is known"
 Outcome = Literal["confirmed", "refuted", "undecided"]
 
 
-class NewSuspicion(TypedDict):
-    run_id: int
-    kernel: str
-    problem: str
-    gpu_model: str
-    good_commit_id: int
-    bad_commit_id: int
-    size: float | None
-    reason: str
-
-
-def open_once(session: Session, **row: Unpack[NewSuspicion]) -> int:
+def open_once(session: Session, **row: Any) -> int:
     """Returns the id of a run's suspicion. Opens a suspicion if the run has none, else keeps its range and reason."""
     return find_or_add(session, Suspicion, ("run_id",), row)[0]
 
@@ -67,8 +56,7 @@ def close_older(session: Session, scope: Scope, reason: str) -> int:
         update(Suspicion)
         .where(Suspicion.run_id.in_(older), Suspicion.state == "open")
         .values(state="undecided", reason=reason, closed_at=func.clock_timestamp())
-        .returning(Suspicion.id),
-        execution_options={"synchronize_session": False},
+        .returning(Suspicion.id)
     )
     return len(ended.all())
 

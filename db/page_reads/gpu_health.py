@@ -30,13 +30,12 @@ def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
     reading = func.jsonb_array_elements(newest.c.telemetry).table_valued(column("value", JSONB)).render_derived()
     compute = reading.c.value["canary_compute_us"].astext
     query = (
-        select(
-            newest.c.gpu_uuid,
-            newest.c.gpu_name,
-            newest.c.host,
-            newest.c.finished_at.label("measured_at"),
-            cast(compute, Double).label("compute_us"),
-            cast(reading.c.value["canary_memory_us"].astext, Double).label("memory_us"),
+        select_row(
+            CanaryRow,
+            [newest],
+            measured_at=newest.c.finished_at,
+            compute_us=cast(compute, Double),
+            memory_us=cast(reading.c.value["canary_memory_us"].astext, Double),
         )
         .select_from(newest.join(reading, compute.is_not(None)))
         .order_by(newest.c.finished_at, newest.c.id)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Double, cast, func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import FAILED_JOB, OPEN_JOB, Job, Worker
@@ -122,11 +122,11 @@ def _read_jobs(session: Session, states: Sequence[str], limit: int, *order: Any)
 
 def list_workers(session: Session) -> list[WorkerRow]:
     """Lists every stored worker, the last seen first."""
-    silent_s = func.extract("epoch", func.now() - Worker.seen_at)
+    silent_s = cast(func.extract("epoch", func.now() - Worker.seen_at), Double)
     query = select_row(WorkerRow, [Worker], silent_s=silent_s, alive=silent_s <= WORKER_ALIVE_S).order_by(
         Worker.seen_at.desc(), Worker.name
     )
-    return [WorkerRow(**{**row._asdict(), "silent_s": float(row.silent_s)}) for row in session.execute(query)]
+    return read_rows(session, query, WorkerRow)
 
 
 def list_queues(session: Session) -> list[QueueRow]:

@@ -34,6 +34,7 @@ from tilewatch.db.query_parts import (
     make_row,
     read_fields,
     read_rows,
+    select_named,
     series_keys,
 )
 from tilewatch.db.repository_names import BRANCH_START, name_of_branch
@@ -148,7 +149,9 @@ def list_points(
     return [make_row(PointRow, {**known[each["run_id"]], **each}) for each in measured]
 
 
-_STATIC_FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s")
+_STATIC_FACTS = tuple(CodeColumns.__dataclass_fields__)
+_OF_MEASUREMENTS = (*MeasurementColumns.__dataclass_fields__, "samples")
+_OF_RUNS = [name for name in PointRow.__dataclass_fields__ if name not in (*_STATIC_FACTS, *_OF_MEASUREMENTS)]
 
 
 @cache
@@ -164,33 +167,18 @@ def _select_runs() -> Query:
         .exists()
     )
     return (
-        select(
-            Run.id.label("run_id"),
-            Run.sweep_id,
-            Commit.sha,
-            Commit.position,
-            Commit.subject,
-            Commit.author,
-            Commit.committed_at,
-            Commit.left_branch_at,
-            Run.origin,
-            MACHINE.label("machine"),
-            Run.finished_at.label("measured_at"),
-            Run.gpu_name.label("device_name"),
-            Run.timer,
-            cast(Run.toolchain, Text).label("toolchain"),
-            Run.toolchain_sha256,
-            Sweep.flops,
-            Sweep.bytes,
-            Sweep.space["work"].astext.label("work"),
-            Sweep.space["rate"].astext.label("rate"),
-            func.concat(Sweep.kernel, " ", Sweep.problem).label("operator"),
-            GpuModel.fp8_tflops,
-            GpuModel.bandwidth_gbps,
-            Verdict.verdict,
-            Verdict.change,
-            Verdict.reason,
-            ill.label("quarantined"),
+        select_named(
+            (*_OF_RUNS, "sweep_id"),
+            [Run, Commit, Sweep, GpuModel, Verdict],
+            run_id=Run.id,
+            machine=MACHINE,
+            measured_at=Run.finished_at,
+            device_name=Run.gpu_name,
+            toolchain=cast(Run.toolchain, Text),
+            work=Sweep.space["work"].astext,
+            rate=Sweep.space["rate"].astext,
+            operator=func.concat(Sweep.kernel, " ", Sweep.problem),
+            quarantined=ill,
         )
         .select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -210,20 +198,12 @@ def _select_measurements(*, static_facts: bool) -> Query:
     ids = (bindparam(name, type_=ARRAY(BigInteger)) for name in ("run_ids", "sweep_ids"))
     runs = func.unnest(*ids).table_valued("run_id", "sweep_id", with_ordinality="place").render_derived("listed")
     query = (
-        select(
-            Measurement.run_id,
-            Measurement.implementation,
-            Measurement.role,
-            cast(Config.params, Text).label("params"),
-            func.cardinality(Measurement.samples_us).label("samples"),
-            Measurement.median_us,
-            Measurement.low_us,
-            Measurement.high_us,
-            Measurement.ratio,
-            Measurement.ratio_low,
-            Measurement.ratio_high,
-            Measurement.baseline,
-            cast(SHORT_DETAIL, Text).label("detail"),
+        select_named(
+            ("run_id", *_OF_MEASUREMENTS),
+            [Measurement],
+            params=cast(Config.params, Text),
+            samples=func.cardinality(Measurement.samples_us),
+            detail=cast(SHORT_DETAIL, Text),
         )
         .select_from(runs)
         .join(Measurement, Measurement.run_id == runs.c.run_id)

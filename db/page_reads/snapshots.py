@@ -146,7 +146,7 @@ def list_judged_changes(session: Session, repository: str, since: dt.datetime) -
 def list_recent_ratios(session: Session, repository: str, commits: int) -> list[RecentRatiosRow]:
     """Lists the ratios of each series at a repository's newest measured commits, the oldest commit first."""
     newest = _select_newest(repository, commits, Commit.id, Commit.position, Commit.left_branch_at).subquery()
-    in_order = func.row_number().over(order_by=commit_order.newest_first(newest))
+    in_order = func.row_number().over(order_by=commit_order.newest_first(newest.c))
     recent = select(newest.c.id, (in_order - 1).label("age")).subquery()
     about = (Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin)
 
@@ -191,7 +191,7 @@ def _select_newest(repository: str | None, limit: int, *columns: InstrumentedAtt
     commits = asked.order_by(*order()).subquery()
     measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == commits.c.id).exists()
     query = select(*(commits.c[column.key] for column in columns)).where(measured).limit(limit)
-    return query.order_by(*order(commits))
+    return query.order_by(*order(commits.c))
 
 
 @cache
@@ -226,8 +226,8 @@ def _nearest_first(dated: Subquery, at: BindParameter[dt.datetime]) -> Sequence[
     is_past = dated.c.since <= at
     return (
         is_past.desc(),
-        case((is_past, commit_order.was_on_branch(at, dated)), else_=true()).desc(),
-        *(case((is_past, column), else_=-column).desc() for column in commit_order.latest_columns(dated)),
+        case((is_past, commit_order.was_on_branch(at, dated.c)), else_=true()).desc(),
+        *(case((is_past, column), else_=-column).desc() for column in commit_order.latest_columns(dated.c)),
     )
 
 

@@ -147,7 +147,7 @@ def list_static_facts(
     query = (
         select(*(newest.c[name] for name in names[:5]), trial_facts.of_sweep())
         .join(Sweep, Sweep.id == newest.c.sweep_id)
-        .order_by(*commit_order.oldest_first(newest))
+        .order_by(*commit_order.oldest_first(newest.c))
     )
     return [
         StaticRow(*of_sweep, **{name: facts[name] for name in names[5:]})
@@ -160,23 +160,17 @@ def list_cubin_changes(session: Session, before: int, after: int) -> list[CubinC
     """Lists the configs whose static facts differ between two sweeps. Configs that stopped compiling come first."""
     trial_before, trial_after = aliased(Trial), aliased(Trial)
     old, new = aliased(Compilation), aliased(Compilation)
-    facts = ("status", "registers", "stack_bytes", "tma_loads", "tensor_core_mmas")
+    columns = {"status": "status", "registers": "registers", "stack": "stack_bytes"}
+    columns |= {"tma": "tma_loads", "tensor_core": "tensor_core_mmas"}
     query = (
         select(
             Config.params,
-            old.status.label("status_before"),
-            new.status.label("status_after"),
             new.failure,
-            old.registers.label("registers_before"),
-            new.registers.label("registers_after"),
-            old.stack_bytes.label("stack_before"),
-            new.stack_bytes.label("stack_after"),
-            old.tma_loads.label("tma_before"),
-            new.tma_loads.label("tma_after"),
-            old.tensor_core_mmas.label("tensor_core_before"),
-            new.tensor_core_mmas.label("tensor_core_after"),
-            old.code_bytes.label("code_bytes_before"),
-            new.code_bytes.label("code_bytes_after"),
+            *(
+                getattr(side, column).label(f"{name}_{when}")
+                for name, column in (*columns.items(), ("code_bytes", "code_bytes"))
+                for side, when in ((old, "before"), (new, "after"))
+            ),
         )
         .select_from(trial_before)
         .join(trial_after, trial_after.config_id == trial_before.config_id)
@@ -187,7 +181,7 @@ def list_cubin_changes(session: Session, before: int, after: int) -> list[CubinC
             trial_before.sweep_id == before,
             trial_after.sweep_id == after,
             old.id != new.id,
-            or_(*[getattr(old, fact).is_distinct_from(getattr(new, fact)) for fact in facts]),
+            or_(*[getattr(old, each).is_distinct_from(getattr(new, each)) for each in columns.values()]),
         )
         .order_by(
             case(((old.status == "ok") & (new.status != "ok"), 0), else_=1),

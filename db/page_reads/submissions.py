@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Subquery, cast, func, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -22,10 +23,9 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
-from tilewatch.db.query_parts import is_swept, or_zero
+from tilewatch.db.query_parts import is_swept, select_named
 from tilewatch.db.repository_names import BRANCH_START
 
-OPEN_JOB_COUNTS = ("open_compile_jobs", "open_measure_jobs", "running_measure_jobs", "open_judge_jobs")
 IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")
 
 
@@ -77,24 +77,11 @@ def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> l
     with `limit` Postgres keeps a plan that expects a tenth of all submissions and counts every sweep."""
     ids = list(submission_ids)
     trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
+    counted = [column for each in (trials, runs, jobs) for column in each.c if column.name != "submission_id"]
+    counts = {column.name: func.coalesce(column, 0) for column in counted}
+    about = [name for name in SubmissionRow.__dataclass_fields__ if name not in (*counts, "state")]
     query = (
-        select(
-            Submission.id,
-            Submission.reason,
-            Submission.night,
-            Submission.gpu_model,
-            GpuModel.name.label("gpu_name"),
-            Commit.repository,
-            Commit.sha,
-            Commit.subject,
-            Submission.measure,
-            Submission.requested_at,
-            Recording.machine,
-            Recording.recorded_at,
-            *or_zero(trials, "sweeps", "trials", "settled_trials", "not_compiled"),
-            *or_zero(runs, "runs"),
-            *or_zero(jobs, "failed_jobs", "cancelled_jobs", *OPEN_JOB_COUNTS),
-        )
+        select_named([*about, *counts], [Submission, Commit, Recording], gpu_name=GpuModel.name, **counts)
         .join(Commit, Commit.id == Submission.commit_id)
         .join(GpuModel, GpuModel.slug == Submission.gpu_model)
         .outerjoin(Recording, Recording.id == Submission.recording_id)
@@ -104,15 +91,11 @@ def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> l
         .where(Submission.id == func.any(ids))
         .order_by(Submission.requested_at.desc(), Submission.id.desc())
     )
-    rows = []
-    for row in session.execute(query):
-        columns = row._asdict()
-        job_counts = {name: columns.pop(name) for name in ("cancelled_jobs", *OPEN_JOB_COUNTS)}
-        facts = {
-            name: columns[name] for name in ("reason", "measure", "runs", "failed_jobs", "trials", "settled_trials")
-        }
-        rows.append(SubmissionRow(**columns, state=submission_state(**facts, **job_counts)))
-    return rows
+    names = SubmissionRow.__dataclass_fields__.keys() - {"state"}
+    return [
+        SubmissionRow(**{name: getattr(row, name) for name in names}, state=_describe_state(row))
+        for row in session.execute(query)
+    ]
 
 
 def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) -> list[int]:
@@ -186,37 +169,24 @@ def _job_counts(submission_ids: list[int]) -> Subquery:
     )
 
 
-def submission_state(
-    *,
-    reason: str,
-    measure: bool,
-    trials: int,
-    settled_trials: int,
-    runs: int,
-    failed_jobs: int,
-    cancelled_jobs: int,
-    open_compile_jobs: int,
-    open_measure_jobs: int,
-    running_measure_jobs: int,
-    open_judge_jobs: int,
-) -> str:
-    """Returns the state of a submission in words. Open jobs take precedence over failed jobs."""
-    if reason == "recorded":
+def _describe_state(row: Any) -> str:
+    """Returns the state of a submission in words, from its counts. Open jobs take precedence over failed jobs."""
+    if row.reason == "recorded":
         return "recorded"
-    if open_compile_jobs:
+    if row.open_compile_jobs:
         return "compiling"
-    if running_measure_jobs:
+    if row.running_measure_jobs:
         return "measuring"
-    if open_measure_jobs:
+    if row.open_measure_jobs:
         return "waiting for a GPU"
-    if open_judge_jobs:
+    if row.open_judge_jobs:
         return "judging"
-    if failed_jobs:
+    if row.failed_jobs:
         return "failed"
-    if cancelled_jobs:
+    if row.cancelled_jobs:
         return "cancelled"
-    if settled_trials < trials:
+    if row.settled_trials < row.trials:
         return "incomplete"
-    if measure and not runs:
+    if row.measure and not row.runs:
         return "nothing measured"
-    return "measured" if measure else "static facts only"
+    return "measured" if row.measure else "static facts only"

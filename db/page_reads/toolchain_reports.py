@@ -3,8 +3,9 @@
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, Field, TypeAdapter
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -54,6 +55,10 @@ class TimeChange:
     is_final: bool
 
 
+SortedConfig = Annotated[dict[str, Any], AfterValidator(lambda config: dict(sorted(config.items())))]
+"""A config sorted by parameter name, as in commands. The database's jsonb does not keep the order."""
+
+
 @dataclass(frozen=True)
 class OperatorRow:
     """The verdict on a kernel and problem with the toolchain `head`. `gpu_model` is None if only the code was compared,
@@ -70,8 +75,8 @@ class OperatorRow:
     reason: str
     static: str
     moved: tuple[str, ...]
-    config: Mapping[str, int]
-    moved_to: Mapping[str, int] | None
+    config: SortedConfig
+    moved_to: SortedConfig | None
     frozen: TimeChange | None
     retuned: TimeChange | None
 
@@ -97,9 +102,12 @@ class ReportLaunches:
     kernel: str
     problem: str
     gpu_model: str
-    head: str
+    head: Annotated[str, Field(validation_alias="head_name")]
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
+
+
+_OPERATORS, _LAUNCHES = TypeAdapter(tuple[OperatorRow, ...]), TypeAdapter(tuple[ReportLaunches, ...])
 
 
 @dataclass(frozen=True)
@@ -151,9 +159,9 @@ def find_report(session: Session, report_id: int) -> ReportStory | None:
         answer["exit_code"],
         tuple(side["compiler"] for side in answer["sides"]),
         tuple(f"{gpu['name']} (driver {gpu['driver']})" for gpu in answer["gpus"]),
-        tuple(map(_read_operator, answer["operators"])),
+        _OPERATORS.validate_python(answer["operators"]),
         tuple(map(_read_ladder, answer.get("ladders", ()))),
-        tuple(map(_read_launches, contents["frozen"])),
+        _LAUNCHES.validate_python(contents["frozen"]),
         markdown,
         contents,
     )
@@ -165,34 +173,8 @@ def _reports() -> Query:
     return columns.outerjoin(Job, Job.id == ToolchainReport.job_id)
 
 
-def _read_operator(row: Mapping[str, Any]) -> OperatorRow:
-    names = ("kernel", "problem", "arch", "gpu_model", "head", "safety", "reason", "static")
-    return OperatorRow(
-        **{name: row[name] for name in names},
-        moved=tuple(row["moved"]),
-        config=_sort(row["config"]),
-        moved_to=None if row["moved_to"] is None else _sort(row["moved_to"]),
-        frozen=_read_change(row["frozen"]),
-        retuned=_read_change(row["retuned"]),
-    )
-
-
 def _read_ladder(row: Mapping[str, Any]) -> LadderRow:
     named = {name: row[name] for name in ("kernel", "problem", "gpu_model", "head")}
     ladder = row["ladder"]
     shares = {each["dependency"]: (each["points"], each["low"], each["high"]) for each in ladder["shares"]}
     return LadderRow(**named, loss=ladder["loss"], shares=shares, blamed=tuple(row["blamed"]))
-
-
-def _sort(config: Mapping[str, int]) -> Mapping[str, int]:
-    """Returns a config sorted by parameter name, as in commands. The database's jsonb does not keep the order."""
-    return dict(sorted(config.items()))
-
-
-def _read_change(row: Mapping[str, Any] | None) -> TimeChange | None:
-    return None if row is None else TimeChange(**{name: row[name] for name in TimeChange.__dataclass_fields__})
-
-
-def _read_launches(row: Mapping[str, Any]) -> ReportLaunches:
-    named = (row["kernel"], row["problem"], row["gpu_model"], row["head_name"])
-    return ReportLaunches(*named, tuple(row["base_us"]), tuple(row["head_us"]))

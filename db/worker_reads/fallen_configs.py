@@ -136,7 +136,7 @@ def _sides(before: FromClause, after: FromClause) -> tuple[ColumnElement[Any], .
 
 
 def _find_place(sweep: FromClause) -> Tuple:
-    return commit_order.place_of_night(sweep, sweep.c.submission_id, sweep.c.sweep_id)
+    return commit_order.place_of_night(sweep.c, sweep.c.submission_id, sweep.c.sweep_id)
 
 
 def _first_compiled(sweeps: Query, order: Callable[..., Any], *outside: FromClause) -> LateralFromClause:
@@ -145,4 +145,4 @@ def _first_compiled(sweeps: Query, order: Callable[..., Any], *outside: FromClau
     few = sweeps.order_by(*order(), *LAST_ASKED).limit(LOOKED_AT).correlate(*outside).subquery()
     waits = exists().where(Trial.sweep_id == few.c.sweep_id, Trial.status == "waiting")
     last = (few.c.submission_id.desc(), few.c.sweep_id.desc())
-    return select(few).where(~waits).order_by(*order(few), *last).limit(1).correlate(*outside).lateral()
+    return select(few).where(~waits).order_by(*order(few.c), *last).limit(1).correlate(*outside).lateral()

@@ -216,12 +216,6 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
     return [JudgedRun(*row) for row in session.execute(query)]
 
 
-def take_turns(session: Session, scope: Scope) -> None:
-    """Waits until no other process judges this scope, and excludes other processes until the transaction ends."""
-    lock_name = f"judge of {scope.repository} {scope.gpu_model} {scope.origin}"
-    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lock_name, 0))))
-
-
 def is_measuring(session: Session, submission_id: int) -> bool:
     """Returns whether a night has a sweep that has no run yet and whose measure job has not ended."""
     waited_for = select(Job.id).where(

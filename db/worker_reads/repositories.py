@@ -7,34 +7,14 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Commit, Repository
-from tilewatch.db.query_parts import find_row, read_rows, select_row
+from tilewatch.db.query_parts import read_rows
 from tilewatch.db.repository_names import BRANCH_START
 
 
-@dataclass(frozen=True)
-class RepositoryRow:
-    """A repository that was added. `removed_at` is None while it is watched. `failure` says why the scheduler's last
-    fetch failed; None if it succeeded. `own_python`: its host code runs with the Python of its owner's environment."""
-
-    name: str
-    url: str
-    branch: str
-    own_python: bool
-    added_at: dt.datetime
-    removed_at: dt.datetime | None
-    fetched_at: dt.datetime | None
-    failing_since: dt.datetime | None
-    failure: str | None
-
-
-def list_repositories(session: Session) -> list[RepositoryRow]:
+def list_repositories(session: Session) -> list[Repository]:
     """Lists the watched repositories, in the order in which they were added."""
-    watched = (
-        select_row(RepositoryRow, [Repository])
-        .where(Repository.removed_at.is_(None))
-        .order_by(Repository.added_at, Repository.name)
-    )
-    return read_rows(session, watched, RepositoryRow)
+    watched = select(Repository).where(Repository.removed_at.is_(None))
+    return list(session.scalars(watched.order_by(Repository.added_at, Repository.name)))
 
 
 @dataclass(frozen=True)
@@ -57,6 +37,6 @@ def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
     return read_rows(session, query, Rewrite)
 
 
-def find_repository(session: Session, name: str) -> RepositoryRow | None:
+def find_repository(session: Session, name: str) -> Repository | None:
     """Returns the repository with this name, even if it was removed; None if no repository ever had this name."""
-    return find_row(session, select_row(RepositoryRow, [Repository]).where(Repository.name == name), RepositoryRow)
+    return session.get(Repository, name, populate_existing=True)

@@ -10,12 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, true
+from sqlalchemy import and_, func, or_, true
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import TOTAL, Commit, Config, Measurement, Run, Sweep, Trial, Verdict
-from tilewatch.db.query_parts import Query, is_of_series, measured_runs, read_rows, select_row, series_keys
+from tilewatch.db.query_parts import (
+    Query,
+    is_of_series,
+    measured_runs,
+    read_rows,
+    select_named,
+    select_row,
+    series_keys,
+)
 from tilewatch.db.row_columns import SeriesColumns
 
 HISTORY = dt.timedelta(days=60)
@@ -68,7 +76,7 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
             Run.host == now.c.host,
             Run.origin == now.c.origin,
             commit_order.place_of_night(Commit, Sweep.submission_id, Run.id)
-            < commit_order.place_of_night(now, now.c.submission_id, now.c.run_id),
+            < commit_order.place_of_night(now.c, now.c.submission_id, now.c.run_id),
         )
         .order_by(*commit_order.latest_night_first(Sweep.submission_id, Run.id))
         .limit(1)
@@ -111,21 +119,10 @@ def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]
 
 
 def _runs() -> Query:
-    return measured_runs(
-        select(
-            Run.id.label("run_id"),
-            Run.host,
-            Run.origin,
-            Run.tie,
-            Run.toolchain,
-            Run.finished_at,
-            Sweep.id.label("sweep_id"),
-            Sweep.submission_id,
-            Commit.sha,
-            Commit.id,
-            Commit.position,
-            Measurement.config_id,
-            Measurement.median_us,
-            Measurement.detail["checklist"].label("checklist"),
-        )
-    ).where(Run.origin != "recorded")
+    of_run = ("run_id", "host", "origin", "tie", "toolchain", "finished_at", "sweep_id", "submission_id", "config_id")
+    of_result = ("sha", "id", "position", "median_us", "checklist")
+    tables, ids = [Run, Commit, Sweep, Measurement], {"run_id": Run.id, "sweep_id": Sweep.id, "id": Commit.id}
+    checklist = Measurement.detail["checklist"]
+    return measured_runs(select_named((*of_run, *of_result), tables, **ids, checklist=checklist)).where(
+        Run.origin != "recorded"
+    )

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
-from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, select_row, series_keys
+from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, select_named, select_row, series_keys
 from tilewatch.db.row_columns import SeriesRow
 
 
@@ -44,28 +44,12 @@ def list_newest_winners(
     """Lists the newest winner of each series that a GPU measured, here or elsewhere. A filter that is None selects
     everything. Within each kernel and GPU model, the winner of the newest commit comes first."""
     keys = series_keys()
+    of_run = ("run_id", "tie", "toolchain", "gpu_name", "finished_at", "sweep_id", "arch", "source_sha256", "config_id")
+    of_result = ("sha", "id", "position", "left_branch_at", "median_us", "baseline", "ratio", "certificate")
+    tables, ids = [Run, Commit, Sweep, Measurement], {"run_id": Run.id, "sweep_id": Sweep.id, "id": Commit.id}
+    certificate = Measurement.detail["certificate"]
     newest = (
-        measured_runs(
-            select(
-                Run.id.label("run_id"),
-                Run.tie,
-                Run.toolchain,
-                Run.gpu_name,
-                Run.finished_at,
-                Sweep.id.label("sweep_id"),
-                Sweep.arch,
-                Sweep.source_sha256,
-                Commit.sha,
-                Commit.id,
-                Commit.position,
-                Commit.left_branch_at,
-                Measurement.config_id,
-                Measurement.median_us,
-                Measurement.baseline,
-                Measurement.ratio,
-                Measurement.detail["certificate"].label("certificate"),
-            )
-        )
+        measured_runs(select_named((*of_run, *of_result), tables, **ids, certificate=certificate))
         .where(*is_of_series(keys), Run.origin != "simulated")
         .order_by(*commit_order.newest_first(), Run.finished_at.desc(), Run.id.desc())
         .limit(1)
@@ -83,7 +67,7 @@ def list_newest_winners(
             keys.c.repository,
             keys.c.kernel,
             keys.c.gpu_model,
-            *commit_order.newest_first(newest),
+            *commit_order.newest_first(newest.c),
             newest.c.run_id.desc(),
         )
     )

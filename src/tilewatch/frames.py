@@ -23,6 +23,9 @@ from tilewatch.db.query_parts import SERIES
 from tilewatch.db.session import reading_session, require_database
 from tilewatch.worker.settings import Settings
 
+Filter = str | None
+"""The type of a filter: a name, or None for everything."""
+
 CUBIN_COLUMNS = ["registers", "stack_bytes", "shared_bytes", "code_bytes", "compile_s"]
 """The columns that `series` omits, because reading them took four fifths of its time. `trials` has these columns."""
 
@@ -48,11 +51,7 @@ class Database:
     url: str = field(repr=False)
 
     def series(
-        self,
-        kernel: str | None = None,
-        problem: str | None = None,
-        gpu_model: str | None = None,
-        repository: str | None = None,
+        self, kernel: Filter = None, problem: Filter = None, gpu_model: Filter = None, repository: Filter = None
     ) -> pd.DataFrame:
         """Returns a row for each implementation in each run of the selected series, in commit order.
 
@@ -71,11 +70,11 @@ class Database:
 
     def trials(
         self,
-        kernel: str | None = None,
-        problem: str | None = None,
-        gpu_model: str | None = None,
-        repository: str | None = None,
-        commit: str | None = None,
+        kernel: Filter = None,
+        problem: Filter = None,
+        gpu_model: Filter = None,
+        repository: Filter = None,
+        commit: Filter = None,
     ) -> pd.DataFrame:
         """Returns a row for each config of the newest sweep of each kernel and problem, the fastest config first.
         `commit`, the first digits of a hash, selects the newest sweep at this commit. The columns are the time, the
@@ -93,11 +92,7 @@ class Database:
         return _joined(found, trials_frame([]))
 
     def verdicts(
-        self,
-        kernel: str | None = None,
-        problem: str | None = None,
-        gpu_model: str | None = None,
-        repository: str | None = None,
+        self, kernel: Filter = None, problem: Filter = None, gpu_model: Filter = None, repository: Filter = None
     ) -> pd.DataFrame:
         """Returns the verdict of each run, the newest commit first. A change of +0.05 means 5 % more time."""
         with reading_session(self.url) as opened:

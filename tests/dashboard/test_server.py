@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.dashboard.fixtures.servers import REPOSITORY, START_LIMIT_S
-from tilewatch.dashboard.serving import index_page, script_files
+from tilewatch.dashboard.serving import index_page
 from tilewatch.db.server.free_ports import find_free_port
 
 
@@ -63,5 +63,5 @@ def test_the_html_names_the_script_of_the_overviews_first_table_once_and_of_no_o
 
 def named(html: str, script: str) -> int:
     found = re.findall(rf'rel="modulepreload" crossorigin href="./static/js/({script}\.[^"]+)"', html)
-    assert all((script_files.FOLDER / file).is_file() for file in found)
+    assert all((index_page.SCRIPTS_FOLDER / file).is_file() for file in found)
     return len(found)

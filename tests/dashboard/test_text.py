@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tilewatch.dashboard.panels.regression_picture import COMMITS_AFTER, COMMITS_BEFORE, around
+from tilewatch.dashboard.panels.regression import COMMITS_AFTER, COMMITS_BEFORE, around
 from tilewatch.dashboard.text import commit_address, timer_text
 
 SHA = "9c0d1e2f" + "0" * 32

@@ -55,7 +55,7 @@ def test_the_triage_role_acts_on_the_queue_and_touches_no_measurement(db_session
     become(db_session, "tilewatch_triage")
     assert actions.cancel(db_session, JobSelection.of(job_id, None), "ada") == f"cancelled job {job_id}"
     assert actions.retry(db_session, JobSelection.of(job_id, None), "ada") == f"queued job {job_id} again"
-    assert actions.ask_nightly(db_session, "ada") > 0
+    assert actions.ask(db_session, "ada", "nightly", {"commit": "HEAD"})
     for table in (Run, Measurement, Trial, Verdict):
         with pytest.raises(ProgrammingError, match="permission denied for table"), db_session.begin_nested():
             db_session.execute(delete(table))

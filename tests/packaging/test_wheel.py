@@ -75,7 +75,7 @@ def test_the_command_of_the_wheel_runs_outside_the_checkout(site: Path, tmp_path
 def test_the_wheel_runs_outside_the_checkout(site: Path, tmp_path: Path) -> None:
     """Its children too: the catalog is read by a process of its own."""
     program = (
-        "import pathlib, tilewatch.worker.cli.main, tilewatch.dashboard.site.weekly\n"
+        "import pathlib, tilewatch.worker.cli.main, tilewatch.dashboard.site.weekly_report\n"
         "from tilewatch.kernels import library\n"
         "from tilewatch.kernels.catalog import catalog\n"
         "print(library.FOLDER, len(catalog.read(library.FOLDER, arch='sm_90', kernel='gemm_fp8')))"

@@ -103,7 +103,7 @@ def test_a_repository_whose_alarms_cannot_be_found_hides_no_others_and_loses_non
 def test_an_action_that_postgres_refuses_keeps_back_no_other(settings: Settings, context: Context) -> None:
     with session(context.database_url) as opened:
         opened.execute(insert(Action).values(who="a", action="bisect", wanted={"regression": 10**30}, state="asked"))
-        actions.ask_nightly(opened, "ada", gpus=("h200",))
+        actions.ask(opened, "ada", "nightly", {"commit": "HEAD", "gpus": ["h200"]})
     assert len(submit_requests.carry_out(settings)) == 2
     with session(context.database_url) as opened:
         refused, done = opened.scalars(select(Action).order_by(Action.id))

@@ -20,28 +20,21 @@ class Credentials:
     local: bool
 
 
-@dataclass(frozen=True)
-class Caller:
-    """A caller with the right that a call needs. `holder` is None for a caller on this machine who has no token."""
-
-    holder: Holder | None
-
-
-def find_caller(opened: Session, credentials: Credentials, right: Right) -> Caller:
-    """Returns the caller if they have the right. Raises NobodyKnown for a missing or wrong token, NotAllowed
-    otherwise."""
+def find_caller(opened: Session, credentials: Credentials, right: Right) -> Holder | None:
+    """Returns the holder of a caller's token; None for a caller on this machine without one. Raises NobodyKnown for a
+    missing or wrong token, NotAllowed for one without the right."""
     holder = None if credentials.token is None else tokens.find_holder(opened, credentials.token)
-    return decide_caller(credentials, holder, right)
+    require_right(credentials, holder, right)
+    return holder
 
 
-def decide_caller(credentials: Credentials, holder: Holder | None, right: Right) -> Caller:
-    """Returns the caller if they have the right, else raises like `find_caller`. `holder` is None for a wrong token."""
+def require_right(credentials: Credentials, holder: Holder | None, right: Right) -> None:
+    """Raises like `find_caller` if the caller lacks the right. `holder` is None for a wrong token."""
     if credentials.token is None:
         if credentials.local and right == "read":
-            return Caller(None)
+            return
         raise NobodyKnown("this needs a token, sent as 'Authorization: Bearer TOKEN'; `tilewatch token add` makes one")
     if holder is None:
         raise NobodyKnown("this token was never made, or was revoked")
     if right not in holder.rights:
         raise NotAllowed(f"the token {holder.name} may {' and '.join(holder.rights) or 'do nothing'}, not {right}")
-    return Caller(holder)

@@ -1,24 +1,64 @@
-"""Lists the operations for programs. Each has the same name, arguments and answer by HTTP and as an MCP tool."""
+"""Lists the operations for programs. Each has the same name, arguments and answer by HTTP and as an MCP tool. Those
+that read are in reads.py. Those that act are here, and each act is stored with its cost."""
 
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
-from tilewatch.db.lifecycle.tokens import Right
+from tilewatch.db.lifecycle.tokens import Holder, Right
 from tilewatch.db.page_reads.series import require_known
 from tilewatch.db.session import session
-from tilewatch.worker.api import acts, reads
-from tilewatch.worker.api.acts import Act
+from tilewatch.worker.api import reads
 from tilewatch.worker.api.callers import Credentials, find_caller
+from tilewatch.worker.api.reads import GpuModel, Kernel
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.submitting.submit_check import CheckAsked, SubmittedChecks
+from tilewatch.worker.submitting.submit_requests import submit_check_for
 
 VERSION = "/v1"
 NAMES = ("repository", "kernel", "problem", "gpu_model")
+
+
+Revision = Annotated[
+    str,
+    Field(
+        pattern=r"^[^\x00-\x20-][^\x00-\x20]*$",
+        max_length=255,
+        description="A sha, a branch or a tag of the watched repository.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Act:
+    """Holds what an act needs: the settings, and the holder of the caller's token."""
+
+    settings: Settings
+    holder: Holder
+
+
+def submit_check(
+    act: Act,
+    base: Revision,
+    head: Revision,
+    kernel: Kernel | None = None,
+    gpus: Annotated[
+        tuple[GpuModel, ...], Field(max_length=20, description="GPU models; none for all that have a worker.")
+    ] = (),
+    fail_over: Annotated[float, Field(ge=0, lt=1, description="Allowed slowdown: 0.02 is 2 %.")] = 0.0,
+    repository: Annotated[
+        str | None, Field(max_length=255, description="The watched repository, where there are several.")
+    ] = None,
+) -> SubmittedChecks:
+    """Compare two commits on the fleet's GPUs before a merge. Call read_check for the answer.
+    Kernels whose code did not change are not timed, and a check that was asked before is not done
+    again."""
+    return submit_check_for(act.settings, act.holder, CheckAsked(base, head, kernel, gpus, fail_over, repository))
 
 
 @dataclass(frozen=True)
@@ -59,12 +99,12 @@ class Operation:
 def call(operation: Operation, settings: Settings, credentials: Credentials, arguments: dict[str, Any]) -> Any:
     """Calls an operation for a caller and returns its answer. Raises ExpectedError with a sentence if it is refused."""
     with session(settings.connection().database_url) as opened:
-        caller = find_caller(opened, credentials, operation.right)
+        holder = find_caller(opened, credentials, operation.right)
         if operation.right == "read":
             require_known(opened, **{name: each for name, each in arguments.items() if name in NAMES})
             return operation.function(opened, **arguments)
-    assert caller.holder is not None
-    return operation.function(Act(settings, caller.holder), **arguments)
+    assert holder is not None
+    return operation.function(Act(settings, holder), **arguments)
 
 
 OPERATIONS = (
@@ -78,7 +118,7 @@ OPERATIONS = (
     Operation("/runs/{run_id}/evidence", reads.read_evidence),
     Operation("/regressions", reads.list_regressions),
     Operation("/regressions/{regression_id}", reads.read_regression),
-    Operation("/checks", acts.submit_check, "check", "POST"),
+    Operation("/checks", submit_check, "check", "POST"),
     Operation("/checks", reads.list_checks),
     Operation("/checks/{check_id}", reads.read_check),
     Operation("/actions", reads.list_actions),

@@ -53,7 +53,7 @@ def _ask(settings: Settings, delivery: Delivery) -> Response:
             )
         repository = watched.choose_by_address(opened, settings, asks.addresses).name
         wanted = {"repository": repository, "base": asks.base, "head": asks.head, "of": asks.of, "token": TOKEN}
-        action_id = actions.ask_check(opened, holder.who, wanted, key=delivery.key)
+        action_id = actions.ask(opened, holder.who, "check", wanted, delivery.key)
     if action_id is None:
         return JSONResponse({"detail": "this delivery was taken before"})
     return JSONResponse({"detail": f"a check is submitted within a minute: {asks.of}"}, HTTPStatus.ACCEPTED)

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,26 +117,25 @@ def compare(
         raise typer.BadParameter("--configs given is what `tilewatch replay --config` does")
     if problem is not None and kernel is None:
         raise typer.BadParameter("--problem needs --kernel")
-    limit, smallest = parse_share(fail_over), _parse_margin(margin)
+    make_wanted = partial(
+        work.Wanted,
+        kernel,
+        problem,
+        fail_over=parse_share(fail_over),
+        margin=_parse_margin(margin),
+        launches=launches,
+        seconds=seconds,
+        metric=metric,
+    )
     settings = options.settings()
     at = work.find_repository(settings)
     folder = library or work.find_library(at, settings)
-    with _exit_codes(), _make_scratch() as scratch:
+    with _make_scratch() as scratch:
         if revisions is None:
             sides = work.open_working_tree(at, folder, settings.checkouts, scratch)
         else:
             sides = work.open_commits(at, folder, settings.checkouts, *split_range(revisions))
-        wanted = work.Wanted(
-            kernel=kernel,
-            problem=problem,
-            source=configs,
-            recordings=work.list_recordings(at, recording or ()),
-            fail_over=limit,
-            margin=smallest,
-            launches=launches,
-            seconds=seconds,
-            metric=metric,
-        )
+        wanted = make_wanted(configs, recordings=work.list_recordings(at, recording or ()))
         outcomes, about = _run(sides, wanted, scratch, revisions, static=static, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=markdown, junit=junit)
 
@@ -170,7 +170,16 @@ def replay(
     """
     from tilewatch.worker.cli import compare_sides as work
 
-    limit, smallest = parse_share(fail_over), _parse_margin(margin)
+    make_wanted = partial(
+        work.Wanted,
+        kernel,
+        problem,
+        fail_over=parse_share(fail_over),
+        margin=_parse_margin(margin),
+        launches=launches,
+        seconds=seconds,
+        metric=metric,
+    )
     settings = options.settings()
     at = work.find_repository(settings)
     given = None
@@ -178,19 +187,9 @@ def replay(
         head = parse_config(config)
         base = parse_config(beside_config) if beside_config is not None else head
         given = Candidates(ConfigSource.given, (base,), (head,))
-    with _exit_codes(), _make_scratch() as scratch:
+    with _make_scratch() as scratch:
         sides = work.open_commits(at, library or work.find_library(at, settings), settings.checkouts, beside, of)
-        wanted = work.Wanted(
-            kernel=kernel,
-            problem=problem,
-            given=given,
-            recordings=work.list_recordings(at, ()),
-            fail_over=limit,
-            margin=smallest,
-            launches=launches,
-            seconds=seconds,
-            metric=metric,
-        )
+        wanted = make_wanted(given=given, recordings=work.list_recordings(at, ()))
         outcomes, about = _run(sides, wanted, scratch, None, static=False, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=None, junit=None)
 
@@ -257,17 +256,12 @@ def _print(
 
 @contextmanager
 def _make_scratch() -> Iterator[Path]:
-    """Makes a temporary folder for cubins and a copy of the working tree, and deletes it at the end."""
-    with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
-        yield Path(scratch)
-
-
-@contextmanager
-def _exit_codes() -> Iterator[None]:
-    """Ends the command with an exit code after Ctrl-C or a bug. A bug ends with UNSURE, because Python's exit code 1
-    means "slower". Child processes have ended by then: each was ended by the code that started it."""
+    """Makes a temporary folder for cubins and a copy of the working tree, and deletes it at the end. Ends the command
+    with an exit code after Ctrl-C or a bug. A bug ends with UNSURE, because Python's exit code 1 means "slower". Child
+    processes have ended by then: each was ended by the code that started it."""
     try:
-        yield
+        with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
+            yield Path(scratch)
     except KeyboardInterrupt:
         _say("tilewatch: stopped; nothing is left running")
         raise typer.Exit(INTERRUPTED) from None

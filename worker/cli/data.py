@@ -36,14 +36,12 @@ def prune(
 
 def export_(
     file: Annotated[Path, typer.Argument(callback=require_place, help="The file to write, such as h200.jsonl.gz.")],
-    kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
-    gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
+    kernel: options.OnlyKernel = None,
+    gpu: options.OnlyGpu = None,
     since: Annotated[
         str | None, typer.Option(metavar="YYYY-MM-DD", help="Only sweeps submitted on this day or later.")
     ] = None,
-    repository: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
-    ] = None,
+    repository: options.OneRepository = None,
 ) -> None:
     """Write measurements to a file (a recording) that `tilewatch import` reads on another machine.
 

@@ -134,7 +134,7 @@ def rejudge(
         typer.Option(metavar="FILE", help="JSON with the numbers that differ from today's: docs/reference/judging.md."),
     ],
     since: Annotated[str, typer.Option(metavar="YYYY-MM-DD", help="Only runs measured on this day or later.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, for programs.")] = False,
+    as_json: options.AsJsonList = False,
 ) -> None:
     """Judge old runs again with another policy, and print the verdicts that would be different. Stores nothing.
 
@@ -212,9 +212,7 @@ def report(
     until: Annotated[
         str | None, typer.Option(metavar="DATE", help="The last day of the report. Without it, the report ends now.")
     ] = None,
-    repository: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
-    ] = None,
+    repository: options.OneRepository = None,
 ) -> None:
     """Write the weekly report: an HTML page with the charts of seven days, or the scoreboard as a picture."""
     if not week:
@@ -232,7 +230,7 @@ def report(
 
 
 @cli.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, for programs.")] = False) -> None:
+def doctor(as_json: options.AsJsonList = False) -> None:
     """Check this machine: driver, compiler, CUPTI, DeepGEMM, Postgres, Redis. Prints how to get what is missing.
 
     Exit codes: 0 everything needed is here, 1 something needed is missing or wrong, 2 an error.

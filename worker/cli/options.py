@@ -39,6 +39,12 @@ FailOver = Annotated[
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, and say by the exit code how it ended.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJsonList = Annotated[bool, typer.Option("--json", help="Print a JSON list, for programs.")]
+OneRepository = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
+]
+OnlyKernel = Annotated[str | None, typer.Option("--kernel", help="Only this kernel.")]
+OnlyGpu = Annotated[str | None, typer.Option("--gpu", metavar="MODEL", help="Only this GPU model.")]
 
 LARGEST_ID = 2**63 - 1
 """The largest id that a row can have in Postgres."""

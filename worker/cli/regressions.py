@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from tilewatch.db.page_reads.messages import RegressionStory
 
 
-class State(StrEnum):
-    NEW = "new"
-    ACKNOWLEDGED = "acknowledged"
-    EXPECTED = "expected"
-    RESOLVED = "resolved"
-    REOPENED = "reopened"
-
+State = StrEnum("State", ("NEW", "ACKNOWLEDGED", "EXPECTED", "RESOLVED", "REOPENED"))
 
 regressions = typer.Typer(
     help="List, show and triage regressions. Every change is stored with the name of the person who made it.",
@@ -61,7 +55,7 @@ def list_(
     from tilewatch.db.page_reads.regressions import list_regressions
     from tilewatch.worker.cli import tables
 
-    states = None if every else tuple(each.value for each in state) if state else OPEN
+    states = None if every else state or OPEN
     direction = "improvement" if improvements else "regression"
     with options.open_session() as opened:
         rows = [
@@ -87,40 +81,26 @@ def show(number: Number, as_json: AsJson = False) -> None:
     tables.print_answer(story, tables.draw_story, as_json=as_json)
 
 
-@regressions.command()
-def acknowledge(number: Number, who: Who = None, note: Note = None) -> None:
-    """Mark a regression as seen. If it has no owner, you become its owner.
+def _add_triage(action: str, help: str, example: str = "7") -> None:
+    """Adds the command for an action that changes the state of a regression."""
 
-    Example: tilewatch regressions acknowledge 7
-    """
-    _change(number, who, lambda life, opened, name: life.acknowledge(opened, number, name, note))
-
-
-@regressions.command()
-def expect(number: Number, who: Who = None, note: Note = None) -> None:
-    """Mark a regression as expected. Later nights are compared with the new level.
-
-    Example: tilewatch regressions expect 7 --note "bought accuracy with it"
-    """
-    _change(number, who, lambda life, opened, name: life.expect(opened, number, name, note))
+    @regressions.command(action, help=f"{help}\n\nExample: tilewatch regressions {action} {example}")
+    def triage(number: Number, who: Who = None, note: Note = None) -> None:
+        _change(number, who, lambda life, opened, name: life.triage(opened, number, action, name, note))
 
 
-@regressions.command()
-def resolve(number: Number, who: Who = None, note: Note = None) -> None:
-    """Mark a regression as fixed. One whose series are back at their old level is resolved without this.
-
-    Example: tilewatch regressions resolve 7 --note "reverted in 1a2b3c4d"
-    """
-    _change(number, who, lambda life, opened, name: life.resolve(opened, number, name, note))
-
-
-@regressions.command()
-def reopen(number: Number, who: Who = None, note: Note = None) -> None:
-    """Open a regression again that was resolved or expected.
-
-    Example: tilewatch regressions reopen 7
-    """
-    _change(number, who, lambda life, opened, name: life.reopen(opened, number, name, note))
+_add_triage("acknowledge", "Mark a regression as seen. If it has no owner, you become its owner.")
+_add_triage(
+    "expect",
+    "Mark a regression as expected. Later nights are compared with the new level.",
+    '7 --note "bought accuracy with it"',
+)
+_add_triage(
+    "resolve",
+    "Mark a regression as fixed. One whose series are back at their old level is resolved without this.",
+    '7 --note "reverted in 1a2b3c4d"',
+)
+_add_triage("reopen", "Open a regression again that was resolved or expected.")
 
 
 @regressions.command()
@@ -131,7 +111,7 @@ def assign(
 
     Example: tilewatch regressions assign 7 grace
     """
-    _change(number, who, lambda life, opened, name: life.assign(opened, number, name, owner))
+    _change(number, who, lambda life, opened, name: life.edit(opened, number, name, "owner", owner))
 
 
 @regressions.command("note")
@@ -142,7 +122,7 @@ def note_(
 
     Example: tilewatch regressions note 7 "the swizzle is off for M < 64"
     """
-    _change(number, who, lambda life, opened, name: life.note(opened, number, name, text))
+    _change(number, who, lambda life, opened, name: life.edit(opened, number, name, "note", text))
 
 
 @regressions.command()
@@ -155,7 +135,7 @@ def link(
 
     Example: tilewatch regressions link 7 https://forge.example.org/issues/12
     """
-    _change(number, who, lambda life, opened, name: life.link(opened, number, name, url))
+    _change(number, who, lambda life, opened, name: life.edit(opened, number, name, "link", url))
 
 
 @regressions.command()

@@ -1,108 +1,80 @@
 """Prints `tilewatch status`, as tables or as JSON, from db/page_reads/queue.py."""
 
-import json
 import time
-from dataclasses import asdict
 
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 
 from tilewatch.db.models import OPEN_JOB
 from tilewatch.db.page_reads import queue
-from tilewatch.db.page_reads.queue import Status
+from tilewatch.db.page_reads.gpu_health import QuarantineRow
+from tilewatch.db.page_reads.queue import JobRow, Status
+from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.session import session
 from tilewatch.text import short_sha
-from tilewatch.worker.cli.tables import Terminal, new_table, show
+from tilewatch.worker.cli.tables import Terminal, new_table, print_answer
 
 REFRESH_S = 2.0
 
 
-def as_json(database_url: str) -> str:
-    return json.dumps(asdict(_status(database_url)), default=str)
-
-
-def once(database_url: str) -> None:
-    show(_drawn(_status(database_url)))
-
-
-def follow(database_url: str) -> None:
-    """Prints the tables of `tilewatch status` again and again until no job is left, or until Ctrl-C."""
-    now = _status(database_url)
-    with Live(_drawn(now), console=Terminal(), auto_refresh=False) as live:
+def show(database_url: str, *, as_json: bool, follow: bool) -> None:
+    """Prints the status, as JSON or as tables; if `follow`, again and again until no job is left, or until Ctrl-C."""
+    now = _read(database_url)
+    if as_json or not follow:
+        return print_answer(now, _draw, as_json=as_json)
+    with Live(_draw(now), console=Terminal(), auto_refresh=False) as live:
         try:
             while any(count.state in OPEN_JOB for count in now.jobs):
                 time.sleep(REFRESH_S)
-                now = _status(database_url)
-                live.update(_drawn(now), refresh=True)
+                now = _read(database_url)
+                live.update(_draw(now), refresh=True)
         except KeyboardInterrupt:
             return
 
 
-def _status(database_url: str) -> Status:
+def _read(database_url: str) -> Status:
     with session(database_url) as opened:
         return queue.read_status(opened)
 
 
-def _drawn(status: Status) -> RenderableType:
-    tables = [_submissions(status), _running(status), _put_off(status), _failed(status)]
-    tables += [_quarantines(status), _workers(status)]
-    parts: list[RenderableType] = [part for table in tables if table.row_count for part in (table, "")]
-    return Group(*parts, _counts(status))
-
-
-def _submissions(status: Status) -> Table:
+def _draw(status: Status) -> RenderableType:
     several = len({row.repository for row in status.submissions}) > 1
     of = ["repository"] if several else []
-    table = new_table("", "submission", *of, "GPU", "commit", "state", "configs compiled", "runs")
-    for row in status.submissions:
-        compiled = f"{row.settled_trials} of {row.trials}"
-        night = f"nightly {row.night}" if row.night else row.reason
-        where = [row.repository] if several else []
-        commit = f"{short_sha(row.sha)} {row.subject}"
-        table.add_row(str(row.id), night, *where, row.gpu_name, commit, row.state, compiled, str(row.runs))
-    return table
+    running = ((job.id, job.kind, job.subject, _write_done(job), job.owner) for job in status.running)
+    put_off = ((job.id, job.kind, job.subject, _write_next(job), job.trouble) for job in status.put_off)
+    failed = ((job.id, job.state, job.kind, job.subject, job.failure) for job in status.failed)
+    quarantines = (
+        (f"{row.gpu_model} {row.gpu_uuid}", row.host, f"{row.began_at:%m-%d %H:%M}", row.reason, _write_canaries(row))
+        for row in status.quarantines
+    )
+    workers = ((row.name, row.gpu_model or ", ".join(row.queues), row.doing or "nothing") for row in status.workers)
+    submissions = (_list_cells(row, several=several) for row in status.submissions)
+    tables = (
+        new_table("", "submission", *of, "GPU", "commit", "state", "configs compiled", "runs", rows=submissions),
+        new_table("job", "running", "", "done", "worker", rows=running),
+        new_table("job", "put off", "", "tried again", "why", rows=put_off),
+        new_table("job", "ended", "", "", "why", rows=failed),
+        new_table("GPU in quarantine", "", "since", "why", "canaries", rows=quarantines),
+        new_table("worker", "takes", "doing", rows=workers),
+    )
+    parts: list[RenderableType] = [part for table in tables if table.row_count for part in (table, "")]
+    counts = ", ".join(f"{count.jobs} {count.kind} {count.state}" for count in status.jobs)
+    return Group(*parts, counts or "no job was ever submitted; `tilewatch submit nightly` submits the first")
 
 
-def _running(status: Status) -> Table:
-    table = new_table("job", "running", "", "done", "worker")
-    for job in status.running:
-        done = f"{job.done_steps} of {job.total_steps}" if job.total_steps else ""
-        table.add_row(str(job.id), job.kind, job.subject, done, job.owner)
-    return table
+def _list_cells(row: SubmissionRow, *, several: bool) -> list[object]:
+    night = f"nightly {row.night}" if row.night else row.reason
+    commit, compiled = f"{short_sha(row.sha)} {row.subject}", f"{row.settled_trials} of {row.trials}"
+    return [row.id, night, *([row.repository] if several else []), row.gpu_name, commit, row.state, compiled, row.runs]
 
 
-def _put_off(status: Status) -> Table:
-    table = new_table("job", "put off", "", "tried again", "why")
-    for job in status.put_off:
-        at = f"from {job.not_before:%H:%M:%S}" if job.not_before else "next"
-        table.add_row(str(job.id), job.kind, job.subject, at, job.trouble)
-    return table
+def _write_done(job: JobRow) -> str:
+    return f"{job.done_steps} of {job.total_steps}" if job.total_steps else ""
 
 
-def _failed(status: Status) -> Table:
-    table = new_table("job", "ended", "", "", "why")
-    for job in status.failed:
-        table.add_row(str(job.id), job.state, job.kind, job.subject, job.failure)
-    return table
+def _write_next(job: JobRow) -> str:
+    return f"from {job.not_before:%H:%M:%S}" if job.not_before else "next"
 
 
-def _quarantines(status: Status) -> Table:
-    table = new_table("GPU in quarantine", "", "since", "why", "canaries")
-    for row in status.quarantines:
-        tried = f"{row.canaries}, the last: {row.canary_said}" if row.canaries else "none yet"
-        table.add_row(f"{row.gpu_model} {row.gpu_uuid}", row.host, f"{row.began_at:%m-%d %H:%M}", row.reason, tried)
-    return table
-
-
-def _workers(status: Status) -> Table:
-    table = new_table("worker", "takes", "doing")
-    for worker in status.workers:
-        table.add_row(worker.name, worker.gpu_model or ", ".join(worker.queues), worker.doing or "nothing")
-    return table
-
-
-def _counts(status: Status) -> str:
-    if not status.jobs:
-        return "no job was ever submitted; `tilewatch submit nightly` submits the first"
-    return ", ".join(f"{count.jobs} {count.kind} {count.state}" for count in status.jobs)
+def _write_canaries(row: QuarantineRow) -> str:
+    return f"{row.canaries}, the last: {row.canary_said}" if row.canaries else "none yet"

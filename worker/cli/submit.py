@@ -51,7 +51,7 @@ def nightly(
         wanted["toolchain"] = toolchain
     submission_ids = _submit("nightly", wanted, who)
     if wait:
-        from tilewatch.worker.cli.wait_nightly import wait_for_nightly
+        from tilewatch.worker.cli.wait import wait_for_nightly
 
         wait_for_nightly(options.settings().connection().database_url, submission_ids)
 

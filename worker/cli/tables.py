@@ -1,9 +1,10 @@
 """Draws regressions, messages, alarms and the score of the verdicts as tables on a terminal. Runs no query."""
 
 import dataclasses
+import datetime as dt
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tilewatch.db.page_reads.alarms import AlarmRow
-from tilewatch.db.page_reads.judge_score import Score
+from tilewatch.db.page_reads.judge_score import Delay, Score
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow, describe_origin
 from tilewatch.db.page_reads.tokens import TokenRow
@@ -86,9 +87,8 @@ def draw_story(story: RegressionStory) -> RenderableType:
         interval = f"{change_text(one.low)} to {change_text(one.high)}"
         recovered = f"{one.recovered_at:%Y-%m-%d}" if one.recovered_at else ""
         series.add_row(one.problem, one.gpu_name, write_change(one.size), interval, str(one.run_id), recovered)
-    events = new_table("when (UTC)", "who", "action", "new state", "note")
-    for event in story.events:
-        events.add_row(f"{event.at:%Y-%m-%d %H:%M}", event.who, event.action, event.to_state, event.note or "")
+    changes = ((_write_time(each.at), each.who, each.action, each.to_state, each.note) for each in story.events)
+    events = new_table("when (UTC)", "who", "action", "new state", "note", rows=changes)
     parts: list[RenderableType] = ["\n".join(facts), "", series, "", events]
     return Group(*parts, *(["", draw_messages(story.messages)] if story.messages else []))
 
@@ -96,20 +96,15 @@ def draw_story(story: RegressionStory) -> RenderableType:
 def draw_messages(rows: Sequence[MessageRow]) -> RenderableType:
     if not rows:
         return "there are no messages"
-    table = new_table("message", "state", "channel", "subject", "sent (UTC)", "why not")
-    for row in rows:
-        sent = f"{row.sent_at:%Y-%m-%d %H:%M}" if row.sent_at else ""
-        table.add_row(str(row.id), row.state, row.channel, row.subject, sent, row.trouble or "")
-    return table
+    cells = ((row.id, row.state, row.channel, row.subject, _write_time(row.sent_at), row.trouble) for row in rows)
+    return new_table("message", "state", "channel", "subject", "sent (UTC)", "why not", rows=cells)
 
 
 def draw_alarms(rows: Sequence[AlarmRow]) -> RenderableType:
     if not rows:
         return "no alarm is open"
-    table = new_table("since (UTC)", "alarm", "detail")
-    for row in rows:
-        table.add_row(f"{row.opened_at:%Y-%m-%d %H:%M}", write_alarm(row.kind, row.subject), row.detail)
-    return table
+    cells = ((_write_time(row.opened_at), write_alarm(row.kind, row.subject), row.detail) for row in rows)
+    return new_table("since (UTC)", "alarm", "detail", rows=cells)
 
 
 def draw_tokens(rows: Sequence[TokenRow]) -> RenderableType:
@@ -117,16 +112,13 @@ def draw_tokens(rows: Sequence[TokenRow]) -> RenderableType:
         return "there are no tokens; `tilewatch token add` makes one"
     table = new_table("token", "may", "GPU s spent in 24 h", "made (UTC)", "by", "revoked (UTC)")
     for row in rows:
-        revoked = f"{row.revoked_at:%Y-%m-%d %H:%M}" if row.revoked_at else ""
-        made = f"{row.made_at:%Y-%m-%d %H:%M}"
-        table.add_row(
-            row.name, ", ".join(row.rights), f"{row.spent_gpu_s:.0f} of {row.gpu_s:.0f}", made, row.made_by, revoked
-        )
+        spent = f"{row.spent_gpu_s:.0f} of {row.gpu_s:.0f}"
+        made, revoked = _write_time(row.made_at), _write_time(row.revoked_at)
+        table.add_row(row.name, ", ".join(row.rights), spent, made, row.made_by, revoked)
     return table
 
 
 def draw_score(score: Score) -> RenderableType:
-    table = new_table("", "")
     interval = score.precision_interval
     precision = "no verdict is marked yet"
     if score.precision is not None and interval is not None:
@@ -136,27 +128,35 @@ def draw_score(score: Score) -> RenderableType:
         )
     false_alarms = "none judged" if score.false_alarms_per_1000 is None else f"{score.false_alarms_per_1000:.2f}"
     launches = "" if score.launches_a_run is None else f", {score.launches_a_run:.2f} for each run"
-    table.add_row("points judged", str(score.points))
-    table.add_row("regressions, improvements", f"{score.regressions}, {score.improvements}")
-    table.add_row("precision", precision)
-    table.add_row("false alarms in 1,000 points", f"{false_alarms} (allowed: {score.budget_per_1000:.2f})")
-    table.add_row("bad commit to message", _hours(score.from_commit.median_h, score.from_commit.p90_h))
-    table.add_row("bad run to message", _hours(score.from_run.median_h, score.from_run.p90_h))
     closed = f"{score.confirmed} confirmed, {score.refuted} refuted, {score.undecided} undecided"
-    table.add_row("suspicions", f"{score.suspicions}: {closed}")
-    table.add_row("replay launches", f"{score.launches}{launches}")
-    return table
+    rows = {
+        "points judged": score.points,
+        "regressions, improvements": f"{score.regressions}, {score.improvements}",
+        "precision": precision,
+        "false alarms in 1,000 points": f"{false_alarms} (allowed: {score.budget_per_1000:.2f})",
+        "bad commit to message": _hours(score.from_commit),
+        "bad run to message": _hours(score.from_run),
+        "suspicions": f"{score.suspicions}: {closed}",
+        "replay launches": f"{score.launches}{launches}",
+    }
+    return new_table("", "", rows=rows.items())
 
 
-def _hours(median_h: float | None, p90_h: float | None) -> str:
-    if median_h is None or p90_h is None:
+def _hours(delay: Delay) -> str:
+    if delay.median_h is None or delay.p90_h is None:
         return "no message was sent yet"
-    return f"median {median_h:.1f} h, 90th percentile {p90_h:.1f} h"
+    return f"median {delay.median_h:.1f} h, 90th percentile {delay.p90_h:.1f} h"
 
 
-def new_table(*headings: str) -> Table:
-    """Returns an empty table, which has no heading row if all headings are empty."""
+def new_table(*headings: str, rows: Iterable[Sequence[object]] = ()) -> Table:
+    """Returns a table, which has no heading row if all headings are empty. A cell that is None is empty."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for heading in headings:
         table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
     return table
+
+
+def _write_time(at: dt.datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M}" if at else ""

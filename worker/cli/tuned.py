@@ -20,15 +20,8 @@ tuned = typer.Typer(
 )
 
 
-class Format(StrEnum):
-    """Formats of `tilewatch tuned export`."""
-
-    TILEWATCH = "tilewatch"
-    VLLM = "vllm"
-    SGLANG = "sglang"
-    FLASHINFER = "flashinfer"
-    PYTORCH = "pytorch"
-
+Format = StrEnum("Format", ("TILEWATCH", "VLLM", "SGLANG", "FLASHINFER", "PYTORCH"))
+"""Formats of `tilewatch tuned export`."""
 
 OF_FOLDERS = (Format.VLLM, Format.SGLANG)
 """The formats that are a folder of files."""
@@ -47,11 +40,9 @@ def export(
             callback=_require_place, help="The file to write, such as tuned.json; a folder for vllm and sglang."
         ),
     ],
-    kernel: Annotated[str | None, typer.Option(help="Only this kernel.")] = None,
-    gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="Only this GPU model.")] = None,
-    repository: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The repository, where the database has several.")
-    ] = None,
+    kernel: options.OnlyKernel = None,
+    gpu: options.OnlyGpu = None,
+    repository: options.OneRepository = None,
     written_as: Annotated[  # eager, as the callback of the file reads it
         Format, typer.Option("--format", is_eager=True, help="Whose format to write.")
     ] = Format.TILEWATCH,

@@ -33,13 +33,7 @@ def status(
     """
     from tilewatch.worker.cli import status as screen
 
-    database_url = options.ready_database()
-    if as_json:
-        print(screen.as_json(database_url))
-    elif follow:
-        screen.follow(database_url)
-    else:
-        screen.once(database_url)
+    screen.show(options.ready_database(), as_json=as_json, follow=follow)
 
 
 def cancel(job: Job = None, submission: OfSubmission = None, who: Who = None) -> None:

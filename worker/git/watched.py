@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import commit_positions
 from tilewatch.db.lifecycle import repositories as lifecycle
+from tilewatch.db.models import Repository
+from tilewatch.db.query_parts import take_turns
 from tilewatch.db.repository_names import BRANCH_START, branch_without_toolchain, split_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import repositories
-from tilewatch.db.worker_reads.repositories import RepositoryRow
 from tilewatch.kernels.children import interpreters
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, repository_name
 from tilewatch.text import is_name
@@ -142,7 +143,7 @@ def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, n
     """Stores the order of the commits under the name `stored_as`. This name is that of a repository, or of one of its
     branches whose last submitted commit is `newest`. Returns how many commits left the branch since the last call.
     Raises RepositoryError if Git cannot read the branch."""
-    commit_positions.take_turns(opened, stored_as)
+    take_turns(opened, f"order of {stored_as}")
     branch = branch_without_toolchain(stored_as)
     if branch is None:
         tips = commits.find_tips(watched.folder, watched.branch)
@@ -200,7 +201,7 @@ def find_history(opened: Session, context: Context, name: str) -> Path | None:
     return context.repository if _own_name(context.repository) == name else None
 
 
-def _find(context: Context, name: str) -> RepositoryRow | None:
+def _find(context: Context, name: str) -> Repository | None:
     with session(context.database_url) as opened:
         return repositories.find_repository(opened, split_branch(name)[0])
 
@@ -218,7 +219,7 @@ def _of_clone(clone: Clone, branch: str, own_python: bool) -> WatchedRepository:
     return WatchedRepository(clone.name, clone.folder, branch, clone, own_python)
 
 
-def _clone(row: RepositoryRow, folder: Path) -> Clone:
+def _clone(row: Repository, folder: Path) -> Clone:
     return clones.clone_of(row.name, row.url, folder)
 
 

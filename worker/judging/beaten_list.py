@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.configs import config_text
 from tilewatch.db.lifecycle import alarms as life
+from tilewatch.db.query_parts import take_turns
 from tilewatch.db.worker_reads import winners
 from tilewatch.db.worker_reads.judging import Point, Scope
 from tilewatch.db.worker_reads.winners import Winner
@@ -76,7 +77,7 @@ def open_list_alarms(
         if answer is not None and is_beaten(answer, policy):
             lines[suspicion.point.kernel].append(f"{suspicion.point.problem}: {write_sentence(suspicion, answer)}")
     for kernel, found in lines.items():
-        life.take_turns(session)
+        take_turns(session, life.WATCHING)
         life.open_once(
             session,
             key=f"{life.BEATEN_LIST}/{kernel}/{scope.gpu_model}/{scope.submission_id}",

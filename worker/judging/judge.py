@@ -13,6 +13,7 @@ from tilewatch.db import fact_writes
 from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
+from tilewatch.db.query_parts import take_turns
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import DATABASE_IS_AWAY, session
 from tilewatch.db.worker_reads import judging, winners
@@ -58,7 +59,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     assert job.run_id is not None
     with session(context.database_url) as opened:
         scope = judging.read_scope(opened, job.run_id)
-        judging.take_turns(opened, scope)
+        take_turns(opened, f"judge of {scope.repository} {scope.gpu_model} {scope.origin}")
         if judging.is_measuring(opened, scope.submission_id) or judging.is_settled(opened, scope):
             return []
         totals.write(opened, scope)

@@ -91,7 +91,7 @@ def open_for_compiler(
     if opened.created and before is not None and is_name(before):
         asked = {"toolchains": [before, INSTALLED], "repository": scope.repository, "commit": scope.sha}
         key = f"toolchains {scope.repository} {scope.gpu_model} {suspicion.compilers}"
-        actions.ask_toolchains(session, ITSELF, {**asked, "gpus": [scope.gpu_model]}, key=key)
+        actions.ask(session, ITSELF, "toolchains", {**asked, "gpus": [scope.gpu_model]}, key)
 
 
 def open_for_node(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from tilewatch.db.session import DATABASE_IS_AWAY, engine
+from tilewatch.db.session import DATABASE_IS_AWAY, UNSYNCHRONIZED, engine
 from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.judging import JudgedRun, Night, Point, Scope
 from tilewatch.worker.context import Context
@@ -48,7 +48,7 @@ def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
     """Judges the nights of every scope from the day `since` on. Earlier nights are used as history only."""
     runs, changed, failures = 0, list[ChangedVerdict](), list[str]()
     # Never committed: a bisection of the past may put unmeasured commits on record.
-    with Session(engine(context.database_url), expire_on_commit=False) as session:
+    with Session(engine(context.database_url), expire_on_commit=False, execution_options=UNSYNCHRONIZED) as session:
         for scope in judging.list_newest_scopes(session):
             try:
                 with session.begin_nested():

@@ -18,17 +18,15 @@ from pathlib import Path
 
 from tilewatch.configs import config_text
 from tilewatch.db import migrate
-from tilewatch.db.lifecycle import jobs
 from tilewatch.db.server.embedded import Embedded, Servers
-from tilewatch.db.session import session
 from tilewatch.errors import ExpectedError
 from tilewatch.nightlies import NightlyTimes
-from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.local import demo_repository, port, programs
 from tilewatch.worker.local.children import Children
 from tilewatch.worker.local.demo_messages import Mailbox, open_mailbox
 from tilewatch.worker.local.demo_repository import BASELINE_AT, LIBRARY, DemoCommit
+from tilewatch.worker.local.recorded_database import run_jobs
 from tilewatch.worker.local.up import DASHBOARD_LIMIT_S, wait
 from tilewatch.worker.notify.outbox import Outbox, write_and_send
 from tilewatch.worker.notify.update_alarms import update_alarms
@@ -139,14 +137,7 @@ def _do_night(settings: Settings, context: Context, number: int, commit: DemoCom
         moved = replace(context.simulation, baseline_us=MOVED_BASELINE_US, baseline_version=MOVED_BASELINE_VERSION)
         context = replace(context, simulation=moved)
     submit_nightly(settings, commit=commit.sha, gpus=(GPU,), night=commit.day)
-    while queued := _list_queued(context):
-        for job_id in queued:
-            run_job.run(job_id, "demo", context)
-
-
-def _list_queued(context: Context) -> list[int]:
-    with session(context.database_url) as opened:
-        return [job.id for job in jobs.list_unsent(opened, 0)]
+    run_jobs(context, "demo")
 
 
 def _notify(settings: Settings) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch import errors
-from tilewatch.db.worker_reads.repositories import RepositoryRow
+from tilewatch.db.models import Repository
 from tilewatch.kernels.children import gpu_user, sandbox
 from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
@@ -24,8 +24,7 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain, list_toolchains
 from tilewatch.text import short_sha
 from tilewatch.worker.detection import policy as policies
 from tilewatch.worker.local import port
-from tilewatch.worker.local.doctor_servers import list_server_findings, list_worker_findings, runs_here
-from tilewatch.worker.local.finding import Finding
+from tilewatch.worker.local.doctor_servers import Finding, list_server_findings, list_worker_findings, runs_here
 from tilewatch.worker.local.secret_files import find_weaknesses, list_sign_in_files
 from tilewatch.worker.notify import routing
 from tilewatch.worker.settings import CHECKOUT, Settings
@@ -114,7 +113,7 @@ def _repository(settings: Settings) -> Finding:
     return Finding("repository", True, f"{settings.repository} at {short_sha(head.sha)} ({head.subject})")
 
 
-def _added_repositories(settings: Settings) -> list[RepositoryRow]:
+def _added_repositories(settings: Settings) -> list[Repository]:
     """Lists the repositories of `tilewatch watch add`. The list is empty if the database cannot be read."""
     from tilewatch.db import session
     from tilewatch.db.worker_reads import repositories
@@ -195,7 +194,7 @@ def _toolchain(toolchain: Toolchain) -> Finding:
     return Finding(name, True, f"{versions}: compiles")
 
 
-def _owner_python(settings: Settings, row: RepositoryRow) -> Finding:
+def _owner_python(settings: Settings, row: Repository) -> Finding:
     """Returns whether this node has the Python that records a repository's host code. This takes two seconds."""
     from tilewatch.worker.git import clones, owner_python
 
@@ -210,7 +209,7 @@ def _owner_python(settings: Settings, row: RepositoryRow) -> Finding:
     return Finding(name, True, f"{python} records with Tilewatch's compiler")
 
 
-def _packages(settings: Settings, row: RepositoryRow) -> Iterator[Finding]:
+def _packages(settings: Settings, row: Repository) -> Iterator[Finding]:
     """Yields whether this node has the packages that a repository names by `requirements`, if it names any."""
     from tilewatch.worker.git import clones, owner_python
 

@@ -1,14 +1,24 @@
 """Asks the servers and workers in the settings whether they work, for `tilewatch doctor`."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 
 from tilewatch import errors
 from tilewatch.db.server.embedded import Servers
 from tilewatch.kernels.device import Gpu
-from tilewatch.worker.local.finding import Finding
 from tilewatch.worker.settings import NotRunning, Settings
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. `ok` is None if something is missing that this machine does not need."""
+
+    name: str
+    ok: bool | None
+    found: str
+    fix: str | None = None
 
 
 def list_server_findings(settings: Settings) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ def open_recorded_database(
             for file in files:
                 print_line(import_recorded(servers.database_url, file))
             own = {"home": home, "database_url": servers.database_url, "broker_url": servers.broker_url}
-            _judge_all(Context.of(settings.model_copy(update=own)))
+            run_jobs(Context.of(settings.model_copy(update=own)), OWNER)  # a recording queues judge jobs alone
             try:
                 yield servers.database_url
             finally:
@@ -46,11 +46,12 @@ def import_recorded(database_url: str, file: Path, named: str | None = None) -> 
     return import_file(database_url, file, named=named).sentence
 
 
-def _judge_all(context: Context) -> None:
-    while True:  # a recording queues no other kind of job
+def run_jobs(context: Context, owner: str) -> None:
+    """Runs queued jobs in this process, as workers would, until none is left."""
+    while True:
         with session(context.database_url) as opened:
             waiting = jobs.list_unsent(opened, 0)
         if not waiting:
             return
         for job in waiting:
-            run_job.run(job.id, OWNER, context)
+            run_job.run(job.id, owner, context)

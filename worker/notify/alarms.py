@@ -13,11 +13,12 @@ from typing import TypeVar
 from tilewatch.baselines import PACKAGES
 from tilewatch.configs import config_text
 from tilewatch.db.lifecycle.alarms import FAILED_NIGHTLY, digest
+from tilewatch.db.models import Repository
 from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.gpu_health import QuarantineRow
 from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.worker_reads.fallen_configs import FallenConfig, SweepPair
-from tilewatch.db.worker_reads.repositories import RepositoryRow, Rewrite
+from tilewatch.db.worker_reads.repositories import Rewrite
 from tilewatch.db.worker_reads.run_pairs import RunPair
 from tilewatch.kernels.children.sandbox import Level
 from tilewatch.nightlies import NightlyTimes, is_late, missing_night
@@ -101,7 +102,7 @@ def find_late_nightlies(
     return alarms
 
 
-def find_failed_fetches(rows: Sequence[RepositoryRow]) -> list[OpenAlarm]:
+def find_failed_fetches(rows: Sequence[Repository]) -> list[OpenAlarm]:
     """Returns an alarm for each repository whose last fetch failed. The alarm dates from the first failure in a row."""
     return [
         OpenAlarm(
@@ -188,7 +189,7 @@ def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfi
     for each in fallen:
         pair = by_sweep[each.after_id]
         groups[each.kind, pair.kernel, pair.gpu_model, pair.submission_id].append((pair, each))
-    return [_config_alarm(key, group) for key, group in groups.items()]
+    return [_config_alarm(kind, group) for (kind, *_), group in groups.items()]
 
 
 def sweep_of_key(key: str) -> tuple[str, str, int] | None:
@@ -221,42 +222,32 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     Runs with a confirmed change are left out, because the message about the change names its commit. Without that rule,
     the revert of such a change would raise an alarm too."""
     lost = [run for run in runs if lost_its_tie(run) and run.verdict not in CONFIRMED]
-    alarms: list[OpenAlarm] = []
-    for (kernel, gpu, submission), group in _grouped(lost).items():
-        lines = [
-            f"{run.problem}: {config_text(run.old_winner or {})} is {run.old_winner_loss:+.1%} now, best is "
-            f"{config_text(run.winner)}"
-            for run in group
-        ]
-        alarms.append(
-            OpenAlarm(
-                "tie_lost",
-                f"tie_lost/{kernel}/{gpu}/{submission}",
-                f"{kernel} of {group[0].repository} on {gpu} since {_since(group[0].sha, group[0].made_at)}",
-                _listing("A config that was the best, or tied with it, is slower now:", lines),
-                kernel,
-                gpu,
-            )
+    return [
+        _alarm_since(
+            "tie_lost",
+            group[0],
+            "A config that was the best, or tied with it, is slower now:",
+            [
+                f"{run.problem}: {config_text(run.old_winner or {})} is {run.old_winner_loss:+.1%} now, best is "
+                f"{config_text(run.winner)}"
+                for run in group
+            ],
         )
-    return alarms
+        for group in _grouped(lost).values()
+    ]
 
 
 def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     """Returns alarms about winners that break a checklist rule kept before: one by kernel, GPU model and submission."""
     lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
     return [
-        OpenAlarm(
+        _alarm_since(
             "line_lost",
-            f"line_lost/{kernel}/{gpu}/{submission}",
-            f"{kernel} of {group[0].repository} on {gpu} since {_since(group[0].sha, group[0].made_at)}",
-            _listing(
-                "The winner keeps to less of the optimisation guide than the winner before:",
-                [f"{run.problem}: {line}" for run in group for line in lost[id(run)]],
-            ),
-            kernel,
-            gpu,
+            group[0],
+            "The winner keeps to less of the optimisation guide than the winner before:",
+            [f"{run.problem}: {line}" for run in group for line in lost[id(run)]],
         )
-        for (kernel, gpu, submission), group in _grouped([run for run in runs if id(run) in lost]).items()
+        for group in _grouped([run for run in runs if id(run) in lost]).values()
     ]
 
 
@@ -333,15 +324,19 @@ def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:
     return [OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail) for alarm in stored]
 
 
-def _config_alarm(key: tuple[str, str, str, int], group: Sequence[tuple[SweepPair, FallenConfig]]) -> OpenAlarm:
-    kind, kernel, gpu, submission = key
-    pair = group[0][0]
+def _config_alarm(kind: str, group: Sequence[tuple[SweepPair, FallenConfig]]) -> OpenAlarm:
     lines = [f"{each.problem} {config_text(fell.params)}: {fell.failure or 'no reason'}" for each, fell in group]
     what = "does not compile any more" if kind == "stopped_compiling" else "gives wrong results now"
     several = what.replace("does not", "do not").replace("gives", "give")
     head = f"1 config {what}:" if len(group) == 1 else f"{len(group)} configs {several}:"
-    subject = f"{kernel} of {pair.repository} on {gpu} since {_since(pair.sha, pair.made_at)}"
-    return OpenAlarm(kind, f"{kind}/{kernel}/{gpu}/{submission}", subject, _listing(head, lines), kernel, gpu)
+    return _alarm_since(kind, group[0][0], head, lines)
+
+
+def _alarm_since(kind: str, first: RunPair | SweepPair, head: str, lines: Sequence[str]) -> OpenAlarm:
+    """Returns an alarm about a kernel on a GPU model, which dates from a submission, that of `first`."""
+    kernel, gpu = first.kernel, first.gpu_model
+    subject = f"{kernel} of {first.repository} on {gpu} since {short_sha(first.sha)} ({first.made_at:%Y-%m-%d})"
+    return OpenAlarm(kind, f"{kind}/{kernel}/{gpu}/{first.submission_id}", subject, _listing(head, lines), kernel, gpu)
 
 
 def _regret_key(key: str) -> tuple[str, ...]:
@@ -364,7 +359,3 @@ def _grouped_by(runs: Iterable[RunPair], key: Callable[[RunPair], Key]) -> dict[
 def _listing(head: str, lines: Sequence[str]) -> str:
     more = [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
     return "\n".join([head, *(f"  {' '.join(line.split())}" for line in lines[:LISTED]), *more])
-
-
-def _since(sha: str, at: dt.datetime) -> str:
-    return f"{short_sha(sha)} ({at:%Y-%m-%d})"

@@ -3,7 +3,8 @@ wording.py writes the texts, routing.py chooses the channels, senders.py and for
 changes the state of a message. Several processes may run this at once, because only one of them claims a message."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -15,14 +16,16 @@ from tilewatch.db.lifecycle.messages import ClaimedMessage, UnreportedChange
 from tilewatch.db.page_reads import alarms, submissions
 from tilewatch.db.page_reads import messages as message_queries
 from tilewatch.db.page_reads import regressions as regression_queries
+from tilewatch.db.page_reads.checks import CheckStory, find_check
 from tilewatch.db.page_reads.messages import RegressionStory
+from tilewatch.db.query_parts import take_turns
 from tilewatch.db.session import session
-from tilewatch.text import without_mentions
+from tilewatch.text import one_line, short_sha, without_mentions
+from tilewatch.worker.comparing import check_report
 from tilewatch.worker.isolation import isolate
 from tilewatch.worker.notify import routing, wording
 from tilewatch.worker.notify.alarms import OpenAlarm
 from tilewatch.worker.notify.forge import Forge
-from tilewatch.worker.notify.messages_of_checks import write_checks
 from tilewatch.worker.notify.routing import LOG, Channel, NotifySettings
 from tilewatch.worker.notify.senders import Closed, Log, OutgoingMessage, Sender, SendResult, Service, Webhook
 from tilewatch.worker.notify.wording import Text
@@ -62,7 +65,7 @@ class Outbox:
 def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
     """Writes messages about all changes that have none yet, sends the due ones, and returns how many were sent."""
     with session(outbox.database_url) as opened:
-        messages.take_turns(opened)
+        take_turns(opened, "write messages")  # two writers at once would give one regression two owners
         write_changes(opened, outbox, now)
         forges = [name for name in outbox.senders if _is_forge(outbox, name)]
         write_checks(opened, outbox.settings, forges)
@@ -88,8 +91,7 @@ def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now
             key=messages.event_key(change.event_id, channel),
             kind=change.kind,
             channel=channel,
-            subject=text.subject,
-            body=text.body,
+            **vars(text),
             regression_id=change.regression_id,
             not_before=routing.quiet_until(outbox.settings, channel, now),
         )
@@ -108,8 +110,7 @@ def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm
                 key=f"alarm {alarm_id} to {channel}",
                 kind=alarm.kind,
                 channel=channel,
-                subject=text.subject,
-                body=text.body,
+                **vars(text),
                 alarm_id=alarm_id,
                 not_before=routing.quiet_until(outbox.settings, channel, now),
             )
@@ -127,7 +128,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
         return
     text = _write_day(opened, outbox, _day(opened, now))
     for key in missing:
-        messages.write(opened, key=key, kind="digest", channel=keys[key], subject=text.subject, body=text.body)
+        messages.write(opened, key=key, kind="digest", channel=keys[key], **vars(text))
 
 
 def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
@@ -167,6 +168,47 @@ def send_tests(outbox: Outbox) -> dict[str, SendResult]:
     }
 
 
+KINDS_OF_CHECKS = ("check_fine", "check_slower", "check_unsure")
+"""The kinds of message about a check, in the order of the check's exit codes."""
+
+
+def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
+    """Writes a message about each check that has none yet, to the forges with a route for checks in notify.toml."""
+    if not forges:
+        return
+    for check_id in messages.list_unreported_checks(opened):
+        story = find_check(opened, check_id)
+        assert story is not None
+        with isolate(opened, story.check.repository, f"check {check_id} cannot be reported"):
+            _write_check(opened, settings, forges, story)
+
+
+def _write_check(opened: Session, settings: NotifySettings, forges: Collection[str], story: CheckStory) -> None:
+    assert story.check.exit_code is not None
+    check_id, text = story.check.id, check_text(story)
+    for channel in routing.recipients(settings, "check", story.check.kernel, (story.check.gpu_model,)):
+        if channel in forges:
+            messages.write(
+                opened,
+                key=f"check {check_id} to {channel}",
+                kind=KINDS_OF_CHECKS[story.check.exit_code],
+                channel=channel,
+                **vars(text),
+                check_id=check_id,
+            )
+
+
+def check_text(story: CheckStory) -> Text:
+    """Returns the message about a check. The subject has the state of the check and the number of its operators in each
+    state; the body has the lines of `tilewatch compare`."""
+    check = story.check
+    counts = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in story.operators).items())
+    what = one_line(check.failure) if check.failure is not None else counts or "no kernel to compare"
+    subject = f"{check.state} on {check.gpu_name} against {short_sha(check.base_sha)}: {what}"
+    lines = [*check_report.write_lines(story), f"Repeat it: {check_report.write_repeat(check)}"]
+    return Text(subject, "\n".join(one_line(line) for line in lines))
+
+
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
     """Lists the channels for a message about a regression. A forge gets only messages about regressions that a commit
     may have caused, and none about those caused by a toolchain, a node or a baseline."""
@@ -183,7 +225,7 @@ def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> Regr
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
         return story
-    regressions.assign(opened, regression.id, regressions.ITSELF, owner)
+    regressions.edit(opened, regression.id, regressions.ITSELF, "owner", owner)
     return replace(story, regression=replace(regression, owner=owner))
 
 

@@ -15,6 +15,7 @@ from tilewatch.db.lifecycle import alarms as life
 from tilewatch.db.page_reads import alarms as alarm_queries
 from tilewatch.db.page_reads import gpu_health, submissions
 from tilewatch.db.page_reads.alarms import AlarmRow
+from tilewatch.db.query_parts import take_turns
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import fallen_configs, gpus, repositories, run_pairs, steps
@@ -44,13 +45,12 @@ def update_alarms(
 ) -> Changes:
     """Opens and closes alarms, and returns the changes. `watched` are the repositories that should have a nightly."""
     with session(out.database_url) as opened:
-        life.take_turns(opened)
+        take_turns(opened, life.WATCHING)
         stored = alarm_queries.list_alarms(opened)
         changes = alarms.changes(_list_alarms(opened, stored, watched, times, regret_limit, now), stored)
         for alarm in changes.to_open:
-            alarm_id, new = life.open_once(
-                opened, key=alarm.key, kind=alarm.kind, subject=alarm.subject, detail=alarm.detail
-            )
+            about = {name: getattr(alarm, name) for name in ("key", "kind", "subject", "detail")}
+            alarm_id, new = life.open_once(opened, **about)
             if new:
                 outbox.write_alarm(opened, out, alarm_id, alarm, now)
         life.close(opened, changes.to_close)

@@ -44,7 +44,7 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
         return f"{sentence}; to compare both on a compile worker: {' && '.join([*missing, compare])}"
     wanted = {"toolchains": [a.name, b.name], "repository": name, "commit": shas[0], "gpus": []}
     with session(database_url) as opened:
-        actions.ask_toolchains(opened, ITSELF, wanted, key=f"pins {name} {shas[0]} {a.name} {b.name}")
+        actions.ask(opened, ITSELF, "toolchains", wanted, f"pins {name} {shas[0]} {a.name} {b.name}")
     return f"{sentence}; their comparison is asked for: {a.name} and {b.name}"
 
 

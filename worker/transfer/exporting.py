@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewatch.db.fact_writes import NewGpuModel
-from tilewatch.db.models import Compilation
+from tilewatch.db.models import Compilation, GpuModel
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import export
 from tilewatch.db.worker_reads.export import ExportFilter, SweepExport
@@ -15,7 +14,7 @@ from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import Header
 from tilewatch.worker.transfer import replays as transfer_replays
-from tilewatch.worker.transfer.recorded_commits import RUN_COLUMNS, SWEEP_COLUMNS, write_commit
+from tilewatch.worker.transfer.recorded_commits import MEASUREMENT_COLUMNS, RUN_COLUMNS, SWEEP_COLUMNS, write_commit
 
 NOT_TRAVELLING = frozenset({"id", "created_at"})
 """The columns of a compilation that have no meaning in another database, so they are not exported."""
@@ -64,10 +63,7 @@ def _rows(found: Sequence[SweepExport]) -> Iterator[dict[str, Any]]:
                 "config": params,
                 "code_key": compilation.code_key if compilation else trial.code_key,
                 "compiler": compilation.compiler if compilation else None,
-                "status": trial.status,
-                "failure": trial.failure,
-                "samples_us": trial.samples_us,
-                "error": trial.error,
+                **{name: getattr(trial, name) for name in ("status", "failure", "samples_us", "error")},
             }
         yield from _run_rows(number, each)
 
@@ -78,7 +74,7 @@ def _sweep_row(number: int, each: SweepExport) -> dict[str, Any]:
         "row": "sweep",
         "id": number,
         "commit": write_commit(commit),
-        "gpu_model": {name: getattr(model, name) for name in NewGpuModel.__annotations__},
+        "gpu_model": {column.name: getattr(model, column.name) for column in GpuModel.__table__.columns},
         "reason": submission.reason,
         "night": submission.night.isoformat() if submission.night else None,
         **{name: getattr(sweep, name) for name in SWEEP_COLUMNS},
@@ -106,9 +102,6 @@ def _run_rows(number: int, each: SweepExport) -> Iterator[dict[str, Any]]:
             yield {
                 "row": "measurement",
                 "run": run.key,
-                "implementation": measurement.implementation,
-                "role": measurement.role,
                 "config": params,
-                "samples_us": measurement.samples_us,
-                "detail": measurement.detail,
+                **{name: getattr(measurement, name) for name in MEASUREMENT_COLUMNS},
             }

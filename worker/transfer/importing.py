@@ -27,7 +27,7 @@ from tilewatch.text import is_name, short_sha
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows, trial_median_us
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.transfer import replays as transfer_replays
-from tilewatch.worker.transfer.recorded_commits import RUN_COLUMNS, SWEEP_COLUMNS, RecordedCommits
+from tilewatch.worker.transfer.recorded_commits import MEASUREMENT_COLUMNS, RUN_COLUMNS, SWEEP_COLUMNS, RecordedCommits
 
 Row = Mapping[str, Any]
 
@@ -82,8 +82,8 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     # A sweep whose runs are all here came with another file, or was measured here.
     held = {run["sweep"] for run in rows["run"]} - {run["sweep"] for run in runs}
     sweeps = [sweep for sweep in rows["sweep"] if sweep["id"] not in held]
-    recorded = [{**_columns(row), "host": row["host"] + RECORDED_HOST_END} for row in rows["compilation"]]
-    fact_writes.add_compilations(opened, recorded)
+    columns = [{name: value for name, value in row.items() if name != "row"} for row in rows["compilation"]]
+    fact_writes.add_compilations(opened, [{**row, "host": row["host"] + RECORDED_HOST_END} for row in columns])
     config_ids = _config_ids(opened, contents.rows)
     commits = RecordedCommits(opened)
     for sweep in rows["sweep"]:  # also of runs that are here: a later file knows which commits left the branch since
@@ -169,14 +169,9 @@ def _import_trials(
 
 
 def _trial_result(config_id: int, row: Row) -> dict[str, Any]:
-    return {
-        "config_id": config_id,
-        "status": row["status"],
-        "samples_us": row["samples_us"],
-        "median_us": trial_median_us(row["samples_us"]) if row["status"] == "timed" else None,
-        "error": row["error"],
-        "failure": row["failure"],
-    }
+    median_us = trial_median_us(row["samples_us"]) if row["status"] == "timed" else None
+    alike = {name: row[name] for name in ("status", "samples_us", "error", "failure")}
+    return {**alike, "config_id": config_id, "median_us": median_us}
 
 
 def _import_runs(
@@ -198,20 +193,12 @@ def _import_runs(
             finished_at=dt.datetime.fromisoformat(row["finished_at"]),
             **{name: row[name] for name in RUN_COLUMNS},
         )
-        sampled = [_sampled(each, config_ids) for each in measurements if each["run"] == row["key"]]
+        sampled = [
+            Sampled(
+                **{name: each[name] for name in MEASUREMENT_COLUMNS},
+                config_id=None if each["config"] is None else config_ids[config_sha256(each["config"])],
+            )
+            for each in measurements
+            if each["run"] == row["key"]
+        ]
         fact_writes.add_measurements(opened, run_id, measurement_rows(sampled))
-
-
-def _sampled(row: Row, config_ids: Mapping[str, int]) -> Sampled:
-    return Sampled(
-        implementation=row["implementation"],
-        role=row["role"],
-        config_id=config_ids[config_sha256(row["config"])] if row["config"] is not None else None,
-        samples_us=row["samples_us"],
-        detail=row["detail"],
-    )
-
-
-def _columns(row: Row) -> dict[str, Any]:
-    """Returns a row without the field `row`, which names its table."""
-    return {name: value for name, value in row.items() if name != "row"}

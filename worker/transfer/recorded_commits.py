@@ -11,22 +11,16 @@ from tilewatch.db.models import Commit
 from tilewatch.db.worker_reads import export
 
 SWEEP_COLUMNS = ("kernel", "problem", "arch", "source_sha256", "space", "space_size", "flops", "bytes")
+MEASUREMENT_COLUMNS = ("implementation", "role", "samples_us", "detail")
 RUN_COLUMNS = ("key", "host", "gpu_uuid", "gpu_name", "timer", "toolchain", "telemetry", "sweep_gpu_s")
-"""The columns with the same name and content in a recording's rows and in the table `sweeps` or `runs`."""
+"""The columns with the same name and content in a recording's rows and in the tables of these names."""
 
 
 def write_commit(commit: Commit) -> dict[str, Any]:
     """Returns a commit in the form of a recording, with a `left_branch_at` only if the commit left its branch."""
-    left = commit.left_branch_at
-    return {
-        "repository": commit.repository,
-        "sha": commit.sha,
-        "position": commit.position,
-        "committed_at": commit.committed_at.isoformat(),
-        "subject": commit.subject,
-        "author": commit.author,
-        **({} if left is None else {"left_branch_at": left.isoformat()}),
-    }
+    columns = ("repository", "sha", "position", "committed_at", "subject", "author", "left_branch_at")
+    row = {name: getattr(commit, name) for name in columns if name != "left_branch_at" or commit.left_branch_at}
+    return {name: value.isoformat() if isinstance(value, dt.datetime) else value for name, value in row.items()}
 
 
 DATES = ("committed_at", "left_branch_at")

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
-from tilewatch.dashboard.frames import baseline_texts, evidence, explanation, reads
-from tilewatch.dashboard.frames.plan import write_plan
+from tilewatch.dashboard.frames import evidence, explanation, reads
+from tilewatch.dashboard.frames.differences import write_plan
 from tilewatch.dashboard.frames.reads import Evidence
 from tilewatch.dashboard.frames.series_choice import COMMIT, RUN, SUBMISSION, find_key
 from tilewatch.dashboard.panels import run_action
@@ -88,13 +87,10 @@ def list_causes(found: Evidence) -> Iterator[str]:
 
 
 def _tabulate_times(found: Evidence) -> list[dict[str, str]]:
-    earlier = {row.implementation: row for row in found.sampled_before}
-    shown = pd.DataFrame([{**vars(row), "run_id": found.run.run_id} for row in found.sampled])
     rows = []
-    for row, name in zip(found.sampled, baseline_texts.name_lines(shown) if found.sampled else (), strict=True):
-        old = earlier.get(row.implementation)
+    for name, row, old in evidence.pair_times(found):
         cells = {"time": time_text(row.median_us)}
-        if earlier:
+        if found.sampled_before:
             cells = {"before": time_text(old.median_us) if old else "", **cells}
             cells["change"] = change_text(row.median_us / old.median_us - 1) if old else ""
         if row.baseline is not None:
@@ -146,4 +142,4 @@ def _offer_replay(url: str, run: RunRow) -> None:
         st.caption(f"Times this run's cubin beside the one before, on any {plain(run.gpu_name)}, ahead of the sweeps.")
         who = run_action.find_actor()
         if st.button("Ask for a replay", disabled=who is None) and who:
-            run_action.run(url, partial(actions.replay, run_id=run.run_id, who=who), "")
+            run_action.run(url, partial(actions.replay, run_id=run.run_id, who=who))

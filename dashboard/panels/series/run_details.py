@@ -1,7 +1,7 @@
 """Shows everything stored about a run: its raw times, its replays, its winner's machine code, the GPU's clocks, and the
 commands that repeat the run."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from functools import partial
 
 import pandas as pd
@@ -9,12 +9,12 @@ import streamlit as st
 
 from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import evidence as evidence_charts
-from tilewatch.dashboard.frames import baseline_texts, evidence, explanation
+from tilewatch.dashboard.frames import baseline_texts, evidence, explanation, metrics
 from tilewatch.dashboard.frames.reads import Evidence
-from tilewatch.dashboard.panels.series import code_diff, counters, run_beside, sweep_winner, total
+from tilewatch.dashboard.panels.series import code_diff, run_beside, sweep_winner
 from tilewatch.dashboard.text import moment, ratio_to, time_text
-from tilewatch.dashboard.widgets import plots, tables
-from tilewatch.db.page_reads.evidence import SamplesRow
+from tilewatch.dashboard.widgets import address, plots, tables
+from tilewatch.db.page_reads.evidence import PartRow, SamplesRow
 from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 
@@ -39,13 +39,13 @@ def show(found: Evidence) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         if found.parts:
-            total.show(found.parts)
+            _parts(found.parts)
         else:
             _winner(found)
     with right:
         _circumstances(found)
     if not found.parts:
-        counters.show(found)
+        _counters(found)
         sweep_winner.show_checklist(
             explanation.read_detail(found.sampled), explanation.read_detail(found.sampled_before)
         )
@@ -63,27 +63,22 @@ def _measurements(found: Evidence) -> None:
 
 def tabulate_times(found: Evidence) -> pd.DataFrame:
     """Returns a table with each implementation's times, with intervals, in this run and in the run before."""
-    earlier = {row.implementation: row for row in found.sampled_before}
-    rows = []
-    shown = pd.DataFrame([{**asdict(row), "run_id": found.run.run_id} for row in found.sampled])
-    names = baseline_texts.name_lines(shown) if found.sampled else ()
-    for row, name in zip(found.sampled, names, strict=True):
-        old = earlier.get(row.implementation)
-        rows.append(
-            {
-                "implementation": name,
-                "before": _interval(old) if old else "",
-                "this run": _interval(row),
-                "least": time_text(min(row.samples_us)),
-                "time": change_text(row.median_us / old.median_us - 1) if old else "",
-                "ratio before": ratio_to(old.ratio, old.baseline) if old and old.ratio is not None else "",
-                "ratio": ratio_to(row.ratio, row.baseline) if row.ratio is not None else "",
-                "samples": str(len(row.samples_us)),
-                "ran": baseline_texts.describe_choice(row.params, row.detail),
-            }
-        )
+    rows = [
+        {
+            "implementation": name,
+            "before": _interval(old) if old else "",
+            "this run": _interval(row),
+            "least": time_text(min(row.samples_us)),
+            "time": change_text(row.median_us / old.median_us - 1) if old else "",
+            "ratio before": ratio_to(old.ratio, old.baseline) if old and old.ratio is not None else "",
+            "ratio": ratio_to(row.ratio, row.baseline) if row.ratio is not None else "",
+            "samples": str(len(row.samples_us)),
+            "ran": baseline_texts.describe_choice(row.params, row.detail),
+        }
+        for name, row, old in evidence.pair_times(found)
+    ]
     table = pd.DataFrame(rows)
-    return table if earlier else table.drop(columns=["before", "time", "ratio before"], errors="ignore")
+    return table if found.sampled_before else table.drop(columns=["before", "time", "ratio before"], errors="ignore")
 
 
 def _replays(found: Evidence) -> None:
@@ -167,3 +162,49 @@ def _repeat(found: Evidence) -> None:
     with st.container(horizontal=True):
         save("Everything as JSON", lambda: evidence.as_json(found), f"{name}.json", "application/json")
         save("Samples as CSV", lambda: evidence.samples_csv(found), f"{name}.csv", "text/csv")
+
+
+def _parts(parts: Sequence[PartRow]) -> None:
+    """Shows a table of the problems of a weighted total. Selecting a row opens the run of that problem."""
+    st.subheader("The parts of this total", anchor=False)
+    picked = tables.pick_row(tabulate_parts(parts), pd.DataFrame({"run_id": [part.run_id for part in parts]}), "parts")
+    st.caption(
+        f"{count_text(len(parts), 'problem')}, each as often as the model runs it in one step. Replays are of the "
+        "parts: the total changes by what they changed. A selected part opens its evidence."
+    )
+    if picked is not None:
+        address.open_page("views/series.py", {"run": picked["run_id"]})
+
+
+def tabulate_parts(parts: Sequence[PartRow]) -> pd.DataFrame:
+    """Returns a table of the problems of a total. A time is that of all uses of the problem in a step of the model."""
+    times_us = [part.weight * part.median_us for part in parts]
+    return pd.DataFrame(
+        {
+            "problem": [f"{part.kernel} {part.problem}" for part in parts],
+            "runs": [f"{part.weight:g}" for part in parts],
+            "time us": [f"{time_us:,.1f}" for time_us in times_us],
+            "share": [f"{time_us / sum(times_us):.0%}" for time_us in times_us],
+            "verdict": [part.verdict or "" for part in parts],
+            "change": [change_text(part.change) if part.change is not None else "" for part in parts],
+        }
+    )
+
+
+def _counters(found: Evidence) -> None:
+    st.subheader("Hardware counters", anchor=False)
+    table = explanation.tabulate_counters(found)
+    if table.empty:
+        st.caption(plain(explanation.write_counters_source(found)))
+        return
+    points = explanation.list_roofline_points(found)
+    left, right = st.columns([3, 2] if points else [1, 0.01], gap="medium")
+    with left:
+        tables.show(table, key="counters", height="content")
+    if points:
+        with right:
+            run = found.run
+            tflops = metrics.find_rate_tflops(run.rate, run.fp8_tflops, f"{run.kernel} {run.problem}")
+            figure = evidence_charts.roofline(points, tflops, run.bandwidth_gbps)
+            plots.show(figure, "roofline", "Operations per second over operations per byte of memory")
+    st.caption(plain(explanation.write_counters_source(found)))

@@ -9,7 +9,6 @@ import streamlit as st
 
 from tilewatch.configs import config_text, describe_certificate
 from tilewatch.dashboard.charts import search_space
-from tilewatch.dashboard.frames import checklist
 from tilewatch.dashboard.text import ratio_to, time_text
 from tilewatch.dashboard.widgets import tables
 from tilewatch.text import change_text, count_text, plain, plain_code
@@ -46,17 +45,50 @@ def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None =
 
     `detail` and `before` are the JSON stored with the kernel's measurements in this run and in the run before.
     """
-    lines = checklist.read_lines(detail)
+    lines = read_checklist(detail)
     if not lines:
         return
     st.subheader("Checklist of the optimisation guide", anchor=False)
-    st.caption(f"The winner: {checklist.count_kept(lines)}. What is not kept comes first.")
+    st.caption(f"The winner: {count_kept(lines)}. What is not kept comes first.")
     tables.show(
-        checklist.tabulate(lines, checklist.read_lines(before or {})),
+        tabulate_checklist(lines, read_checklist(before or {})),
         key="checklist",
         height="content",
         column_config={"kept": st.column_config.TextColumn(width=ANSWER_PX)},
     )
+
+
+ANSWERS = ("no", "unknown", "yes", "does not apply")
+MARKS = {"yes": "✓ yes", "no": "✗ no"}
+
+
+def read_checklist(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """Returns the checklist lines stored with a measurement; empty if there are none."""
+    lines = detail.get("checklist")
+    return [line for line in lines if isinstance(line, Mapping)] if isinstance(lines, list) else []
+
+
+def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
+    """Returns a table of the lines, those not kept first. If an answer of `before` differs, a column shows it."""
+    answers = {line["item"]: line["answer"] for line in before}
+    rows = []
+    for line in sorted(
+        lines,
+        key=lambda line: ANSWERS.index(line["answer"]) if line["answer"] in ANSWERS else len(ANSWERS),
+    ):
+        answer = line["answer"]
+        row = {"line of the guide": line["item"], "kept": MARKS.get(answer, answer)}
+        if before:
+            old = answers.get(line["item"])
+            row["before"] = "" if old in (None, answer) else MARKS.get(old, old)
+        rows.append({**row, "evidence": line["evidence"]})
+    return pd.DataFrame(rows)
+
+
+def count_kept(lines: Sequence[Mapping[str, str]]) -> str:
+    """Returns words such as "11 of 13 lines kept". Lines without the answer yes or no are not counted."""
+    answers = [line["answer"] for line in lines if line["answer"] in ("yes", "no")]
+    return f"{answers.count('yes')} of {len(answers)} lines kept"
 
 
 def headline(winner: Mapping[Any, Any] | pd.Series) -> str:

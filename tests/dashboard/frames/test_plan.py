@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.dashboard.frames.plan import PLANS, write_plan
+from tilewatch.dashboard.frames.differences import PLANS, write_plan
 from tilewatch.db.lifecycle import actions
 from tilewatch.worker.detection import series_verdict, total
 from tilewatch.worker.judging import judge, night

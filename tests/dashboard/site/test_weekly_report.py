@@ -16,7 +16,7 @@ from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.small_database import FIRST_DAY
 from tests.db.fixtures import worlds
 from tests.worker.fixtures import open_regression
-from tilewatch.dashboard.site import score_picture, session_output, weekly
+from tilewatch.dashboard.site import score_picture, session_output
 from tilewatch.dashboard.site import weekly_report as report
 from tilewatch.db import session
 from tilewatch.db.page_reads.series import PointRow
@@ -27,14 +27,14 @@ ORDER = {"html": None, "png": None, "until": None, "repository": None}
 
 
 @pytest.fixture
-def week(filled: Session, monkeypatch: pytest.MonkeyPatch) -> weekly.Week:
+def week(filled: Session, monkeypatch: pytest.MonkeyPatch) -> report.Week:
     """A long one: its verdicts are of fixed nights, and what was confirmed is as old as the database."""
     now = dt.datetime.now(dt.UTC)
-    monkeypatch.setattr(weekly, "WEEK", now - FIRST_DAY + dt.timedelta(days=1))
-    return weekly.read_week(filled, now)
+    monkeypatch.setattr(report, "WEEK", now - FIRST_DAY + dt.timedelta(days=1))
+    return report.read_week(filled, now)
 
 
-def test_the_headline_counts_what_was_confirmed_and_what_is_open(week: weekly.Week) -> None:
+def test_the_headline_counts_what_was_confirmed_and_what_is_open(week: report.Week) -> None:
     assert report.headline(week) == (
         "1 regression and 1 improvement were confirmed, 1 regression is open, in 2 series of "
         "https://example.org/kernels.git; 1 verdict of a change."
@@ -46,7 +46,7 @@ def test_the_headline_counts_what_was_confirmed_and_what_is_open(week: weekly.We
     )
 
 
-def test_the_page_needs_nothing_from_outside_and_has_the_script_once(week: weekly.Week) -> None:
+def test_the_page_needs_nothing_from_outside_and_has_the_script_once(week: report.Week) -> None:
     page = report.page(week)
     assert page.count("<script>/**") == 1
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", page)
@@ -56,14 +56,14 @@ def test_the_page_needs_nothing_from_outside_and_has_the_script_once(week: weekl
     assert 'href="trends' not in page, "a mail has no page beside it"
 
 
-def test_what_commits_say_of_themselves_stays_text(week: weekly.Week) -> None:
+def test_what_commits_say_of_themselves_stays_text(week: report.Week) -> None:
     page = report.page(week)
     assert "Let <b>two</b> blocks" not in page
     assert "Let &lt;b&gt;two&lt;/b&gt; blocks share an SM" in page
 
 
 def test_a_week_in_which_nothing_was_measured_is_a_page_too(db_session: Session) -> None:
-    page = report.page(weekly.read_week(db_session, UNTIL))
+    page = report.page(report.read_week(db_session, UNTIL))
     assert "0 regressions and 0 improvements were confirmed" in page
     assert "No nightly was submitted this week." in page
 
@@ -74,21 +74,21 @@ def test_a_week_of_one_repository_reads_no_series_of_another(
     """Of three repositories the middle one's series cannot be read: the others' weeks are written."""
     for name in ("first", "middle", "last"):
         open_regression.regress(db_session, kernel=f"kernel_of_{name}", repository=name)
-    real = weekly.series_queries.list_points
+    real = report.series_queries.list_points
 
     def fail(opened: Session, repository: str, *series: str, static_facts: bool) -> list[PointRow]:
         assert repository != "middle", "a bug"
         return real(opened, repository, *series, static_facts=static_facts)
 
-    monkeypatch.setattr(weekly.series_queries, "list_points", fail)
+    monkeypatch.setattr(report.series_queries, "list_points", fail)
     until = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
     for name in ("first", "last"):
-        week = weekly.read_week(db_session, until, name)
+        week = report.read_week(db_session, until, name)
         assert [row.kernel for row in week.opened] == [f"kernel_of_{name}"]
         assert week.trends == [], "nothing of it is on record"
         assert f"kernel_of_{name}" in report.page(week)
     with pytest.raises(AssertionError, match="a bug"):
-        weekly.read_week(db_session, until, "middle")
+        report.read_week(db_session, until, "middle")
 
 
 def test_the_command_writes_the_file_and_says_so(filled_url: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.dashboard.fixtures.app import APP, opened, rows
 from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels.series import sweep_sizes
-from tilewatch.dashboard.widgets import first_screen
+from tilewatch.dashboard.widgets import plots
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle import regressions as life
@@ -373,7 +373,7 @@ def test_the_work_on_a_regression_is_one_click_away(
 ) -> None:
     with new_filled_database() as url:
         with session.session(url) as opened_session:
-            life.link(opened_session, 1, "kim", "https://example.org/issues/12")
+            life.edit(opened_session, 1, "kim", "link", "https://example.org/issues/12")
         monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
         app = AppTest.from_file(str(APP), default_timeout=60)
         app.query_params["regression"] = "1"
@@ -744,8 +744,8 @@ def test_a_counter_is_drawn_over_the_commits(filled_app: AppTest) -> None:
 def test_a_browser_may_draw_the_chart_of_a_series_before_it_gets_the_sweep(
     filled_app: AppTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_screen, "runtime", SimpleNamespace(exists=lambda: True))
-    monkeypatch.setattr(first_screen, "time", SimpleNamespace(sleep=lambda _: st.stop()))
+    monkeypatch.setattr(plots, "runtime", SimpleNamespace(exists=lambda: True))
+    monkeypatch.setattr(plots, "time", SimpleNamespace(sleep=lambda _: st.stop()))
     app = opened(filled_app, "series")
     assert app.get("plotly_chart")
     assert "Sweep" not in [each.label for each in app.selectbox]

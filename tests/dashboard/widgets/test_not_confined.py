@@ -9,9 +9,9 @@ from tilewatch.db.session import session
 
 
 def show() -> None:
-    from tilewatch.dashboard.widgets import not_confined
+    from tilewatch.dashboard.widgets import page_head
 
-    not_confined.mark_page()
+    page_head.mark_not_confined()
 
 
 def test_a_host_of_an_open_alarm_is_named_on_the_page(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

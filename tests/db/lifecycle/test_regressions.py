@@ -115,13 +115,13 @@ def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_sessio
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
     db_session.execute(text("set local role tilewatch_triage"))
-    regressions.acknowledge(db_session, number, "ada", "looking")
-    regressions.assign(db_session, number, "ada", "grace")
-    regressions.note(db_session, number, "grace", "the swizzle")
-    regressions.link(db_session, number, "grace", "https://example.org/1")
-    regressions.resolve(db_session, number, "grace")
-    regressions.reopen(db_session, number, "ada", "not yet")
-    regressions.expect(db_session, number, "grace", "bought accuracy")
+    regressions.triage(db_session, number, "acknowledge", "ada", "looking")
+    regressions.edit(db_session, number, "ada", "owner", "grace")
+    regressions.edit(db_session, number, "grace", "note", "the swizzle")
+    regressions.edit(db_session, number, "grace", "link", "https://example.org/1")
+    regressions.triage(db_session, number, "resolve", "grace")
+    regressions.triage(db_session, number, "reopen", "ada", "not yet")
+    regressions.triage(db_session, number, "expect", "grace", "bought accuracy")
     for right in (True, False):
         regressions.mark(db_session, "grace", right=right, regression_id=number)
     assert db_session.scalars(select(Mark.right)).all() == [False]
@@ -153,10 +153,10 @@ def test_a_link_is_an_address_of_the_web(db_session: Session, address: str) -> N
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
     with pytest.raises(regressions.NotPossible, match="is not stored as a link: expected an address like https://"):
-        regressions.link(db_session, number, "grace", address)
-    regressions.link(db_session, number, "grace", " HTTPS://example.org:8443/1?a=b#c ")
+        regressions.edit(db_session, number, "grace", "link", address)
+    regressions.edit(db_session, number, "grace", "link", " HTTPS://example.org:8443/1?a=b#c ")
     assert one(db_session, number).link == "HTTPS://example.org:8443/1?a=b#c"
-    regressions.link(db_session, number, "grace", "")
+    regressions.edit(db_session, number, "grace", "link", "")
     assert one(db_session, number).link is None
 
 
@@ -164,7 +164,7 @@ def test_control_characters_in_words_of_people_are_replaced(db_session: Session)
     """Postgres stores no NUL, and a terminal takes an escape character for an order."""
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
-    regressions.note(db_session, number, "gr\0ace", "first\nsec\0ond\x1b[31m")
+    regressions.edit(db_session, number, "gr\0ace", "note", "first\nsec\0ond\x1b[31m")
     assert one(db_session, number).note == "first\nsec\ufffdond\ufffd[31m"
     assert actions(db_session, number)[-1][0] == "gr\ufffdace"
 
@@ -172,13 +172,13 @@ def test_control_characters_in_words_of_people_are_replaced(db_session: Session)
 def test_what_a_state_does_not_allow_is_refused_with_what_it_does(db_session: Session) -> None:
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
-    regressions.resolve(db_session, number, "ada")
+    regressions.triage(db_session, number, "resolve", "ada")
     with pytest.raises(regressions.NotPossible, match=r"is resolved: it cannot acknowledge; what is possible: reopen"):
-        regressions.acknowledge(db_session, number, "ada")
+        regressions.triage(db_session, number, "acknowledge", "ada")
     with pytest.raises(regressions.NoSuchRegression, match="no regression 4711"):
-        regressions.resolve(db_session, 4711, "ada")
+        regressions.triage(db_session, 4711, "resolve", "ada")
     with pytest.raises(ValueError, match="needs a name"):
-        regressions.reopen(db_session, number, " ")
+        regressions.triage(db_session, number, "reopen", " ")
 
 
 def test_a_regression_whose_series_all_recovered_resolves_by_itself_once(db_session: Session) -> None:
@@ -200,7 +200,7 @@ def test_a_regression_whose_series_all_recovered_resolves_by_itself_once(db_sess
 def test_a_resolved_regression_that_meets_another_series_is_back(db_session: Session) -> None:
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
-    regressions.resolve(db_session, number, "ada")
+    regressions.triage(db_session, number, "resolve", "ada")
     assert not open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).reopened, "judged again, not worse"
     assert open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id, PROBLEMS[1])).reopened
     assert one(db_session, number).state == "reopened"

@@ -135,8 +135,8 @@ def test_a_regression_that_ended_by_itself_recovered_and_one_that_a_person_ended
     db_session: Session, run_id: int
 ) -> None:
     number = one_commit.regress(db_session, run_id)
-    regressions.resolve(db_session, number, regressions.ITSELF)
-    regressions.reopen(db_session, number, "ada")
-    regressions.resolve(db_session, number, "ada")
+    regressions.triage(db_session, number, "resolve", regressions.ITSELF)
+    regressions.triage(db_session, number, "reopen", "ada")
+    regressions.triage(db_session, number, "resolve", "ada")
     kinds = [change.kind for change in list_unreported_changes(db_session)]
     assert kinds == ["opened", "recovered", "reopened", "resolved"]

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime as dt
 import json
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.orm import Session
@@ -109,7 +110,8 @@ def test_the_state_of_a_submission_says_what_happens_next(known: dict[str, int],
         "running_measure_jobs": 0,
         "open_judge_jobs": 0,
     }
-    assert submissions.submission_state(reason="nightly", **{"measure": True, **calm, **known}) == state
+    row = SimpleNamespace(**{"reason": "nightly", "measure": True, **calm, **known})
+    assert submissions._describe_state(row) == state
 
 
 def test_a_series_stands_at_its_newest_commit_up_to_a_moment(filled: Session) -> None:

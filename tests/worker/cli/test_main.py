@@ -22,7 +22,7 @@ from tilewatch.db.session import engine
 from tilewatch.worker.cli.main import cli, main
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.children import CANNOT_START
-from tilewatch.worker.local.finding import Finding
+from tilewatch.worker.local.doctor_servers import Finding
 from tilewatch.worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]

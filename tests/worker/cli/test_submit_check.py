@@ -25,7 +25,7 @@ from tilewatch.db.page_reads import submissions
 from tilewatch.db.page_reads.checks import list_checks
 from tilewatch.db.session import session
 from tilewatch.worker.cli.submit_check import worst_code
-from tilewatch.worker.cli.wait_nightly import nightly_code
+from tilewatch.worker.cli.wait import nightly_code
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings

@@ -22,7 +22,7 @@ from tilewatch.worker.comparing import check_report
 from tilewatch.worker.context import Context
 from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.gpu.simulated import SimulatedBench
-from tilewatch.worker.notify.messages_of_checks import check_text
+from tilewatch.worker.notify.outbox import check_text
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_nightly

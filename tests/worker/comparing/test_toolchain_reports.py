@@ -146,7 +146,7 @@ def test_what_the_judge_asks_for_is_submitted_once(settings: Settings, context: 
     }
     with session(context.database_url) as opened:
         for _ in range(2):
-            actions.ask_toolchains(opened, "tilewatch", wanted, key="a regression")
+            actions.ask(opened, "tilewatch", "toolchains", wanted, "a regression")
     (sentence,) = submit_requests.carry_out(settings)
     assert "submitted the comparison of cuda-tileiras-13.4.92 with installed at " in sentence
     assert read_row(context).state == "being compared"

@@ -14,7 +14,7 @@ from tests.db.fixtures import one_commit
 from tests.worker.fixtures import drawn_histories
 from tests.worker.fixtures.drawn_histories import DrawnHistory, contains, list_line
 from tests.worker.fixtures.tiny_repository import git
-from tilewatch.dashboard.site import weekly
+from tilewatch.dashboard.site import weekly_report
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import commit_positions
 from tilewatch.db.models import Commit, Run, Sweep
@@ -87,7 +87,7 @@ def _list_newest(opened: Session) -> Iterator[tuple[str, str]]:
     if fallen := fallen_configs.list_newest_pairs(opened, one_commit.NOON):
         yield "alarms about configs", fallen[0].sha
     yield "architectures", static_facts.list_spills(opened, REPOSITORY, "b200")[0].sha
-    week = weekly.read_week(opened, NOW, REPOSITORY)
+    week = weekly_report.read_week(opened, NOW, REPOSITORY)
     yield "weekly report", week.section.after[0].sha
     yield "judge", next(each.sha for each in judging.list_newest_scopes(opened) if each.repository == REPOSITORY)
 

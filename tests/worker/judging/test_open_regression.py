@@ -154,12 +154,12 @@ def test_a_regression_that_people_expect_is_the_level_of_its_series_for_as_long_
     confirm(db_session, night, 0.05)
     assert judging.list_expected_levels(db_session, night.scope) == []
     number = db_session.scalars(select(Regression.id)).one()
-    regressions.expect(db_session, number, "ada")
+    regressions.triage(db_session, number, "expect", "ada")
     (level,) = judging.list_expected_levels(db_session, night.scope)
     assert level == ExpectedLevel(made.KERNEL, made.PROBLEM, None, 101)
     for other in ({"repository": "other"}, {"gpu_model": "h200"}, {"origin": "recorded"}):
         assert judging.list_expected_levels(db_session, replace(night.scope, **other)) == []
-    regressions.reopen(db_session, number, "ada")
+    regressions.triage(db_session, number, "reopen", "ada")
     assert judging.list_expected_levels(db_session, night.scope) == []
 
 
@@ -167,6 +167,6 @@ def test_the_level_of_a_slow_node_that_people_expect_is_that_node_s(db_session: 
     night = judged_night(db_session)
     answer = NodeAnswer(Estimate(math.log(1.05), 0.001, 8), None)
     open_regression.open_for_node(db_session, night.scope, node_suspicion(night), answer, "n2 is slow", None)
-    regressions.expect(db_session, db_session.scalars(select(Regression.id)).one(), "ada")
+    regressions.triage(db_session, db_session.scalars(select(Regression.id)).one(), "expect", "ada")
     (level,) = judging.list_expected_levels(db_session, night.scope)
     assert level.host == db_session.scalars(select(Run.host)).first()

@@ -13,7 +13,7 @@ from tilewatch.kernels.children import gpu_user, sandbox
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.doctor import report
-from tilewatch.worker.local.finding import Finding
+from tilewatch.worker.local.doctor_servers import Finding
 from tilewatch.worker.process.http_server import SmallHandler, serve
 from tilewatch.worker.settings import Settings
 

@@ -217,13 +217,13 @@ def test_a_recovery_is_sent_once_and_what_a_person_did_is_not(database_url: str,
     number, outbox = regress(database_url), outbox_of(database_url, board)
     write_and_send(outbox, NOW)
     with session(database_url) as opened:
-        regressions.resolve(opened, number, "ada")
+        regressions.triage(opened, number, "resolve", "ada")
     assert write_and_send(outbox, NOW) == 0
     with session(database_url) as opened:
-        regressions.reopen(opened, number, "ada")
+        regressions.triage(opened, number, "reopen", "ada")
     assert write_and_send(outbox, NOW) == 1
     with session(database_url) as opened:
-        regressions.resolve(opened, number, regressions.ITSELF)
+        regressions.triage(opened, number, "resolve", regressions.ITSELF)
     assert write_and_send(outbox, NOW) == 1
     assert [subject.split(":")[0] for subject in board.subjects()[1:]] == ["back again", "recovered"]
 
@@ -233,7 +233,7 @@ def test_a_recovery_never_overtakes_the_regression_that_it_ends(database_url: st
     board.answer = lambda _: Answer(503)
     write_and_send(outbox, NOW)
     with session(database_url) as opened:
-        regressions.resolve(opened, number, regressions.ITSELF)
+        regressions.triage(opened, number, "resolve", regressions.ITSELF)
     board.answer = lambda _: Answer()
     assert write_and_send(outbox, NOW) == 0
     wait_over(database_url)
@@ -287,7 +287,7 @@ def test_a_forge_gets_what_a_commit_caused_and_what_a_person_did_about_it(databa
     assert write_and_send(outbox, NOW) == 1
     assert [asked.path.rpartition("/")[2] for asked in board.asked] == [open_regression.BAD_SHA, "comments"]
     with session(database_url) as opened:
-        regressions.expect(opened, number, "ada", "bought accuracy")
+        regressions.triage(opened, number, "expect", "ada", "bought accuracy")
     assert write_and_send(outbox, NOW) == 1
     assert board.asked[-1].json["state"] == "success"
     assert board.asked[-1].json["context"] == f"tilewatch/{open_regression.KERNEL}"

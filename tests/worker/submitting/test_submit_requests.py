@@ -13,6 +13,7 @@ from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import submit_requests
 
 WHO = "ada@example.org"
+SWEEP = {"kernel": tiny_repository.KERNEL, "problem": "1024", "commit": "HEAD", "gpus": []}
 
 
 def every(context: Context) -> list[Action]:
@@ -30,9 +31,9 @@ def test_a_nightly_a_sweep_and_a_backfill_are_submitted_for_who_asked(settings: 
     for number in (3, 4):
         tiny_repository.commit(settings.repository, f"Change {number}", factor=number)
     with session(context.database_url) as opened:
-        actions.ask_nightly(opened, WHO, gpus=("h200",))
-        actions.ask_sweep(opened, WHO, tiny_repository.KERNEL, "1024", gpus=("b200",))
-        actions.ask_backfill(opened, WHO, f"{start}..HEAD", gpus=("h200",))
+        actions.ask(opened, WHO, "nightly", {"commit": "HEAD", "gpus": ["h200"]})
+        actions.ask(opened, WHO, "sweep", {**SWEEP, "gpus": ["b200"]})
+        actions.ask(opened, WHO, "backfill", {"revisions": f"{start}..HEAD", "gpus": ["h200"]})
     assert len(submit_requests.carry_out(settings)) == 3
     assert submit_requests.carry_out(settings) == []
     assert submissions(context) == 4
@@ -49,7 +50,7 @@ def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_aga
     settings: Settings, context: Context
 ) -> None:
     with session(context.database_url) as opened:
-        actions.ask_sweep(opened, WHO, "duoble", "1024")
+        actions.ask(opened, WHO, "sweep", {**SWEEP, "kernel": "duoble"})
     (sentence,) = submit_requests.carry_out(settings)
     (row,) = every(context)
     assert row.state == "refused"
@@ -61,7 +62,7 @@ def test_what_cannot_be_submitted_is_refused_with_the_sentence_and_not_tried_aga
 
 def test_an_action_that_redis_was_away_for_is_carried_out_later_and_once(settings: Settings, context: Context) -> None:
     with session(context.database_url) as opened:
-        actions.ask_sweep(opened, WHO, tiny_repository.KERNEL, "1024", gpus=("h200",))
+        actions.ask(opened, WHO, "sweep", {**SWEEP, "gpus": ["h200"]})
     away = settings.model_copy(update={"broker_url": "redis://127.0.0.1:9/0"})
     with pytest.raises(BrokerUnreachable):
         submit_requests.carry_out(away)

@@ -1,6 +1,7 @@
 """The table of a winner's checklist, and how many of its lines are kept."""
 
-from tilewatch.dashboard.frames.checklist import count_kept, read_lines, tabulate
+from tilewatch.dashboard.panels.series.sweep_winner import count_kept, read_checklist
+from tilewatch.dashboard.panels.series.sweep_winner import tabulate_checklist as tabulate
 
 ANSWERS = {"tma": "yes", "ctas": "no", "swizzle": "does not apply", "hint": "unknown", "stages": "yes", "odd": "maybe"}
 LINES = [{"item": item, "answer": answer, "evidence": f"of {item}"} for item, answer in ANSWERS.items()]
@@ -25,5 +26,5 @@ def test_an_answer_of_before_is_shown_where_it_differs() -> None:
 
 
 def test_a_run_without_a_checklist_has_no_lines() -> None:
-    assert read_lines({}) == read_lines({"checklist": "none"}) == []
-    assert read_lines({"checklist": [LINES[0], "text"]}) == LINES[:1]
+    assert read_checklist({}) == read_checklist({"checklist": "none"}) == []
+    assert read_checklist({"checklist": [LINES[0], "text"]}) == LINES[:1]
