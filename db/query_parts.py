@@ -53,38 +53,19 @@ SHORT_DETAIL = Measurement.detail.op("-")("checklist")
 """The JSON stored with a measurement, without the checklist, because 3 kB for each of hundreds of runs are too much."""
 
 
-def measured_points(query: Query) -> Query:
-    """Adds joins from a measurement to its run, sweep and commit, and to its recording and verdict if it has them.
-    Omits measurements without samples, which are those of baselines that could not run."""
-    return (
-        query.select_from(Measurement)
-        .join(Run, Run.id == Measurement.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .outerjoin(Recording, Recording.id == Run.recording_id)
-        .outerjoin(Verdict, Verdict.run_id == Run.id)
-        .where(func.cardinality(Measurement.samples_us) > 0)
-    )
+def committed_runs(query: Query) -> Query:
+    """Adds joins from a run to its sweep and commit."""
+    return query.select_from(Run).join(Sweep, Sweep.id == Run.sweep_id).join(Commit, Commit.id == Sweep.commit_id)
 
 
 def judged_runs(query: Query) -> Query:
-    """Adds joins from a verdict to its run, sweep and commit."""
-    return (
-        query.select_from(Verdict)
-        .join(Run, Run.id == Verdict.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-    )
+    """Adds joins from a run to its sweep and commit, and to its verdict."""
+    return committed_runs(query).join(Verdict, Verdict.run_id == Run.id)
 
 
 def measured_runs(query: Query) -> Query:
     """Adds joins from a run to its sweep and commit, and to the measurement of its kernel."""
-    return (
-        query.select_from(Run)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
-    )
+    return committed_runs(query).join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
 
 
 def series_keys() -> CTE:

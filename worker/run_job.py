@@ -130,7 +130,7 @@ def _move_to_tracer(
         try:
             with session(context.database_url) as opened:
                 require_tracer(opened, error)
-                moved = jobs.move(opened, job.id, owner, TRACE_QUEUE)
+                moved = jobs.hand_back(opened, job.id, owner, queue=TRACE_QUEUE)
             log.info("moved", queue=TRACE_QUEUE, reason=str(error))
             return [UnsentJob(job.id, TRACE_QUEUE)] if moved else []
         except PackageMissing as unhelped:

@@ -150,21 +150,18 @@ def fail(
     return _as_owner(session, job_id, owner, {**_let_go("failed"), **columns})
 
 
-def hand_back(session: Session, job_id: int, owner: str) -> bool:
-    """Queues a job again because its worker must stop. Counts no attempt. Returns False if the lease was lost."""
-    return _queue_again(session, job_id, owner)
-
-
-def move(session: Session, job_id: int, owner: str, queue: str) -> bool:
-    """Moves a job to another queue. Counts no attempt. Returns False if the lease was lost."""
-    return _queue_again(session, job_id, owner, queue=queue)
+def hand_back(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
+    """Queues a job again because its worker must stop, or with another `queue` because another worker must do it.
+    Counts no attempt. Returns False if the lease was lost."""
+    again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
+    return _as_owner(session, job_id, owner, {**again, **columns})
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
     """Queues a job again after a failure that may pass. The wait before the next try doubles each time. Counts no
     attempt. `trouble` is a sentence for people. Returns False if the lease was lost."""
     columns = {"put_offs": Job.put_offs + 1, "not_before": after(backoff_s(Job.put_offs)), "trouble": trouble}
-    return _queue_again(session, job_id, owner, **columns)
+    return hand_back(session, job_id, owner, **columns)
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
@@ -248,12 +245,6 @@ def _expired() -> ColumnElement[bool]:
 
 def _let_go(state: str) -> dict[str, Any]:
     return {"state": state, "owner": None, "lease_until": None, "not_before": None}
-
-
-def _queue_again(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues again a job that `owner` runs. Counts no attempt. Returns False if `owner` no longer runs the job."""
-    again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
-    return _as_owner(session, job_id, owner, {**again, **columns})
 
 
 def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
 from tilewatch.db.natural_keys import find_or_add
+from tilewatch.db.query_parts import committed_runs
 from tilewatch.db.worker_reads.judging import Scope
 
 NOT_NEEDED = "not held: what its machine code takes is known"
@@ -40,17 +41,12 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 def close_older(session: Session, scope: Scope, reason: str) -> int:
     """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. A change that is
     still suspected gets a new suspicion in this night."""
-    older = (
-        select(Run.id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
-        .where(
-            Commit.repository == scope.repository,
-            Commit.position <= scope.position,
-            Sweep.gpu_model == scope.gpu_model,
-            Sweep.submission_id != scope.submission_id,
-            Run.origin == scope.origin,
-        )
+    older = committed_runs(select(Run.id)).where(
+        Commit.repository == scope.repository,
+        Commit.position <= scope.position,
+        Sweep.gpu_model == scope.gpu_model,
+        Sweep.submission_id != scope.submission_id,
+        Run.origin == scope.origin,
     )
     ended = session.execute(
         update(Suspicion)

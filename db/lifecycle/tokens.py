@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import ColumnElement, case, func, select, update
+from sqlalchemy import case, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -78,14 +78,12 @@ def revoke(session: Session, name: str, who: str) -> None:
         raise NoToken(f"there is no token {name} to revoke; `tilewatch token list` shows their names")
 
 
-def find_holder(session: Session, token: str) -> Holder | None:
-    """Returns the holder of a token; None if the token was never made or was revoked."""
-    return _find(session, Token.sha256 == _sha256(token))
-
-
-def find_holder_by_name(session: Session, name: str) -> Holder | None:
-    """Returns the holder of the token with this name; None if there is no such token or it was revoked."""
-    return _find(session, Token.name == name)
+def find_holder(session: Session, *, token: str | None = None, name: str = "") -> Holder | None:
+    """Returns the holder of this token, or of the token with this name; None if it was never made or was revoked."""
+    which = Token.name == name if token is None else Token.sha256 == _sha256(token)
+    query = select(Token.id, Token.name, Token.rights, Token.gpu_s).where(which, Token.revoked_at.is_(None))
+    row = session.execute(query).one_or_none()
+    return None if row is None else Holder(row.id, row.name, tuple(row.rights), row.gpu_s)
 
 
 def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
@@ -110,12 +108,6 @@ def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
             f"the checks of {holder.who} took {spent_s:.0f} GPU seconds in {BUDGET_H} hours and may take "
             f"{holder.gpu_s:.0f} (an operator that is not answered counts as {open_gpu_s:.0f}); try again later"
         )
-
-
-def _find(session: Session, which: ColumnElement[bool]) -> Holder | None:
-    query = select(Token.id, Token.name, Token.rights, Token.gpu_s).where(which, Token.revoked_at.is_(None))
-    row = session.execute(query).one_or_none()
-    return None if row is None else Holder(row.id, row.name, tuple(row.rights), row.gpu_s)
 
 
 def _sha256(token: str) -> str:

@@ -38,21 +38,13 @@ def begin(session: Session, key: str, toolchains: Sequence[str], made_at: dt.dat
     return find_or_add(session, ToolchainReport, ("key",), columns)
 
 
-def write_job(session: Session, report_id: int, job_id: int) -> None:
-    """Stores which job makes the next part of a report."""
-    session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(job_id=job_id))
-
-
 def read_contents(session: Session, report_id: int) -> dict[str, Any]:
     """Returns the stored contents of a report; an empty dict for a report that was just opened."""
     return session.scalars(select(ToolchainReport.contents).where(ToolchainReport.id == report_id)).one()
 
 
-def write_progress(
-    session: Session, report_id: int, contents: Mapping[str, Any], answer: Mapping[str, Any], markdown: str
-) -> None:
-    """Stores what a report contains so far, while jobs are still making it."""
-    columns = {"contents": contents, "answer": answer, "markdown": markdown}
+def change(session: Session, report_id: int, **columns: Any) -> None:
+    """Stores the job that makes the next part of a report, or what the report contains while jobs are making it."""
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))
 
 
@@ -65,5 +57,5 @@ def write_report(session: Session, report: JudgedReport) -> Written:
     differs = or_(*(getattr(ToolchainReport, name) != columns[name] for name in ("contents", "answer", "markdown")))
     if session.scalar(select(ToolchainReport.id).where(ToolchainReport.id == report_id, differs)) is None:
         return "unchanged"
-    session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))
+    change(session, report_id, **columns)
     return "changed"

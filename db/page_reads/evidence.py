@@ -27,7 +27,7 @@ from tilewatch.db.models import (
     Trial,
     Verdict,
 )
-from tilewatch.db.query_parts import MACHINE, SERIES, read_rows, select_row
+from tilewatch.db.query_parts import MACHINE, SERIES, committed_runs, read_rows, select_row
 from tilewatch.db.row_columns import JudgedRunColumns, MeasurementColumns, SeriesRow, TrialColumns
 
 
@@ -96,18 +96,18 @@ class PartRow:
 def find_run(session: Session, run_id: int) -> RunRow | None:
     """Returns a run with its commit, GPU and verdict; None if there is no such run."""
     query = (
-        select_row(
-            RunRow,
-            [Run, Commit, Sweep, GpuModel, Verdict],
-            run_id=Run.id,
-            gpu_name=GpuModel.name,
-            machine=MACHINE,
-            device_name=Run.gpu_name,
-            rate=Sweep.space["rate"],
-            measured_at=Run.finished_at,
+        committed_runs(
+            select_row(
+                RunRow,
+                [Run, Commit, Sweep, GpuModel, Verdict],
+                run_id=Run.id,
+                gpu_name=GpuModel.name,
+                machine=MACHINE,
+                device_name=Run.gpu_name,
+                rate=Sweep.space["rate"],
+                measured_at=Run.finished_at,
+            )
         )
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .outerjoin(Recording, Recording.id == Run.recording_id)
         .outerjoin(Verdict, Verdict.run_id == Run.id)
@@ -123,9 +123,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
     this_commit, this_recording = aliased(Commit), aliased(Recording)
     this_machine = func.coalesce(this_recording.machine, this_run.host)
     query = (
-        select(Run.id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
+        committed_runs(select(Run.id))
         .outerjoin(Recording, Recording.id == Run.recording_id)
         .join(this_run, this_run.id == run_id)
         .join(this_sweep, this_sweep.id == this_run.sweep_id)

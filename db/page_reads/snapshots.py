@@ -36,6 +36,7 @@ from tilewatch.db.models import (
     Config,
     GpuModel,
     Measurement,
+    Recording,
     Run,
     Submission,
     Sweep,
@@ -46,9 +47,10 @@ from tilewatch.db.query_parts import (
     MACHINE,
     SERIES,
     Query,
+    committed_runs,
     is_of_series,
     judged_runs,
-    measured_points,
+    measured_runs,
     read_rows,
     select_row,
     series_keys,
@@ -235,9 +237,7 @@ def _runs(*nearest_first: ColumnElement[Any]) -> Query:
     """Returns the query for one run of each series and origin. The long rows of measurements are joined later."""
     record = (*(getattr(Sweep, name) for name in SERIES), Run.origin)
     return (
-        select(Run.id.label("run_id"))
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
+        committed_runs(select(Run.id.label("run_id")))
         .ext(distinct_on(*record))
         .order_by(*record, *nearest_first, Run.finished_at.desc(), Run.id.desc())
     )
@@ -274,7 +274,7 @@ def _select_of_runs() -> Query:
     """Returns the query for the points of the runs in the bound parameter `run_ids`. A separate query finds the ids,
     because Postgres would plan 14 joined tables at each call: 5 ms of 36 for 488 series (2 cores, 2026-11-23)."""
     return (
-        measured_points(
+        measured_runs(
             select_row(
                 SnapshotRow,
                 [Sweep, Run, Commit, Measurement, Compilation, Verdict],
@@ -292,8 +292,11 @@ def _select_of_runs() -> Query:
         )
         .join(GpuModel, GpuModel.slug == Sweep.gpu_model)
         .join(Config, Config.id == Measurement.config_id)
+        .outerjoin(Recording, Recording.id == Run.recording_id)
+        .outerjoin(Verdict, Verdict.run_id == Run.id)
         .outerjoin(Trial, (Trial.sweep_id == Sweep.id) & (Trial.config_id == Measurement.config_id))
         .outerjoin(Compilation, Compilation.id == Trial.compilation_id)
-        .where(Measurement.role == "kernel", Run.id == func.any(bindparam("run_ids", type_=ARRAY(BigInteger))))
+        .where(func.cardinality(Measurement.samples_us) > 0)
+        .where(Run.id == func.any(bindparam("run_ids", type_=ARRAY(BigInteger))))
         .order_by(Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin, Run.id)
     )

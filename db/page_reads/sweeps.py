@@ -21,7 +21,7 @@ from tilewatch.db.models import (
     Sweep,
     Trial,
 )
-from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, is_of_series, read_rows, select_row
+from tilewatch.db.query_parts import MACHINE, SHORT_DETAIL, committed_runs, is_of_series, read_rows, select_row
 from tilewatch.db.row_columns import CommitColumns, MeasurementColumns, RunColumns, SeriesRow, TrialColumns
 
 
@@ -186,9 +186,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
     """Lists the times of a kernel and its baselines on each problem at a commit, the fewest operations first."""
     newest = (
-        select(Run.id.label("run_id"))
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
+        committed_runs(select(Run.id.label("run_id")))
         .where(Commit.repository == repository, Commit.sha == sha, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
         .ext(distinct_on(Sweep.problem))
         .order_by(Sweep.problem, Run.finished_at.desc(), Run.id.desc())

@@ -26,7 +26,7 @@ from tilewatch.db.models import (
     Sweep,
     Verdict,
 )
-from tilewatch.db.query_parts import find_row, measured_runs, select_row
+from tilewatch.db.query_parts import committed_runs, find_row, judged_runs, measured_runs, select_row
 
 RUNS_LOOKED_AT = 2_000
 """The number of newest runs that a worker searches every minute. A fleet makes 178,000 runs a year."""
@@ -163,21 +163,14 @@ class NightBefore:
 _GOOD, _BAD = aliased(Commit), aliased(Commit)
 """Aliases of the table of commits, for the good and the bad commit of a replay."""
 
-_SCOPES = (
-    select_row(Scope, [Commit, Sweep, Run])
-    .select_from(Run)
-    .join(Sweep, Sweep.id == Run.sweep_id)
-    .join(Commit, Commit.id == Sweep.commit_id)
-)
+_SCOPES = committed_runs(select_row(Scope, [Commit, Sweep, Run]))
 """The query for the scope of every run. Callers add conditions to the query."""
 
 
 def list_nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
     """Lists the nights of a recording, in the order in which they are judged."""
     query = (
-        select(func.min(Run.id).label("run_id"), Sweep.submission_id, Sweep.gpu_model, Commit.sha)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
+        committed_runs(select(func.min(Run.id).label("run_id"), Sweep.submission_id, Sweep.gpu_model, Commit.sha))
         .where(Run.recording_id == recording_id)
         .group_by(Sweep.submission_id, Sweep.gpu_model, Commit.id)
         .order_by(*commit_order.oldest_first(), Sweep.submission_id)
@@ -200,10 +193,7 @@ def list_newest_scopes(session: Session) -> list[Scope]:
 def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[JudgedRun]:
     """Lists the verdicts on a scope's runs since a day. Leaves out runs without a verdict, and weighted totals."""
     query = (
-        select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict)
-        .join(Verdict, Verdict.run_id == Run.id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .join(Commit, Commit.id == Sweep.commit_id)
+        judged_runs(select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict))
         .where(
             Commit.repository == scope.repository,
             Sweep.gpu_model == scope.gpu_model,

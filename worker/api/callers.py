@@ -23,7 +23,7 @@ class Credentials:
 def find_caller(opened: Session, credentials: Credentials, right: Right) -> Holder | None:
     """Returns the holder of a caller's token; None for a caller on this machine without one. Raises NobodyKnown for a
     missing or wrong token, NotAllowed for one without the right."""
-    holder = None if credentials.token is None else tokens.find_holder(opened, credentials.token)
+    holder = None if credentials.token is None else tokens.find_holder(opened, token=credentials.token)
     require_right(credentials, holder, right)
     return holder
 

@@ -45,7 +45,7 @@ def _ask(settings: Settings, delivery: Delivery) -> Response:
     asks = delivery.asks
     assert not isinstance(asks, Nothing)
     with session(settings.connection().database_url) as opened:
-        holder = tokens.find_holder_by_name(opened, TOKEN)
+        holder = tokens.find_holder(opened, name=TOKEN)
         if holder is None or "check" not in holder.rights:
             raise NotAllowed(
                 f"forges act with the token {TOKEN}, which is not there: "

@@ -54,5 +54,5 @@ def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -
             payload=write_payload(wanted),
             priority=priority,
         )
-        toolchain_reports.write_job(opened, wanted.report_id, job_id)
+        toolchain_reports.change(opened, wanted.report_id, job_id=job_id)
     return [UnsentJob(job_id, queue)]

@@ -47,7 +47,8 @@ class StoredReport:
         answer: dict[str, Any] = writing.make_answer(self.report) if self.report.pairs else {}
         markdown = writing.write_markdown(self.report) if self.report.pairs else ""
         with session(self._url) as opened:
-            toolchain_reports.write_progress(opened, self.id, list_rows(self.report), answer, markdown)
+            parts = {"contents": list_rows(self.report), "answer": answer, "markdown": markdown}
+            toolchain_reports.change(opened, self.id, **parts)
         self._saved_at = time.monotonic()
 
     def _read(self) -> ToolchainReport:

@@ -140,7 +140,7 @@ def _carry_out(opened: Session, settings: Settings, asked: RequestedAction) -> _
 def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
     """Submits the check that a forge requested: the head of a branch against the commit at which it left its base."""
     name = asked.wanted["token"]
-    holder = tokens.find_holder_by_name(opened, name)
+    holder = tokens.find_holder(opened, name=name)
     if holder is None or "check" not in holder.rights:
         return _Outcome(True, f"there is no token {name} that may check (docs/reference/api.md)", {})
     try:

@@ -101,5 +101,5 @@ def _add_job(opened: Session, payload: ToolchainsPayload) -> list[UnsentJob]:
         payload=write_payload(payload),
         priority=Priority.MANUAL,
     )
-    toolchain_reports.write_job(opened, payload.report_id, job_id)
+    toolchain_reports.change(opened, payload.report_id, job_id=job_id)
     return [UnsentJob(job_id, COMPILE)]

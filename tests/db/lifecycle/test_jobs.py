@@ -232,8 +232,8 @@ def test_a_moved_job_is_for_the_workers_of_another_queue_and_costs_no_attempt(db
     job_id = one_commit.job(db_session)
     jobs.mark_sent(db_session, [job_id])
     jobs.claim(db_session, job_id, "a", LEASE_S)
-    assert not jobs.move(db_session, job_id, "b", "record"), "it is not b's"
-    assert jobs.move(db_session, job_id, "a", "record")
+    assert not jobs.hand_back(db_session, job_id, "b", queue="record"), "it is not b's"
+    assert jobs.hand_back(db_session, job_id, "a", queue="record")
     assert jobs.list_unsent(db_session, LEASE_S) == [UnsentJob(job_id, "record")]
     assert jobs.claim(db_session, job_id, "a", LEASE_S, ["gpu.b200"]) is None
     claimed = jobs.claim(db_session, job_id, "b", LEASE_S, ["record"])

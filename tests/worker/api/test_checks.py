@@ -99,7 +99,7 @@ def test_two_submissions_of_a_token_do_not_see_the_same_rest(
 ) -> None:
     headers = make_token(context, "ci", 3600)
     with session(context.database_url) as opened:
-        holder = tokens.find_holder_by_name(opened, "ci")
+        holder = tokens.find_holder(opened, name="ci")
         assert holder is not None
         tokens.require_budget(opened, holder, BUDGET_S)
         refused = submit(server, headers, shas[NARROW], shas[ADD])

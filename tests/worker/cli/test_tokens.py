@@ -14,10 +14,10 @@ def test_a_token_from_its_making_to_its_end(tilewatch: Tilewatch, settings: Sett
     made = tilewatch("token", "add", "ci", "--may", "read", "--may", "check", "--gpu-seconds", "3600").strip()
     url = settings.connection().database_url
     with session(url) as opened:
-        holder = tokens.find_holder(opened, made)
+        holder = tokens.find_holder(opened, token=made)
         assert holder is not None
         assert (holder.name, holder.rights, holder.gpu_s) == ("ci", ("check", "read"), 3600)
-        assert tokens.find_holder(opened, made[:-1]) is None
+        assert tokens.find_holder(opened, token=made[:-1]) is None
         stored = str(opened.execute(text("select * from tokens")).all())
         assert made.removeprefix(tokens.PREFIX) not in stored
     (listed,) = json.loads(tilewatch("token", "list", "--json"))
@@ -25,7 +25,7 @@ def test_a_token_from_its_making_to_its_end(tilewatch: Tilewatch, settings: Sett
     assert made not in tilewatch("token", "list")
     assert tilewatch("token", "revoke", "ci") == "the token ci is revoked\n"
     with session(url) as opened:
-        assert tokens.find_holder(opened, made) is None
+        assert tokens.find_holder(opened, token=made) is None
     assert "no token ci to revoke" in tilewatch("token", "revoke", "ci", fails=True)
     assert "choose another name" in tilewatch("token", "add", "ci", "--may", "read", fails=True)
 
