@@ -10,8 +10,8 @@ import importlib.metadata
 import os
 import re
 import shutil
-import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,15 +35,7 @@ INSTALL_S, AGAIN_S = 1800.0, 300.0
 """Seconds that pip may take, and seconds after which pip is tried again where it failed."""
 
 LIST, SITE, SCRATCH = "requirements.txt", "site", "scratch"
-PIP = (
-    "pip",
-    "--no-input",
-    "--disable-pip-version-check",
-    "install",
-    "--quiet",
-    "--no-cache-dir",
-    "--no-warn-conflicts",
-)
+PIP = ("--no-input", "--disable-pip-version-check", "install", "--quiet", "--no-cache-dir")
 WHEELS = ("--root-user-action", "ignore", "--only-binary", ":all:")
 """Options of pip. A source distribution would run code of its own outside of the sandbox."""
 READ_BY_PIP = ("~/.config/pip", "~/.pip", "~/.netrc", "/run/systemd/resolve")
@@ -188,11 +180,12 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """Runs pip in this process's sandbox. Returns why pip failed, or None if it installed all packages."""
     folder, python = request["folder"], request["python"]
     other = [] if Path(python) == Path(sys.executable).resolve() else ["--python", python]
-    (name, *options) = PIP
     files = ["--requirement", f"{folder}/{LIST}", "--target", f"{folder}/{SITE}"]
-    command = [sys.executable, "-P", "-m", name, *other, *options, *WHEELS, *files]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return {"failure": _read_failure(done.stderr.splitlines()) if done.returncode else None}
+    command = [sys.executable, "-P", "-m", "pip", *other, *PIP, *WHEELS, *files]
+    with tempfile.TemporaryFile() as log:
+        code = processes.start(command, environment=os.environ, log=log).wait()  # pip ends with this process
+        log.seek(0)
+        return {"failure": _read_failure(log.read().decode(errors="replace").splitlines()) if code else None}
 
 
 def _read_failure(lines: Sequence[str]) -> str:
