@@ -188,7 +188,7 @@ def _load_once(library: Path, arch: str | None) -> _Library:
 def _read(library: Path, arch: str | None) -> _Library:
     files = sorted(path for path in library.glob("*.py") if not path.name.startswith("_"))
     if not files:
-        raise LibraryError(f"the library folder {library} holds no library files (*.py)")
+        raise LibraryError(f"the library folder {library} holds no watch file and no library file (*.py)")
     try:
         project = find_project(library, arch)
     except BadProject as error:

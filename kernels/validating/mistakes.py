@@ -44,7 +44,7 @@ def validate_library(
     try:
         for arch in archs:
             for number, name in enumerate(names or [""]):
-                on_step(f"{name}: tracing for {arch}")
+                on_step(f"{name or library}: tracing for {arch}")
                 request = {"library": str(library), "files": [name] if name else [], "arch": arch}
                 answer = _ask(child, {**request, "is_first": number == 0})
                 findings += [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]

@@ -25,7 +25,7 @@ class Missing(NeedsTorch, AttributeError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"PyTorch is not installed on this machine, and Tilewatch's stand-in for it has no {name}; "
-            "`pip install torch` (the CPU build is enough) into Tilewatch's environment makes it possible"
+            "`pip install torch` (the CPU build is enough) where host code runs makes it possible"
         )
 
 

@@ -292,7 +292,7 @@ def test_a_kernel_without_configs_for_an_architecture_is_left_out(tmp_path: Path
 
 
 def test_an_empty_library_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(LibraryError, match="holds no library files"):
+    with pytest.raises(LibraryError, match="holds no watch file"):
         catalog.read(tmp_path, arch="sm_90")
 
 

@@ -91,7 +91,7 @@ SENTENCES = [
     "stand-in for PyTorch does not have; `pip install torch` (the CPU build is enough) makes whole numbers known "
     "(watch/wrong.py, line 29)",
     "line 31: function_needed on 8 {}: PyTorch is not installed on this machine, and Tilewatch's stand-in for it has "
-    "no torch.linalg.qr; `pip install torch` (the CPU build is enough) into Tilewatch's environment makes it possible "
+    "no torch.linalg.qr; `pip install torch` (the CPU build is enough) where host code runs makes it possible "
     "(watch/wrong.py, line 34)",
     "line 36: host_code_fails on 8 {}: IndexError: list index out of range (src/tiny_ops/host.py, line 50)",
     "line 40: `configs` of no_place_for_configs has tile, but `run` takes no arguments and its host code searches "
