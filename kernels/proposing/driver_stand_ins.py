@@ -18,11 +18,8 @@ import numpy as np
 from tilewatch.kernels.watching.cuda_stand_ins.modules import PACKAGES, constant, is_in_use
 
 MARKS = "tilewatch_marks"
-
-
 FIRST_COMBINATIONS, MOST_COMBINATIONS = 3, 64
-"""Combinations of arguments with which each test of a driver is called, and with which it is called if kernels are left
-for which no call was recorded."""
+"""Combinations of arguments with which each test is called at first, and at most while kernels have no call."""
 
 
 class Skipped(Exception):
@@ -79,11 +76,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds packages that are not installed, as mock modules that have every name."""
 
     def __init__(self, packages: Sequence[str]) -> None:
-        self._packages = packages
+        self._packages, self.found = packages, set[str]()
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        is_wanted = fullname.partition(".")[0] in self._packages
-        return importlib.util.spec_from_loader(fullname, self, is_package=True) if is_wanted else None
+        if (package := fullname.partition(".")[0]) not in self._packages:
+            return None
+        self.found.add(package)
+        return importlib.util.spec_from_loader(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
         return mock.MagicMock(name=spec.name, __path__=[], __spec__=spec, __name__=spec.name)
@@ -93,13 +92,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 @contextlib.contextmanager
-def packages_replaced(required: Sequence[str]) -> Iterator[None]:
-    """Replaces pytest, and required packages that are not installed, by stand-ins inside the context."""
+def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
+    """Replaces pytest, and required packages that are not installed, by stand-ins. Yields the names of the latter."""
     before, finder = sys.modules.get("pytest"), _Finder([each for each in required if each not in PACKAGES])
     sys.modules["pytest"] = make_pytest()
     sys.meta_path.append(finder)  # the last: what is installed is found first
     try:
-        yield
+        yield finder.found
     finally:
         sys.meta_path.remove(finder)
         for name in [each for each in sys.modules if each.partition(".")[0] in ("pytest", *required)]:

@@ -232,7 +232,6 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
     activate(project)
     wanted, welcome = ({tuple(each) for each in request[name]} for name in ("wanted", "welcome"))
     recorder = _DriverCalls(sources.modules, file, wanted | welcome)
-    stopped: list[str] = []
     signal.signal(signal.SIGVTALRM, _stop)
     arguments, sys.argv = sys.argv, [str(root / file)]
     sys.path[:0] = [str((root / file).parent), str(root)]
@@ -240,16 +239,18 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
     try:
         with (
             as_gpu(project),
-            driver_stand_ins.packages_replaced(tuple(sources.required)),
+            driver_stand_ins.packages_replaced(tuple(sources.required)) as replaced,
             PretendGpu(arch).in_use(),
             events_traced(()),
             open_trace(recorder.keep, guess=1),
             driver_stand_ins.checks_passed(),
         ):
-            stopped += _run_driver(recorder, project, root / file, content, welcome - wanted)
+            stopped = _run_driver(recorder, project, root / file, content, welcome - wanted)
     finally:
         sys.setprofile(None)
         sys.argv = arguments
+    missing = f" (not installed here: {', '.join(sorted(replaced))})" if replaced else ""
+    stopped = [each + missing for each in stopped]
     return {"calls": list(recorder.calls.values()), "reasons": recorder.reasons, "stopped": stopped}
 
 
