@@ -85,7 +85,7 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
 
 def is_swept(kernel: ColumnElement[str] | InstrumentedAttribute[str]) -> ColumnElement[bool]:
     """Returns the condition that a sweep of this kernel tried configs. It is false for a weighted total and for the
-    spans of an operator, which are computed from other sweeps' runs (worker/judging/totals.py, spans.py)."""
+    spans of an operator, which are computed from other sweeps' runs (totals.py, write_spans.py)."""
     return and_(kernel != TOTAL, *(~kernel.endswith(name_series("", metric)) for metric in SPAN_METRICS))
 
 

@@ -1,4 +1,4 @@
-"""Reads the runs that measured the spans of an operator's launches. worker/judging/spans.py stores these as series."""
+"""Reads the runs that measured the spans of an operator. worker/steps/write_spans.py stores them as series."""
 
 from sqlalchemy import and_, exists, select
 from sqlalchemy.orm import Session, aliased

@@ -28,7 +28,6 @@ from tilewatch.worker.judging import (
     other_causes,
     questions,
     replay_answers,
-    spans,
     totals,
 )
 from tilewatch.worker.judging.beaten_list import open_list_alarms
@@ -38,6 +37,7 @@ from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, SeriesQuestion, first_night, series_of
 from tilewatch.worker.judging.shipped_configs import ask_about_shipped
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.steps import write_spans
 
 RECORDED = "recorded"
 """The origin of runs read from a recording. They cannot be replayed, because their cubins are not in this store."""
@@ -63,7 +63,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         if judging.is_measuring(opened, scope.submission_id) or judging.is_settled(opened, scope):
             return []
         totals.write(opened, scope)
-        spans.write(opened, scope)
+        write_spans.write(opened, scope)
         suspicions.close_older(opened, scope, TOO_LATE)
         nights = judging.list_nights(opened, scope)
         if is_branch(scope.repository):  # a branch has no series of nights: people compare its runs

@@ -12,7 +12,7 @@ from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM
 from tilewatch.db.models import Measurement, Run
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
-from tilewatch.worker.judging import spans
+from tilewatch.worker.steps import write_spans
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def url_with_spans(new_filled_database: NewDatabase) -> Iterator[str]:
                 each.detail = {**each.detail, "span_us": [1.2 * time for time in each.samples_us]}
             opened_session.flush()
             for run_id in opened_session.scalars(select(Run.id).order_by(Run.id)).all():
-                spans.write(opened_session, judging.read_scope(opened_session, run_id))
+                write_spans.write(opened_session, judging.read_scope(opened_session, run_id))
         yield url
 
 
