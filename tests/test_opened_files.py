@@ -32,6 +32,7 @@ OURS = {
     "db/server/programs.py:_copied",
     "kernels/children/child_process.py:ChildProcess.__init__",
     "kernels/compiling/compiler_guard.py:CompilerGuard._watch",
+    "kernels/compiling/deferred_nvcc.py:DeferredNvcc._compile",  # flags of DeepGEMM, left by the process that measures
     "kernels/compiling/local_cubins.py:LocalCubins.send",
     "kernels/gpu/loaded_libraries.py:read_loaded_versions",
     "kernels/gpu/profiled_launches.py:_wait_for",
