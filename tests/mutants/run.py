@@ -217,11 +217,11 @@ def run_mutant(mutant: Mutant | DrawnFault, tree: Path, marks: Sequence[str]) ->
             started = time.monotonic()
             if run_tests(tree, again, LIMIT_S, mark)[0] != PASSED:
                 return "NOT RUN", output
-            if not noticed_by and (usual_s := time.monotonic() - started) > LIMIT_S / 3:
+            if code is None and (usual_s := time.monotonic() - started) > LIMIT_S / 3:
                 return "NOT DECIDED", f"takes {usual_s:.0f} s without the fault"
-            if noticed_by and _run_with(mutant, tree, again, mark)[0] == PASSED:
+            if code is not None and _run_with(mutant, tree, again, mark)[0] == PASSED:
                 return "NOT DECIDED", f"passes alone: {' '.join(again)}"
-        return "killed", " ".join(noticed_by) or "by its limit of time"
+        return "killed", " ".join(noticed_by) or ("by its limit of time" if code is None else "by its whole file")
     return "SURVIVED", ""
 
 

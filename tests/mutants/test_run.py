@@ -1,4 +1,5 @@
-"""Mutants of a small tree: one is noticed, one is not, and tests are forked where no other thread holds a lock."""
+"""Mutants of a small tree: one is noticed, one is not, one is not decided, and tests are forked where no other thread
+holds a lock."""
 
 from pathlib import Path
 
@@ -6,7 +7,7 @@ from tests.mutants.drawing import DrawnFault
 from tests.mutants.mutants import Mutant
 from tests.mutants.operators import list_faults
 from tests.mutants.reached import PACKAGE
-from tests.mutants.run import MARKS, run_drawn, run_mutants
+from tests.mutants.run import MARKS, _run_until_decided, run_drawn, run_mutants
 
 TESTS = """
 import os
@@ -33,6 +34,26 @@ def test_a_tree_s_own_process_runs_the_tests_of_each_mutant(tmp_path: Path) -> N
     mutants = [Mutant(new, "limit.py", "3", new, "test_limit.py") for new in ("4", "5")]
     assert run_mutants(mutants, trees, MARKS[:1]) == {"4": "SURVIVED", "5": "killed"}
     assert {(tree / "limit.py").read_text() for tree in trees} == {"LIMIT = 3\n"}
+
+
+TEST_THAT_FAILS_ONCE = """
+from pathlib import Path
+
+
+def test_once():
+    is_first = not Path("seen").exists()
+    Path("seen").touch()
+    assert not is_first
+"""
+
+
+def test_a_fault_whose_test_failed_once_is_not_decided_and_runs_again(tmp_path: Path) -> None:
+    (tmp_path / "limit.py").write_text("LIMIT = 3\n")
+    (tmp_path / "test_limit.py").write_text(TEST_THAT_FAILS_ONCE)
+    drawn = DrawnFault("limit.py", list_faults("LIMIT = 3\n")[0], ("test_limit.py",))
+    assert run_mutants([drawn], [tmp_path], MARKS[:1]) == {drawn.name: "NOT DECIDED"}
+    (tmp_path / "seen").unlink()
+    assert _run_until_decided([drawn], [tmp_path], MARKS[:1]) == {drawn.name: "SURVIVED"}
 
 
 FIND = """
