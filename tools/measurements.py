@@ -16,11 +16,14 @@ HEAD = """# Measured figures and their bounds
 
 `make figures` writes this page from `benchmarks/results/*.json`. A missed bound is bold. A bound that is a number is
 exact. A row "(of 9)" shows the worst of 9 figures. A row in bold names a module of `benchmarks`, its options, machine,
-date and commit. Means of `recorded` are geometric.
+date and commit. [kernel-times.md](kernel-times.md) has the means of kernels.
 
 | figure | bound | value |
 |---|---|---|
 """
+
+ELSEWHERE = {"recorded"}
+"""Benchmarks whose figures another page has beside more of their kind."""
 
 
 def main() -> None:
@@ -28,13 +31,18 @@ def main() -> None:
 
 
 def write_page(results: Iterable[Result]) -> str:
-    return HEAD + "".join(_write_result(result) for result in results)
+    return HEAD + "".join(_write_result(result) for result in results if _name(result) not in ELSEWHERE)
+
+
+def _name(result: Result) -> str:
+    return result.command.removeprefix("python -m benchmarks.")
 
 
 def _write_result(result: Result) -> str:
-    name = result.command.removeprefix("python -m benchmarks.")
+    name = _name(result)
     first = f"| **{name}** | {result.machine.removesuffix(', no GPU')} | {result.date}, {result.commit[:8]} |"
-    rows = (_write_row(figures) for figures in group(result.figures))
+    said = f"{name.replace('_', ' ')}: "
+    rows = (_write_row(figures).replace(f"| {said}", "| ", 1) for figures in group(result.figures))
     return "".join(f"{row}\n" for row in (first, *rows))
 
 
