@@ -19,14 +19,17 @@ class Planted:
         change, because the compiler knows only this line of code that spans several lines."""
         start = source.index(f"def {self.function}(")
         at = source.index(self.old, start)
-        line = source.count("\n", 0, at) + 1
+        place = source.count("\n", 0, at) + 1, len(source[source.rfind("\n", 0, at) + 1 : at].encode())
         changed = source[:at] + self.new + source[at + len(self.old) :]
-        spans = [
-            (node.lineno, node.end_lineno)
+        around = [
+            (node.lineno, node.col_offset)
             for node in ast.walk(ast.parse(changed))
-            if isinstance(node, ast.Call | ast.Assign | ast.Return | ast.Expr) and node.end_lineno is not None
+            if isinstance(node, ast.Call | ast.stmt)
+            and (node.lineno, node.col_offset) <= place
+            # A statement may end with what was left out, and a call may not.
+            and (*place, isinstance(node, ast.Call)) <= (node.end_lineno or 0, node.end_col_offset or 0, False)
         ]
-        return changed, max(first for first, last in spans if first <= line <= last)
+        return changed, max(around)[0]
 
 
 def _of(kernel: str, file: str, *changes: tuple[str, str, str]) -> tuple[Planted, ...]:

@@ -36,3 +36,10 @@ def test_a_planted_mechanism_s_configs_have_what_its_kernel_asks_for(
     kernel = find(FOLDER, planted.kernel).kernel
     for config in (planted.config, {**planted.config, **planted.changed}):
         assert kernel.constants(kernel.parse(planted.problem), config)
+
+
+def test_the_line_of_a_change_is_that_of_the_call_around_it() -> None:
+    """Another call on the changed line was taken for it after the kernel had been written in fewer lines."""
+    source = "def f():\n    y = g(\n        1, h(2), 3\n    )\n    return y + 1\n"
+    edits = (("1,", "4,"), (", 3", ""), ("2", "5"), (" + 1", ""))
+    assert [Planted("f", "f.py", "f", *each).apply(source)[1] for each in edits] == [2, 2, 3, 5]
