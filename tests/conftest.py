@@ -6,6 +6,7 @@ template, and nothing that was there is touched. The Redis database that TEST_RE
 
 import contextlib
 import gc
+import importlib.util
 import os
 import secrets
 import shutil
@@ -39,6 +40,9 @@ LONG = (
 )
 """Tests of half a minute and more. A process of pytest begins with them, and no other one takes some of them over: the
 browser and what is imported for the views are started and made once."""
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+"""Whether PyTorch is installed. A test may leave a stand-in in its place, so nobody asks later."""
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is made in it
 MEMORY_NEEDED_BYTES = 6 * 2**30
@@ -83,8 +87,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not device.gpus():
             pytest.skip("no NVIDIA GPU with a driver on this machine")
-    if item.get_closest_marker("torch") is not None:
-        pytest.importorskip("torch", reason="PyTorch is not installed")
+    if item.get_closest_marker("torch") is not None and not HAS_TORCH:
+        pytest.skip("PyTorch is not installed")
 
 
 @pytest.fixture

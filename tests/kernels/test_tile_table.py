@@ -208,7 +208,8 @@ class MadeUpGpu:
                 assert asked in ("time", "rounds")
                 count = request.get("rounds") or request["samples"]
                 times = [self.loaded[each] for each in request["ids"]] + [50.0 for _ in request.get("names", ())]
-                return {"samples_us": [[each] * count for each in times], "telemetry": []}
+                timed = [[each] * count for each in times]
+                return {"samples_us": timed, "spans_us": timed, "telemetry": []}
 
     def close(self) -> None:
         self.alive = False

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import install_for_children
 from tilewatch import processes
-from tilewatch.kernels.children import child_process, compile_cache, sandbox
+from tilewatch.kernels.children import child_process, compile_cache, gpu_user, sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
 from tilewatch.kernels.children.compile_cache import CUPY_CACHE, LibraryHome, _lock, open_home
 
@@ -27,8 +27,9 @@ Opened = Callable[..., LibraryHome]
 
 
 @pytest.fixture
-def opened() -> Iterator[Opened]:
-    """Opens homes, and closes them after the test."""
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    """Opens homes of children that have no user of their own, and closes them after the test."""
+    monkeypatch.setattr(gpu_user, "find_refusal", lambda *_: "it was not tried")
     held = contextlib.ExitStack()
 
     def open_one(*libraries: Path) -> LibraryHome:
@@ -115,8 +116,8 @@ def test_a_lock_that_another_process_replaced_or_that_has_no_home_any_more_is_no
 
         with monkeypatch.context() as patch:
             patch.setattr(processes, "try_lock", lock_after)
-            assert _lock(folder) is None
-    found = _lock(folder)
+            assert _lock(folder, os.geteuid()) is None
+    found = _lock(folder, os.geteuid())
     assert found is not None
     found.close()
 

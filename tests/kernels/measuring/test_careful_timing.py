@@ -41,11 +41,14 @@ class ScriptedGpu:
             return {"baselines": {name: {} if name in self.times_us else MISSING for name in request["names"]}}
         if request["ask"] == "parts":
             return {"parts_us": [60.0, 40.0]}
+        if request.get("as_graph"):
+            return {"no_graph": "nothing is recorded here"}
         self.blocks.append(request["rounds"])
         times = [self.times_us[each] for each in (*request["ids"], *request["names"])]
         throttled = ["sw power cap"] if self.is_hot(request["seed"]) else []
         return {
             "samples_us": [[each] * request["rounds"] for each in times],
+            "spans_us": [[each + 1.0] * request["rounds"] for each in times],
             "telemetry": [{"throttled": throttled, "block": request["seed"]}],
         }
 

@@ -344,7 +344,7 @@ def test_a_check_launches_both_sides_until_the_verdict_is_sure(
         story = find_check(opened, check_id)
     assert story is not None
     (operator,) = story.operators
-    assert operator.sentence == "slower +10.0 % (10.0 to 10.0) after 12 launches"
+    assert operator.sentence == "slower +10.00 % (10.00 to 10.00) after 12 launches"
     assert (operator.base_us, operator.head_us) == ([100.0] * 12, [110.0] * 12)
     assert (operator.gpu_uuid, story.check.exit_code) == (UUID, 1)
     assert operator.gpu_s > 0
