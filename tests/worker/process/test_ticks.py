@@ -31,6 +31,8 @@ def make_scheduler(folder: Path) -> Sent:
     }
     scheduler = Sent(app, schedule_filename=str(folder / "beat"))
     scheduler.sent = []
+    for entry in scheduler.schedule.values():
+        entry.schedule.app = app  # what was read from the file asks the app of whichever test ran before
     return scheduler
 
 
