@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 from tilewatch.baselines import BASELINES, DEEP_GEMM
 from tilewatch.errors import ExpectedError
@@ -64,43 +65,60 @@ def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_do
             with contextlib.ExitStack() as stack:
                 launchers: SimpleQueue[_Launcher] = SimpleQueue()
                 for _ in range(at_once):
-                    launcher = _Launcher(gpu_uuid, store_url, deferred)
+                    launcher = _Launcher(gpu_uuid, deferred)
                     stack.callback(launcher.close)
                     launchers.put(launcher)
-                prepare = partial(_prepare, launchers=launchers, deferred=deferred, on_done=on_done)
+                of_gpu = partial(_prepare, gpu_uuid=gpu_uuid, store_url=store_url)
+                prepare = partial(of_gpu, launchers=launchers, deferred=deferred, on_done=on_done)
                 failures = [each for each in pool.map(prepare, left) if each]
             left = [each for each, _ in failures]
     return [why for _, why in failures]
 
 
 def _prepare(
-    series: SeriesToPrepare, *, launchers: "SimpleQueue[_Launcher]", deferred: DeferredNvcc | None, on_done: OnDone
+    series: SeriesToPrepare,
+    *,
+    gpu_uuid: str,
+    store_url: str,
+    launchers: "SimpleQueue[_Launcher]",
+    deferred: DeferredNvcc | None,
+    on_done: OnDone,
 ) -> tuple[SeriesToPrepare, str] | None:
     """Launches a series' baselines until all their kernels are compiled. Returns the series with a sentence on why it
     failed, or None."""
-    for _ in range(MOST_LAUNCHES):
-        launcher = launchers.get()
-        try:
-            wanted = launcher.launch(series)
-        except (ExpectedError, ChildDied, ChildHung) as error:
-            why = f"the baselines of {series.kernel} {series.problem} could not be prepared: {error}"[:300]
-            return series, why
-        finally:
-            launchers.put(launcher)
-        if deferred is None or not wanted:
-            break
-        deferred.compile(wanted)
+    try:
+        described = _describe(series, gpu_uuid, store_url)
+        for _ in range(MOST_LAUNCHES if described else 0):
+            launcher = launchers.get()
+            try:
+                wanted = launcher.launch(described, series.compiling)
+            finally:
+                launchers.put(launcher)
+            if deferred is None or not wanted:
+                break
+            deferred.compile(wanted)
+    except (ExpectedError, ChildDied, ChildHung) as error:
+        return series, f"the baselines of {series.kernel} {series.problem} could not be prepared: {error}"[:300]
     on_done(series)
     return None
+
+
+def _describe(series: SeriesToPrepare, gpu_uuid: str, store_url: str) -> Mapping[str, Any]:
+    """Returns the request that prepares a series' problem, as the library's process describes it. It is empty for a
+    watched operator, whose baselines compile nothing."""
+    preparation = Preparation(series.library, series.kernel, series.problem, store_url)
+    environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid}
+    with contextlib.closing(ChildProcess("library", environment=environment, library=series.library)) as library:
+        problems = describe(library, preparation, time.monotonic() + DEADLINE_S)
+    return {} if problems is None else {**preparation.request, "ask": "prepare", "problems": problems}
 
 
 class _Launcher:
     """Launches baselines in a process that it keeps, for one series at a time, while no other process measures."""
 
-    def __init__(self, gpu_uuid: str, store_url: str, deferred: DeferredNvcc | None) -> None:
-        self._on_gpu = {"CUDA_VISIBLE_DEVICES": gpu_uuid}
-        self._environment: Mapping[str, str] = {**self._on_gpu, **(deferred.make_environment() if deferred else {})}
-        self._store_url, self._deferred = store_url, deferred
+    def __init__(self, gpu_uuid: str, deferred: DeferredNvcc | None) -> None:
+        self._environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid, **(deferred.make_environment() if deferred else {})}
+        self._deferred = deferred
         self._turn: GpuTurn = find_turn(gpu_uuid)
         self._kept = KeptProcess()
 
@@ -108,21 +126,16 @@ class _Launcher:
         """Ends the process."""
         self._kept.close()
 
-    def launch(self, series: SeriesToPrepare) -> list[Path]:
-        """Launches a series' baselines without checking results, and returns the sources of kernels that they lack. The
-        library's process only describes the problem."""
-        preparation = Preparation(series.library, series.kernel, series.problem, self._store_url)
-        with contextlib.closing(ChildProcess("library", environment=self._on_gpu, library=series.library)) as library:
-            problems = describe(library, preparation, time.monotonic() + DEADLINE_S)
-        if problems is None:  # a watched operator, whose baselines compile nothing
-            return []
+    def launch(self, described: Mapping[str, Any], names: Sequence[str]) -> list[Path]:
+        """Launches baselines of a described problem without checking results, and returns the sources of kernels that
+        they lack."""
         measuring = self._kept.take(COMPILING, partial(ChildProcess, "gpu", environment=self._environment, torch=True))
         try:
             with self._turn.prepare():
                 deadline = time.monotonic() + DEADLINE_S
                 for asked in (
-                    {**preparation.request, "ask": "prepare", "problems": problems},
-                    {"ask": "baselines", "names": series.compiling, "only_launched": True},
+                    described,
+                    {"ask": "baselines", "names": names, "only_launched": True},
                     {"ask": "free"},  # before another process measures
                 ):
                     measuring.ask(asked, deadline_s=left_s(deadline))

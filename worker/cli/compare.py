@@ -7,7 +7,6 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +17,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.command_options import AsJson, Events, Markdown, Recordings, parse_share, require_place
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
-from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
+from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design
 from tilewatch.metrics import Metric
 from tilewatch.text import without_controls
 from tilewatch.worker.cli import options
@@ -117,16 +116,7 @@ def compare(
         raise typer.BadParameter("--configs given is what `tilewatch replay --config` does")
     if problem is not None and kernel is None:
         raise typer.BadParameter("--problem needs --kernel")
-    make_wanted = partial(
-        work.Wanted,
-        kernel,
-        problem,
-        fail_over=parse_share(fail_over),
-        margin=_parse_margin(margin),
-        launches=launches,
-        seconds=seconds,
-        metric=metric,
-    )
+    design = Design(1, launches, parse_share(fail_over), _parse_margin(margin))
     settings = options.settings()
     at = work.find_repository(settings)
     folder = library or work.find_library(at, settings)
@@ -135,7 +125,8 @@ def compare(
             sides = work.open_working_tree(at, folder, settings.checkouts, scratch)
         else:
             sides = work.open_commits(at, folder, settings.checkouts, *split_range(revisions))
-        wanted = make_wanted(configs, recordings=work.list_recordings(at, recording or ()))
+        recordings = work.list_recordings(at, recording or ())
+        wanted = work.Wanted(kernel, problem, configs, None, recordings, design, seconds, metric)
         outcomes, about = _run(sides, wanted, scratch, revisions, static=static, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=markdown, junit=junit)
 
@@ -170,16 +161,7 @@ def replay(
     """
     from tilewatch.worker.cli import compare_sides as work
 
-    make_wanted = partial(
-        work.Wanted,
-        kernel,
-        problem,
-        fail_over=parse_share(fail_over),
-        margin=_parse_margin(margin),
-        launches=launches,
-        seconds=seconds,
-        metric=metric,
-    )
+    design = Design(1, launches, parse_share(fail_over), _parse_margin(margin))
     settings = options.settings()
     at = work.find_repository(settings)
     given = None
@@ -189,7 +171,8 @@ def replay(
         given = Candidates(ConfigSource.given, (base,), (head,))
     with _make_scratch() as scratch:
         sides = work.open_commits(at, library or work.find_library(at, settings), settings.checkouts, beside, of)
-        wanted = make_wanted(given=given, recordings=work.list_recordings(at, ()))
+        recordings = work.list_recordings(at, ())
+        wanted = work.Wanted(kernel, problem, ConfigSource.auto, given, recordings, design, seconds, metric)
         outcomes, about = _run(sides, wanted, scratch, None, static=False, gpu=gpu, events=events)
     _print(outcomes, about, as_json=as_json, markdown=None, junit=None)
 

@@ -19,7 +19,7 @@ from tilewatch.kernels.comparing.gpu_bench import GpuBench
 from tilewatch.kernels.comparing.launching import end_by_launches
 from tilewatch.kernels.comparing.outcome import Outcome
 from tilewatch.kernels.comparing.targets import Library, Selection, list_targets
-from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design
+from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.device import GpuSpec
@@ -40,19 +40,20 @@ class Sides:
     head: Library
 
 
+ALONE = Design(operators=1)
+
+
 @dataclass(frozen=True)
 class Wanted:
-    """The options of a comparison. Each target is launched at most `launches` times. If `seconds` is given, no launch
-    starts after that many seconds."""
+    """The options of a comparison. The design is of each target alone. If `seconds` is given, no launch starts after
+    that many seconds."""
 
     kernel: str | None = None
     problem: str | None = None
     source: ConfigSource = ConfigSource.auto
     given: Candidates | None = None
     recordings: tuple[Path, ...] = ()
-    fail_over: float = 0.0
-    margin: float | None = None
-    launches: int = MOST_LAUNCHES
+    design: Design = ALONE
     seconds: float | None = None
     metric: Metric = "time"
     jobs: int = os.cpu_count() or 1
@@ -120,8 +121,7 @@ def compare(
         end_by_static_facts(comparison, changed)
     elif changed:
         on_progress(f"{len(changed)} of {len(targets)} operators and problems have other machine code")
-        design = Design(1, wanted.launches, wanted.fail_over, wanted.margin)
-        end_by_launches(comparison, changed, bench, design, lambda: time.monotonic() > deadline, on_progress)
+        end_by_launches(comparison, changed, bench, wanted.design, lambda: time.monotonic() > deadline, on_progress)
     return tuple(comparison.outcomes[each] for each in targets)
 
 

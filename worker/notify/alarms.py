@@ -173,7 +173,7 @@ def find_root_on_gpus(needs: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
     return [
         OpenAlarm(
             "not_confined",
-            f"not_confined/root/{digest(host)}",
+            f"not_confined/as_root/{digest(host)}",
             host,
             f"A commit's host code runs on a GPU there as root, not as a user of its own: {why}. Run the worker as "
             "an ordinary user, or mend this and start it again; see docs/operate/security.md.",

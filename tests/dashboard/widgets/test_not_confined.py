@@ -21,7 +21,7 @@ def test_a_host_of_an_open_alarm_is_named_on_the_page(database_url: str, monkeyp
     with session(database_url) as opened:
         for key, subject in (
             ("not_confined", "[n2](http://e)"),
-            ("not_confined/root", "[n2](http://e)"),
+            ("not_confined/as_root", "[n2](http://e)"),
             ("fetch_failed", "other"),
         ):
             alarms.open_once(opened, key=key, kind=key.partition("/")[0], subject=subject, detail="it")

@@ -117,7 +117,7 @@ def test_a_link_out_of_the_commit_is_not_read(new_library: NewLibrary, tmp_path:
         "/package.whl",
         "-e .",
         "-r other.txt",
-        "--index-url https://host/",
+        "--index-url file:///wheels",
         "--no-binary :all:",
         "package --config-settings=a=b",
         "package==1 ; python_version > '3' --no-binary=:all:",

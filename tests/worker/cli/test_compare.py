@@ -19,7 +19,7 @@ from tests.worker.fixtures.command_line import run_here
 from tests.worker.fixtures.simulated_bench import SimulatedBench, Speed
 from tilewatch.kernels.comparing.outcome import Outcome, exit_code
 from tilewatch.kernels.comparing.report import About, write_json, write_junit, write_lines, write_markdown
-from tilewatch.kernels.comparing.verdict import Verdict
+from tilewatch.kernels.comparing.verdict import Design, Verdict
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.cli import compare_sides
 from tilewatch.worker.cli.compare_sides import Sides, Wanted
@@ -128,7 +128,7 @@ def test_a_verdict_on_host_code_that_timed_itself_says_so(watched: Path, tmp_pat
 def test_slower_than_allowed_and_slower_within_the_limit(watched: Path, tmp_path: Path) -> None:
     for fail_over, code in ((0.01, 1), (0.03, 0)):
         outcomes, _ = run_on_bench(
-            watched, tmp_path, "base..slower", head_takes(1.02), Wanted(fail_over=fail_over, jobs=1)
+            watched, tmp_path, "base..slower", head_takes(1.02), Wanted(design=Design(1, fail_over=fail_over), jobs=1)
         )
         assert {outcome.kind for outcome in outcomes.values()} == {"slower"}
         assert exit_code(outcomes.values()) == code
@@ -171,7 +171,9 @@ def test_equal_bytecode_launched_over_another_grid_is_compared(watched: Path, tm
 
 
 def test_a_spent_budget_leaves_it_undecided(watched: Path, tmp_path: Path) -> None:
-    outcomes, bench = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.02), Wanted(launches=4, jobs=1))
+    outcomes, bench = run_on_bench(
+        watched, tmp_path, "base..slower", head_takes(1.02), Wanted(design=Design(1, 4), jobs=1)
+    )
     assert {outcome.kind for outcome in outcomes.values()} == {"undecided"}
     assert bench.launches == 8
     assert exit_code(outcomes.values()) == 2
