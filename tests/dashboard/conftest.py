@@ -40,8 +40,11 @@ def browser() -> Iterator[Any]:
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip(f"no browser on PATH: looked for {', '.join(BROWSERS)}")
+    from playwright.sync_api import expect
+
     from benchmarks import browsing  # Playwright is a dependency of these tests alone
 
+    expect.set_options(timeout=PATIENCE_MS)
     with browsing.chromium(path) as opened:
         yield opened
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 from sqlalchemy import select
 
 from tests.conftest import NewDatabase
@@ -94,7 +95,7 @@ def test_a_viewer_browses_and_finds_no_button_to_act(page: Any) -> None:
     sign_in(page, VIEWER)
     page.goto("/regressions?regression=1")
     page.get_by_text(f"{VIEWER} is not one of the triagers (see TILEWATCH_TRIAGERS).").first.wait_for()
-    assert page.get_by_role("button", name="Acknowledge").count() == 0
+    expect(page.get_by_role("button", name="Acknowledge")).to_have_count(0)
 
 
 @pytest.mark.parametrize("person", [UNVERIFIED, SILENT])
@@ -103,7 +104,7 @@ def test_an_address_that_nobody_verified_is_nobodys_even_a_triagers(page: Any, p
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("button", name=person).click()
     page.get_by_text("Sign in to see this Tilewatch.").wait_for()
-    assert page.get_by_text(person).count() == 0
+    expect(page.get_by_text(person)).to_have_count(0)
 
 
 def test_without_signing_in_no_metrics_are_read_and_no_other_site_frames_a_page(page: Any, address: str) -> None:

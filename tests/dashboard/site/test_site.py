@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from playwright.sync_api import expect
 from pydantic import TypeAdapter
 
 from tests.conftest import NewDatabase
@@ -161,11 +162,11 @@ def find_ratios(url: str) -> list[float]:
 def test_a_click_leads_to_a_series_a_regression_and_a_table(page: Any, sites: Sites) -> None:
     show(page, sites.merged / "index.html")
     page.locator(f'section[aria-label="{REPOSITORY}"] table.plain a').first.click()
+    expect(page.locator("h1")).to_have_text(f"Regression of {KERNEL} on h200")
     page.locator(DRAWN).wait_for(state="attached")
-    assert page.locator("h1").inner_text() == f"Regression of {KERNEL} on h200"
     text = page.locator("main").inner_text()
     assert "its loads lost TMA" in text
-    assert page.locator(".chart .main-svg").count() >= 2, "the trend, and the replay that confirmed it"
+    expect(page.locator(".chart .main-svg").nth(1), "the trend, and the replay that confirmed it").to_be_visible()
     assert NOTE not in page.content()
     assert "kim@example.org" not in page.content()
     page.get_by_role("link", name=f"{KERNEL} {PROBLEM}").click()
@@ -177,7 +178,7 @@ def test_a_click_leads_to_a_series_a_regression_and_a_table(page: Any, sites: Si
         assert wanted in text, wanted
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name=f"Tuned table of {KERNEL}").first.click()
-    assert page.get_by_role("link", name=PROBLEM).count() == 1
+    expect(page.get_by_role("link", name=PROBLEM)).to_have_count(1)
 
 
 def test_no_script_of_others_runs_in_any_page(trusting_page: Any, sites: Sites) -> None:
@@ -206,8 +207,8 @@ def test_an_operator_folds_its_problems(page: Any, sites: Sites) -> None:
     show(page, sites.merged / "index.html")
     body = page.locator(f'tbody[data-operator="{KERNEL}"]').first
     for is_open, hidden in (("true", 0), ("false", 2), ("true", 0)):
-        assert body.locator("button").get_attribute("aria-expanded") == is_open
-        assert body.locator("tr[hidden]").count() == hidden
+        expect(body.locator("button")).to_have_attribute("aria-expanded", is_open)
+        expect(body.locator("tr[hidden]")).to_have_count(hidden)
         body.locator("button").click()
 
 

@@ -6,6 +6,7 @@ A click is a link, a button, a cell or a point; reading and scrolling are none.
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.dashboard.conftest import LIGHT_PAGE, NEVER_WAS_HERE
 from tests.dashboard.fixtures.keyboard import walk_to
@@ -201,7 +202,7 @@ def test_the_callouts_of_a_first_visit_are_five_and_end_for_ever_by_one_click(pa
     callout = page.get_by_role("region", name="First visit")
     for number in range(1, 6):
         callout.get_by_text(f"{number} of 5").wait_for()
-        assert page.locator(".first-visit-mark").count() == 1, "each is about something that is on the page"
+        expect(page.locator(".first-visit-mark"), "each is about something that is on the page").to_have_count(1)
         if number < 5:
             callout.get_by_role("button", name="Next").click()
     page.reload()
