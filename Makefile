@@ -40,9 +40,9 @@ lint: dev ## Check style, types, the import rules between the rooms and the mess
 # tests then decide.
 PARALLEL = -n $(shell expr $$(nproc) + 1) --maxprocesses 4 --dist worksteal
 
-test: dev ## Check everything that needs no GPU, against a real Postgres and a real Valkey
+test: dev ## Check everything that needs no GPU, against a real Postgres and a real Valkey (SEED=5 draws the order of tests)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-debian
-	@$(BIN)/pytest $(PARALLEL) --durations=10
+	@$(BIN)/pytest $(PARALLEL) --durations=10 $(if $(SEED),--order-seed $(SEED))
 
 test-quick: dev ## Check what starts no worker, browser, dashboard or compiler (at most 3 minutes on two cores)
 	@$(BIN)/pytest -q $(PARALLEL) -m "not slow"
