@@ -56,7 +56,7 @@ TELL_S = 30
 WATCH_S = 300
 CODE_S = 60
 CODE_BUDGET_S = 20
-"""The seconds for which a compile worker compares code before it takes a job again."""
+"""The longest time in seconds that a compile worker compares code before it takes the next job."""
 BEAT_WAKES_S = 5
 """The most seconds that beat sleeps. A process that sleeps for a minute counts as stuck (worker/local/children.py)."""
 PRUNE_HOUR = 12  # UTC; far from the nightlies of most
@@ -162,8 +162,8 @@ def run_reconcile() -> None:
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
-    """Writes and sends messages. Unlike other periodic tasks it skips no call, because other workers start it too. A
-    skipped call left a change unsent for up to 30 s (2026-11-23). If there is nothing to send, it costs one query."""
+    """Writes and sends messages. Every call runs, unlike those of other periodic tasks, because other workers start it
+    too. A skipped call left a change unsent for up to 30 s (2026-11-23). An empty call costs one query."""
     from tilewatch.worker.notify import outbox
 
     out = _outbox()
@@ -207,7 +207,7 @@ def run_compare_code() -> None:
 
 
 def _outbox() -> "Outbox | None":
-    """Returns the outbox for these settings. If notify.toml is wrong, logs that, returns None, and messages wait."""
+    """Returns the outbox for these settings; None, which is logged, if notify.toml is wrong. Messages then wait."""
     from tilewatch.worker.notify.outbox import Outbox
     from tilewatch.worker.notify.routing import BadNotifySettings
 
@@ -298,8 +298,8 @@ def _stop(**_: Any) -> None:
 
 
 def _drain(how: str, **_: Any) -> None:
-    """Turns a warm shutdown into a cold one after `drain_s`. A warm shutdown waits for the running job without a time
-    limit; a cold shutdown hands the job back."""
+    """Replaces a warm shutdown by a cold one after `drain_s`. A warm shutdown waits for the running job without a time
+    limit; a cold shutdown hands the job back to the queue."""
     stopping.mark()
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))

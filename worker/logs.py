@@ -11,7 +11,7 @@ import structlog
 from tilewatch.text import without_passwords
 
 KEPT_LINES = 60
-"""The number of last log lines that are stored with a failed job, which is how many fit on a page of the dashboard."""
+"""The number of last log lines that are stored with a failed job. As many fit on a page of the dashboard."""
 
 LONGEST_LINE = 500
 

@@ -1,5 +1,5 @@
-"""Computes the rows of a run's measurements from their samples: medians, intervals, the ratio to the main baseline. It
-is used for runs measured here and for runs of recordings. kernels/statistics.py has the statistical functions."""
+"""Computes a run's measurement rows from samples: medians, intervals, the ratio to the main baseline. Runs measured
+here and recorded runs both use it. kernels/statistics.py has the statistical functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tilewatch.kernels.statistics import median_interval, ratio_interval
 
 @dataclass(frozen=True)
 class Sampled:
-    """The samples of one implementation in a run. If there are none, `detail["missing"]` says why."""
+    """The samples of one implementation in a run. Without samples, `detail["missing"]` says why."""
 
     implementation: str
     role: str

@@ -1,8 +1,8 @@
 """Runs one job: claims it in Postgres, keeps its lease, runs its step, and writes how it ended.
 
-There are three kinds of error. One that passes (Postgres, store or GPU away, disk full) puts the job off for a while.
-One that a person must repair fails the job with a sentence. A bug fails the job with a traceback. A worker that is
-stopped hands its job back. A worker that cannot run a job's host code moves the job to the queue `record`.
+There are three kinds of error. An error that passes (Postgres, store or GPU away, disk full) puts the job off. An error
+that a person must repair fails the job with a sentence. A bug fails the job with a traceback. A worker that is stopped
+hands its job back. A worker that cannot run a job's host code moves the job to the queue `record`.
 docs/reference/jobs.md draws the whole life of a job."""
 
 import traceback
@@ -29,7 +29,7 @@ from tilewatch.worker.queue.tracers import require_tracer
 log = structlog.get_logger()
 
 Step = Callable[[ClaimedJob, Context, Lease], list[UnsentJob]]
-"""Does the work of a job, commits the result, and returns the jobs that it queued. A second run adds no rows again."""
+"""Does the work of a job, commits the result, and returns the jobs that it queued. A second run adds no more rows."""
 
 
 def run(
@@ -40,8 +40,8 @@ def run(
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
     """Runs the most urgent job in the queue of `job_id`, if that is one of the worker's `queues`. Returns the jobs to
-    send now. Raises NotNow if the job was put off. If this process is ended while the worker `is_stopping`, it hands
-    the job back. If the process is ended at another time, the job's lease runs out, which counts as an attempt."""
+    send now. Raises NotNow if the job was put off. If this process is ended while `is_stopping` returns True, it hands
+    the job back. Otherwise the job's lease runs out, which counts as an attempt."""
     with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
@@ -84,7 +84,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
 
 
 def _step_of(kind: str) -> Step:
-    """Imports and returns the step for a kind of job, so that a judge worker, for example, loads no compiler."""
+    """Imports and returns the step for a kind of job. A judge worker, for example, thus loads no compiler."""
     if kind == "record":
         from tilewatch.worker.steps.trace_library import step
     elif kind == "compile":
@@ -109,8 +109,8 @@ def _step_of(kind: str) -> Step:
 
 
 def _find_end_of_process(error: BaseException) -> SystemExit | KeyboardInterrupt | None:
-    """Returns the exception by which a signal ends this process if it caused `error`; else None. psycopg, for example,
-    raises ProgrammingError if a signal interrupts a ping of its connection (a cold shutdown, 2026-11-23)."""
+    """Returns the exception with which a signal ends this process if it caused `error`; else None. A signal that
+    interrupts psycopg's ping, for example, causes a ProgrammingError (a cold shutdown, 2026-11-23)."""
     each: BaseException | None = error
     while each is not None and not isinstance(each, SystemExit | KeyboardInterrupt):
         each = each.__cause__ or each.__context__
@@ -125,7 +125,7 @@ def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 def _move_to_tracer(
     job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Collection[str]
 ) -> list[UnsentJob]:
-    """Moves a job to the workers that can run its host code. Fails the job without any, or if this is one of them."""
+    """Moves a job to the workers that can run its host code. Fails it if there are none, or if this is one of them."""
     if job.queue == COMPILE:
         try:
             with session(context.database_url) as opened:

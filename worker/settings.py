@@ -1,7 +1,7 @@
 """Holds the settings of a process: folder, ports, servers, the watched repository.
 
-Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. Other commands find the
-servers that `tilewatch up` started by a small file. No connection is opened here."""
+Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. The servers that `tilewatch
+up` started write their addresses into a small file for other commands. No connection is opened here."""
 
 import json
 import os
@@ -20,12 +20,12 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 EVERY_KERNEL = "all"
-"""The value of TILEWATCH_KERNELS that stands for the whole suite."""
+"""The value of TILEWATCH_KERNELS for the whole suite."""
 
 NOTIFY_FILE, OLD_NOTIFY_FILE = "notify.toml", "tell.toml"
 
 MOST_DAYS = 36_500
-"""The most days for which samples can be kept. With more, the date would be out of range."""
+"""The most days for which samples can be kept. More would put the date out of range."""
 
 HOUR_S = 3600.0
 
@@ -41,7 +41,7 @@ def _default_home() -> Path:
 
 
 class Settings(NightlyTimes):
-    """The settings of one process, which are read once."""
+    """The settings of one process, read once."""
 
     home: Path = Field(default_factory=_default_home)
     # The machine's name in runs, quarantines and verdicts. Set it in a container, whose host name is new at each start,
@@ -122,7 +122,7 @@ class Settings(NightlyTimes):
 
     @property
     def notify_file(self) -> Path | None:
-        """Returns TILEWATCH_NOTIFY, else the notify.toml in the data folder, else None. Reads both old names too."""
+        """Returns TILEWATCH_NOTIFY, else notify.toml in the data folder, else None. Both old names are accepted too."""
         usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
         return self.notify or self.tell or next((file for file in usual if file.exists()), None)
 

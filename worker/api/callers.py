@@ -29,7 +29,7 @@ def find_caller(opened: Session, credentials: Credentials, right: Right) -> Hold
 
 
 def require_right(credentials: Credentials, holder: Holder | None, right: Right) -> None:
-    """Raises like `find_caller` if the caller lacks the right. `holder` is None for a wrong token."""
+    """Raises NobodyKnown or NotAllowed, as `find_caller` does. A `holder` of None stands for a wrong token."""
     if credentials.token is None:
         if credentials.local and right == "read":
             return

@@ -38,9 +38,9 @@ class Unsigned(ExpectedError):
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """A check that an event asks for: the commit `head` against the commit at which it left `base`, a hash or a branch.
-    `of` describes the event. `addresses` are the repository's addresses on the forge. Events that ask for the same
-    check have the same `key`."""
+    """A check that an event asks for. It compares the commit `head` with the commit where it left `base`, a hash or a
+    branch. `of` describes the event. `addresses` are the repository's addresses on the forge. Events with the same
+    `key` ask for the same check."""
 
     base: str
     head: str
@@ -58,7 +58,7 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A delivery and the check that it asks for. If the forge sends a delivery again, its `key` is the same."""
+    """A delivery and the check that it asks for. A delivery that the forge sends again has the same `key`."""
 
     key: str
     asks: WantedCheck | Nothing

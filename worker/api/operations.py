@@ -1,5 +1,5 @@
-"""Lists the operations for programs. Each has the same name, arguments and answer by HTTP and as an MCP tool. Those
-that read are in reads.py. Those that act are here, and each act is stored with its cost."""
+"""Lists the operations for programs. Each has the same name, arguments and answer by HTTP and as an MCP tool. reads.py
+defines the operations that read. The operations that act are here, and each act is stored with its cost."""
 
 import inspect
 from collections.abc import Callable

@@ -48,10 +48,10 @@ ABOUT = """Read what Tilewatch measured and judged. Where a call is refused, `de
 A call from another machine needs a token: `Authorization: Bearer TOKEN`."""
 
 FORWARDED = ("forwarded", "x-forwarded-", "x-real-ip", "x-client-ip", "true-client-ip", "via")
-"""The beginnings of the headers in which a proxy says that it calls for another client."""
+"""Prefixes of the headers that a proxy adds when it forwards another client's call."""
 
 HOST = re.compile(r"\[([0-9a-f:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", re.IGNORECASE)
-"""Matches a Host header. Starlette would replace a header that it cannot parse with the address of this machine."""
+"""A pattern of valid Host headers. Starlette would replace an invalid one by the address of this machine."""
 
 STATUS: dict[type, HTTPStatus] = {
     NobodyKnown: HTTPStatus.UNAUTHORIZED,
@@ -140,8 +140,8 @@ class _BodyLimit:
 
 def read_credentials(request: Request) -> Credentials:
     """Returns the token of a call, and whether the call is from this machine. A call is from this machine if it comes
-    from the machine's address without a proxy, and is addressed to its host name. A foreign web page may make a name of
-    its own point to this machine."""
+    from the machine's address without a proxy, and is addressed to its host name. The host name is checked because a
+    foreign web page may have a name of its own that points to this machine."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     direct = not any(name.startswith(FORWARDED) for name in request.headers)
     here = request.client is not None and _is_loopback(request.client.host)

@@ -212,7 +212,7 @@ def _run(
 
 
 def _leave_out_files(arguments: Iterable[str]) -> Iterator[str]:
-    """Yields the arguments that repeat the comparison elsewhere: all but the options that write files."""
+    """Yields the arguments without the options that write files, to repeat the comparison elsewhere."""
     words = iter(arguments)
     for word in words:
         if word in ("--markdown", "--junit"):
@@ -239,9 +239,9 @@ def _print(
 
 @contextmanager
 def _make_scratch() -> Iterator[Path]:
-    """Makes a temporary folder for cubins and a copy of the working tree, and deletes it at the end. Ends the command
-    with an exit code after Ctrl-C or a bug. A bug ends with UNSURE, because Python's exit code 1 means "slower". Child
-    processes have ended by then: each was ended by the code that started it."""
+    """Makes a temporary folder for cubins and a copy of the working tree, and deletes it at the end. Ctrl-C ends the
+    command with INTERRUPTED. A bug ends it with UNSURE, because Python's exit code for a bug, 1, means "slower". No
+    child process is left by then: the code that started a child has ended it."""
     try:
         with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
             yield Path(scratch)

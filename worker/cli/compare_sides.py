@@ -45,8 +45,8 @@ ALONE = Design(operators=1)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options of a comparison. The design is of each target alone. If `seconds` is given, no launch starts after
-    that many seconds."""
+    """The options of a comparison. `design` applies to each target separately. If `seconds` is given, no launch starts
+    after that many seconds."""
 
     kernel: str | None = None
     problem: str | None = None

@@ -24,7 +24,7 @@ Format = StrEnum("Format", ("TILEWATCH", "VLLM", "SGLANG", "FLASHINFER", "PYTORC
 """Formats of `tilewatch tuned export`."""
 
 OF_FOLDERS = (Format.VLLM, Format.SGLANG)
-"""The formats that are a folder of files."""
+"""The formats that write a folder of files instead of one file."""
 
 
 def _require_place(context: typer.Context, file: Path) -> Path:

@@ -63,7 +63,7 @@ def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
 
 
 def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
-    """Returns the exit code of a nightly, from its submissions' states and the ids of the regressions it confirmed."""
+    """Returns the exit code of a nightly, from its submissions' states and the ids of confirmed regressions."""
     if confirmed:
         return REGRESSION
     return WELL if all(state in ENDED_WELL for state in states) else NOT_COMPLETE

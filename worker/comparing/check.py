@@ -1,5 +1,5 @@
-"""The step "check": times the two sides of one operator of a check in turns, until the verdict is certain. Each
-operator is a job of its own, so that the worker can take a more urgent job after at most BUDGET_S seconds."""
+"""The step "check": times both sides of one operator in alternation until the verdict is certain. Each operator of a
+check has a job of its own, so that the worker can take a more urgent job after at most BUDGET_S seconds."""
 
 import math
 import time
@@ -23,8 +23,8 @@ from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import CheckPayload, read_payload
 
 BUDGET_S = 240.0
-"""The seconds after which a job starts no further launch. With CHECKS_TURN_S of db/lifecycle/jobs.py, they are less
-than 10 minutes. A launch takes 1 to 4 s on an H200 (2026-11), which is enough for all of the at most 40 launches."""
+"""The seconds after which a job starts no further launch. BUDGET_S + CHECKS_TURN_S (db/lifecycle/jobs.py) is below 10
+minutes. A launch takes 1 to 4 s on an H200 (2026-11), so BUDGET_S is enough for the maximum of 40 launches."""
 
 NO_CUPTI = "CUPTI does not record kernel times on its GPU, and CUDA events add 2 to 3 us to each (`tilewatch doctor`)"
 

@@ -1,4 +1,4 @@
-"""Writes a stored check like a report of `tilewatch compare`: with the same lines, JSON and comments."""
+"""Writes a stored check in the form of a report of `tilewatch compare`: the same lines, JSON and comments."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def read_json(story: CheckStory, link: str) -> dict[str, Any]:
 
 
 def write_repeat(check: CheckRow) -> str:
-    """Returns the command that submits an equal check."""
+    """Returns the command that submits the same check again."""
     words = ["tilewatch", "submit", "check", f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"]
     words += ["--gpu", check.gpu_model]
     words += ["--kernel", check.kernel] if check.kernel is not None else []

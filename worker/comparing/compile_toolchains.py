@@ -38,8 +38,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -> list[UnsentJob]:
-    """Queues a report's next timing job, on the first GPU model in `wanted`, and returns a list of that job. The list
-    is empty if no GPU model is left. Only one job at a time works on a report."""
+    """Queues the next timing job of a report, for the first GPU model in `wanted`. Returns a list of that job; an empty
+    list if `wanted` is empty. So only one job at a time works on a report."""
     if not wanted.gpus:
         return []
     slug = wanted.gpus[0]

@@ -30,7 +30,7 @@ from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import CheckPayload, PrepareCheckPayload, read_payload, write_payload
 
 COMPILERS = min(4, os.cpu_count() or 1)
-"""The number of compiler processes of a comparison. It is small, because a worker already has one per core."""
+"""The number of compiler processes of a comparison. It is small because the worker already runs one per core."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -70,7 +70,7 @@ def list_recorded_winners(opened: Session, repository: str, gpus: Iterable[str])
 
 
 def _row(comparison: Comparison, target: Target, changed: Changed | None) -> dict[str, Any]:
-    """Returns the columns of an operator's row: its outcome if nothing needs to be timed, else the cubins to time."""
+    """Returns an operator's row: with its outcome if nothing needs to be timed, else with the cubins to time."""
     outcome = comparison.outcomes[target] if changed is None else changed.outcome()
     if outcome.kind == "neither" and outcome.config_source == ConfigSource.shipped:  # so nothing was compared
         why = f"no config of it has won here, and the one that ships compiles on neither side: {outcome.reason}"

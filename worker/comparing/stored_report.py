@@ -59,8 +59,8 @@ class StoredReport:
 
 
 def find_place(context: Context, wanted: ToolchainsPayload, *, report: ToolchainReport | None = None) -> Workplace:
-    """Returns the library and the toolchains for a comparison on this machine. Raises NotNow if a toolchain is missing,
-    because another worker may have it. With a `report`, toolchains may be missing, because the store has the cubins."""
+    """Returns this machine's library and toolchains for a comparison. Raises NotNow if a toolchain is missing, as
+    another worker may have it. With a `report` toolchains may be missing, because its cubins are in the store."""
     library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
     sides = tuple(
         ComparedSide(name, require_toolchain(context, name))

@@ -27,7 +27,7 @@ from tilewatch.worker.queue.lease import Lease
 log = structlog.get_logger()
 
 TURN_MINUTES = 4.0
-"""The longest time of a job, in minutes. It is that of a job of a check (BUDGET_S of check.py)."""
+"""The longest time of one job, in minutes, which is that of a check's job (BUDGET_S in check.py)."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -54,7 +54,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:
-    """Returns the configs' times in the newest sweeps of this database, which show what to try with a new toolchain."""
+    """Returns the configs' times in the newest sweeps of this database, which suggest configs for re-tuning."""
     times: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
     with session(context.database_url) as opened:
         for each in winners.list_last_trials(opened, repository, model.slug):

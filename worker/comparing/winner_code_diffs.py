@@ -1,5 +1,5 @@
-"""Compares the code of a new run's winner with that of the previous winner and of the run's next best config, for the
-dashboard. Idle compile workers do this, so that verdicts do not wait for it, because a pair takes seconds."""
+"""Compares the code of a new run's winner with the previous winner's and the second best config's, for the dashboard.
+Idle compile workers do this. A pair takes seconds, for which no verdict should wait."""
 
 import logging
 import time
@@ -33,8 +33,8 @@ class Compared:
 
 
 def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> Compared:
-    """Compares the winners of runs that have no code diff yet, newest first, for about `budget_s` seconds. Returns how
-    many runs and pairs there were. It may run in two processes at once."""
+    """Compares the winners of runs that have no code diff yet, the newest run first, for about `budget_s` seconds.
+    Returns the numbers of runs and pairs. Two processes may do this at once."""
     until = time.monotonic() + budget_s
     with session(database_url) as opened:
         run_ids = winners.list_runs_to_compare(opened, RUNS_AT_ONCE)
@@ -99,7 +99,7 @@ def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
 
 
 def _tabulate(diff: CubinDiff) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns two lists of rows: the source lines that changed, and the instructions that one side has more of."""
+    """Returns two lists of rows: the changed source lines, and the instructions of which one side has more."""
     changes = [row for launch in diff.launches for row in _list_changes(launch)]
     instructions = [row for launch in diff.launches for row in _list_instructions(launch)]
     return changes[:CHANGES_KEPT], instructions[:INSTRUCTIONS_KEPT]

@@ -15,10 +15,10 @@ from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, R
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
 MOST_NIGHTLY_LOG_ODDS = 6.0
-"""Bounds how far nights alone lower a build's log-odds below the likeliest build's. Only replays rule out a build."""
+"""The most by which nights can lower a build's log-odds below the likeliest build's. Only replays rule out a build."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""Replaces MOST_NIGHTLY_LOG_ODDS for the likeliest build's neighbours: one outlying night may make them likeliest."""
+"""That limit for the two builds beside the likeliest one, which a single outlying night may have made likeliest."""
 
 USUAL_SIZE = 0.02
 """The standard deviation of the relative sizes of changes (2 %)."""
@@ -28,9 +28,9 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """Holds what nightly times say about a change at each build: size / variance (`weighed`) and 1 / variance
-    (`precisions`). Both are zero where nights show nothing, such as in the first night on a new machine. `by_code` is
-    added to a build's log-odds. It is minus infinity if the build did not change the machine code of the series."""
+    """Holds the evidence of nightly times for a change at each build: size / variance (`weighed`) and 1 / variance
+    (`precisions`). Both are 0 if nights show nothing, such as the first night on a new machine. `by_code` is added to a
+    build's log-odds. It is minus infinity if the build did not change the machine code of the series."""
 
     weighed: Floats
     precisions: Floats
@@ -40,9 +40,8 @@ class NightEvidence:
 @dataclass
 class Candidate:
     """A range of builds, one of which may have changed a series: the builds after `base` up to `head`. `size` is the
-    log of the suspected ratio of times. A candidate without a size is a probe: nights show no change, but there is
-    another reason, such as new machine code, to replay the builds. `prior` holds the log-odds before nights and
-    replays."""
+    log of the suspected ratio of times. `size` is None for a probe, whose builds are replayed for another reason than
+    nightly times, such as new machine code. `prior` holds the log-odds before nights and replays."""
 
     series: int
     base: int
@@ -90,7 +89,7 @@ class Candidate:
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:
-        """Sets to `share` the probability that the code at `head` changed this series, as learned from other series."""
+        """Sets the probability that the code at `head` changed this series to `share`, as learned from other series."""
         assert self.code_share is not None, "the series has new code at `head`"
         self.prior += math.log(share / self.code_share)
         self.code_share = share

@@ -13,7 +13,7 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, ReplayQuestion
 
 TELLING_DEVIATIONS = 3.3
-"""A replay shows on which side of a change a build is if its standard error is at most the change's size over this."""
+"""A replay tells on which side of a change a build is if its standard error is at most the size divided by this."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def decide(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
-    """Returns whether a change is large enough, likely enough and narrowed down to few enough builds to be reported.
-    Launches after a candidate became "believed" may show that its change is too small."""
+    """Returns whether a change can be reported: it is large enough, likely enough, and narrowed down to few enough
+    builds. A change may lose this after it was "believed", if further launches show that it is too small."""
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
@@ -100,13 +100,13 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
 
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Returns whether a change is worth `launches` more launches: whether its probability, times the number of launches
-    that a report of the change is worth, is at least `launches`."""
+    """Returns whether `launches` more launches are worthwhile: the probability of the change, times the number of
+    launches that its report is worth, is at least `launches`."""
     return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """Returns False if `is_worth` would surely return False. It rules out a change before a candidate is opened."""
+    """Returns False if `is_worth` would certainly return False. This quick test comes before a candidate is opened."""
     return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 
@@ -128,7 +128,7 @@ def _has_odds(candidate: Candidate, policy: Policy) -> bool:
 
 
 def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
-    """Asks for the replays that find the build and the size of a believed change, then confirms it."""
+    """Returns the next replay to find the build and size of a believed change, or "confirmed" if both are known."""
     question = _locate(candidate, policy)
     if question is not None:
         return Decision("believed", question)
@@ -142,8 +142,8 @@ def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def _decide_open(candidate: Candidate, policy: Policy) -> Decision:
-    """Believes a change that replays show, refutes a change that is not worth more launches, or asks for more
-    launches."""
+    """Returns the decision on an open candidate: "believed" if replays show the change, "refuted" if it is not worth
+    more launches, else the next replay."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations
@@ -193,7 +193,7 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
 
 
 def _worth(candidate: Candidate, policy: Policy) -> float:
-    """Returns how many launches a report of this change is worth: more if the change is fresh in its author's mind."""
+    """Returns how many launches a report of this change is worth: more for a recent change than for an old one."""
     if candidate.fresh_since is None:
         return policy.worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())

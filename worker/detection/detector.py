@@ -19,8 +19,8 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 NOISY = 2.0
-"""If several series have new code at a build, the least noisy of them is replayed first. A series that is more than
-this many times as noisy waits for the answer of that replay. This saves a tenth of all replays."""
+"""A series waits at a build with new code if it is this many times as noisy as the least noisy series with that code.
+The latter is replayed first, and its answer saves a tenth of all replays."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Response:
 
 class Detector:
     """Finds changes of series, night by night. Call `add_night`, then `add_answers` while the response has questions.
-    Unanswered questions are discarded when the next night is added. `launches` is how many launches a night spends on
-    one series, and the budget of replay launches is a share of these."""
+    Unanswered questions are discarded when the next night is added. `launches` is the number of launches of a series in
+    a night; the budget of replay launches is a share of them."""
 
     def __init__(self, series: Mapping[int, NodeKernel], launches: int, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()  # the caller may set another budget each night
@@ -46,8 +46,8 @@ class Detector:
         self.awaited: dict[int, ReplayQuestion] = {}
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
-        """Takes in a night's readings, by series, and returns the changes and questions that follow from them. The
-        newest build may get several nights. The readings of a build older than the newest are ignored."""
+        """Adds the readings of a night, by series. Returns the changes and questions that follow from them. The newest
+        build may get several nights. A night of an older build is ignored."""
         changes = self._close_all()
         builds = self.nights.builds
         if builds and build < builds[-1]:
@@ -157,7 +157,7 @@ class Detector:
         return [change] if change is not None else []
 
     def _close_all(self) -> list[ConfirmedChange]:
-        """Closes all candidates of the last night and returns their confirmed changes. A change in state "believed" is
-        confirmed too, although its size or its build may be less certain."""
+        """Closes all candidates of the last night and returns their confirmed changes. A candidate in state "believed"
+        counts as confirmed too, although its size or its build may be less certain."""
         self.awaited.clear()
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

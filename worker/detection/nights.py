@@ -1,4 +1,4 @@
-"""Keeps the times of all series of a scope, with the noise of each series' node subtracted, and measures how far levels
+"""Keeps the times of all series of a scope, without the noise that series of a node share, and measures how far levels
 moved. A level is the typical log time of a series over some nights.
 
 Arrays have one row per night, the newest last, and one column per series. A cell is NaN where a series was not
@@ -16,7 +16,7 @@ from tilewatch.worker.detection.step_scan import Scan, median, scan_steps
 
 LEARN_EVERY_NIGHTS = 10
 LEAST_LEVEL_NIGHTS = 3
-"""A column's usual level in an environment is used once the column has more than this many nights there."""
+"""The number of nights that a column needs in an environment, and one more, before its usual level there is used."""
 NO_ENVIRONMENT = -1
 SAME_CODE, UNKNOWN_CODE = -1, 0
 
@@ -40,7 +40,7 @@ class Nights:
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
-        """Adds a night with the readings of its measured columns. Other columns keep their last environment."""
+        """Adds a night with the readings of the series measured then. Other series keep their last environment."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
         unknown = np.full(len(self.nodes), NO_ENVIRONMENT)
         environments = self.environments[-1].copy() if len(self.environments) else unknown
@@ -72,7 +72,7 @@ class Nights:
         self._subtract_node_noise()
 
     def code_before(self, column: int) -> int | None:
-        """Returns the last build with a series' old code if its code is new tonight; None if its code is not new."""
+        """Returns the last build with the previous code of a series if its code is new tonight, else None."""
         builds = int(self.code_changes[-1, column])
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
@@ -97,8 +97,8 @@ class Nights:
         return np.asarray((self.environments[-1] != before) & (before != NO_ENVIRONMENT))
 
     def _launch_variance(self) -> Floats:
-        """Returns for each series the variance of one launch's median: the mean of the nights' variances, each clipped
-        at 8 times their median. That median alone would miss that some nights' launches have two typical times."""
+        """Returns for each series the variance of one launch's median: the mean of the nights' variances, each limited
+        to 8 times their median. Their median alone would miss nights whose launches have two typical times."""
         positive = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
         return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
 
@@ -106,8 +106,8 @@ class Nights:
         """Returns for each series the standard deviation of one night's level. It is estimated from differences between
         nights, because a step in the level affects only the few differences across the step.
 
-        It is 1.4826 median |x_i+lag - x_i| / sqrt(2), for the lag of 1 or 5 that gives more, because noise that lasts
-        for several nights does not show between neighbours. It is at least 0.85 sqrt(launch variance / launches)."""
+        It is 1.4826 median |x_(i+lag) - x_i| / sqrt(2), for a lag of 1 or 5, whichever gives more: noise that lasts for
+        several nights does not show between neighbours. It is at least 0.85 sqrt(launch variance / launches)."""
         rows = slice(-self.policy.before_nights, None)
         # Missing nights are sorted to the front: else a series measured every other night would have no neighbours.
         order = np.argsort(np.isfinite(self.residuals[rows]), axis=0, kind="stable")
@@ -125,7 +125,7 @@ class Nights:
         return np.asarray(noise)
 
     def scan(self, history_since: NDArray[np.int64]) -> Scan:
-        """Scans the nights of each series for steps, except those before the series' build in `history_since`."""
+        """Scans the nights of each series for steps, from the series' build in `history_since` on."""
         row = np.arange(len(self.builds))[:, None]
         counts = row >= np.searchsorted(self.builds, history_since)
         here = (row >= self.starts) & counts
@@ -133,18 +133,18 @@ class Nights:
         return scan_steps(self.residuals, here, earlier, self.nodes, self.noise(), self.policy)
 
     def align(self, column: int, row: int, size: float) -> None:
-        """Adds the size of a confirmed change to the earlier log times of a series, to make later nights comparable."""
+        """Adds the size of a confirmed change to a series' earlier log times, to make later nights comparable."""
         self.times[:row, column] += size
         self.residuals[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
-        """Returns how far a series' level moved `age` nights ago, by medians, which an outlying night hardly moves."""
+        """Returns how far a series' level moved `age` nights ago, by medians, because an outlier hardly moves these."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
 
     def moves(self, column: int, age: int) -> tuple[float, float]:
-        """Returns how far log times of a kernel and its baseline moved `age` nights ago, in tonight's environment."""
+        """Returns the moves, `age` nights ago, of log times of a kernel and its baseline, in tonight's environment."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), at - self.policy.before_nights)
         return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)

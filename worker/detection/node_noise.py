@@ -15,20 +15,20 @@ Floats = NDArray[np.float64]
 MOST_FACTORS = 4
 CLIP_DEVIATIONS = 3.5
 WILD_DEVIATIONS = 2.5
-"""A column this many standard deviations from the factors' prediction counts half in that night (Cauchy weights)."""
+"""A column so many standard deviations from its predicted value gets half its weight in that night (Cauchy weights)."""
 COMMON_NOISES = 10.0
-"""Standard deviation of a whole node's move in one night, as a multiple of a typical column's noise."""
+"""The standard deviation of the move of a whole node in one night, in units of a typical column's noise."""
 PRIOR_NIGHTS = 6.0
-"""The number of nights whose estimate of a series' share of the node's part weighs as much as the prior, which is 1."""
+"""The weight of the prior (a share of 1) when a series' share of the node's part is learned, as a number of nights."""
 NEAR_ONE = 0.25
-"""A learned share that differs from 1 by less than this is set to 1, because so few nights cannot tell them apart."""
+"""A learned share within this distance of 1 is set to 1, because so few nights cannot tell them apart."""
 MANY_COLUMNS = 12
-"""The number of columns of a node from which on all shares are 1, because learning them would only add noise."""
+"""The number of a node's columns from which on no shares are learned. All are 1, because learning would add noise."""
 
 
 @dataclass(frozen=True)
 class Loadings:
-    """Holds the weights of a node's columns on its factors, as learned. The last factor moves all columns alike."""
+    """Holds the weights of a node's columns on its factors. The last factor moves all columns alike."""
 
     weights: Floats  # columns x factors
     own: Floats  # the own variance of each column
@@ -36,7 +36,7 @@ class Loadings:
 
 
 def learn(moves: Floats) -> Loadings:
-    """Learns a node's factors from differences of log times between adjacent nights (nights x columns, NaN if
+    """Returns a node's factors, learned from differences of log times between adjacent nights (nights x columns, NaN if
     missing)."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
@@ -88,8 +88,8 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
     """Returns for each series the share of the node's part that shows in its times, learned from moves between nights.
-    A share close to 1 is set to 1. On a node of few series, the node's part may come from one baseline with another
-    bottleneck than the kernel. The share is the slope (sum x y + p) / (sum x^2 + p), where the prior p is that of
+    A share close to 1 is set to 1. A share may differ from 1 if the node's part comes from a single baseline, whose
+    bottleneck is not the kernel's. The share is the slope (sum x y + p) / (sum x^2 + p). The prior p has the weight of
     PRIOR_NIGHTS nights at slope 1."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
@@ -107,8 +107,8 @@ def _clip(values: Floats) -> Floats:
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:
-    """Returns, by column, the principal factors of the correlations between columns. These have an eigenvalue over (1 +
-    sqrt(columns / nights))^2, which is the largest that pure noise gives (Marchenko and Pastur, 1967)."""
+    """Returns, by column, the principal factors of the correlations between columns. Kept are those whose eigenvalue is
+    over (1 + sqrt(columns / nights))^2, the largest that pure noise gives (Marchenko and Pastur, 1967)."""
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
     if nights < 12 or columns < 2:

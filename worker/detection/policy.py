@@ -1,5 +1,5 @@
-"""Defines the thresholds of the judge, and reads them from a policy file, a JSON object of those that differ from the
-default. The file's name without its extension is the policy's name, which is stored with each verdict."""
+"""Defines the thresholds of the judge. A policy file is a JSON object of the thresholds that differ from the default.
+Its name without the extension is the policy's name, which is stored with each verdict."""
 
 import json
 from dataclasses import asdict, dataclass, replace

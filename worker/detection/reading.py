@@ -18,8 +18,8 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """Holds the samples of one series in one night, by launch: those of the kernel and, if it has a baseline, those of
-    the baseline. `code` identifies the machine code that was measured, and is None if that is not known."""
+    """Holds the samples of one series in one night, grouped by launch: of the kernel and, if it has one, of its
+    baseline. `code` identifies the machine code that was measured; None if it is not known."""
 
     build: int
     machine: str

@@ -1,4 +1,4 @@
-"""Counts the replay launches that a night may spend: its own share, and launches that earlier nights did not spend."""
+"""Counts the replay launches that a night may spend: its own share, and what earlier nights left over."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """Adds a night's share of launches to the budget, and gives back launches that were asked for but never
+        """Adds a night's share of launches to the budget, and returns launches to it that were requested but never
         answered. The budget is limited to the launches of one suspicion, or to the night's share if that is larger."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
@@ -27,7 +27,7 @@ class ReplayBudget:
         return self.left >= launches
 
     def allows_tonight(self, launches: int) -> bool:
-        """Returns whether tonight's own share is enough, without launches that earlier nights did not spend."""
+        """Returns whether tonight's own share covers `launches`, without what earlier nights left over."""
         return min(self.unspent, self.left) >= launches
 
     @property

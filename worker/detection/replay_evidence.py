@@ -15,11 +15,11 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats, is_time
 
 PRIOR_LAUNCHES = 6
-"""When a replay's variance is estimated, the variance of past nights counts as much as this many replay launches."""
+"""The weight of the variance of past nights when a replay's variance is estimated, as a number of replay launches."""
 
 SHOWN_DEVIATIONS = 2.5
-"""A replay whose base is older than the candidate's builds is left out if its change is at least this many standard
-errors from zero, because an earlier build may have made that change."""
+"""A replay whose base is older than the candidate's builds is left out if its change is this many standard errors or
+more from zero, because an earlier build may have made that change."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ReplayEvidence:
         return len(usable)
 
     def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
-        """Returns the estimate for each pair of builds. All share a variance per launch, of past nights and replays."""
+        """Returns the estimate for each pair of builds. They share one launch variance, of past nights and replays."""
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
@@ -100,7 +100,7 @@ class ReplayEvidence:
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Returns sums per build k over replays with base < k <= head: of size / error^2, 1 / error^2 and launches."""
+        """Sums size / error^2, 1 / error^2 and launches of the replays with base < k <= head, for each build k."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (base, head), estimate in self.estimates(launch_variance).items():
             began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS

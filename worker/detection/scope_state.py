@@ -19,7 +19,7 @@ from tilewatch.worker.detection.verdict import ConfirmedChange
 
 NEVER = -(2**62)
 CODE_PRIOR_SERIES = 2.0
-"""The prior probability that new code changes a time weighs as much as this many replay answers about the code."""
+"""The weight of the prior probability that new code changes a time, as a number of replay answers about the code."""
 MOST_BUILDS = 4096
 """The most builds in one candidate. Each commit between two nights is a build, so there may be thousands."""
 
@@ -78,9 +78,9 @@ class ScopeState:
         return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
-        """Returns how many nights back a change of a series is searched for; 0 if no build can have changed it since
-        its last change. If tonight's code is new, only the builds that may have brought it are searched. Otherwise the
-        search goes back to the earliest build that may have changed the code, but by at most `after_nights` nights."""
+        """Returns how many nights back to search for a change of a series; 0 if no build since its last change can have
+        changed it. If tonight's code is new, only the builds that may have brought it are searched. Otherwise the
+        search goes back to the earliest build that may have changed the code, at most `after_nights` nights."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -119,15 +119,15 @@ class ScopeState:
         )
 
     def _fresh_since(self, column: int) -> int:
-        """Returns the first fresh build of a series: only its last `fresh_nights` nights measured that build. If its
-        code is known, only tonight's builds are fresh, because older code was replayed in its own first night."""
+        """Returns the first build of a series that counts as fresh: only its last `fresh_nights` nights measured it. If
+        its code is known, only tonight's builds are fresh, because older code was replayed in its own first night."""
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
         return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
     def code_probes(self) -> list[Candidate]:
-        """Lists a probe for each series whose machine code is new tonight: a replay of tonight's build against the last
+        """Lists a probe for each series with new machine code tonight: a replay of tonight's build and the last build
         with the old code. The least noisy series is first, because its answer shows what to expect of the others."""
         probes: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
@@ -145,8 +145,8 @@ class ScopeState:
         return probe
 
     def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """Yields a probe of the build that made a confirmed change for each other series of the same kernel on the same
-        node. In case tonight's launches run out, that build stays likelier for these series on later nights."""
+        """Yields, after a confirmed change, a probe of its build for each other series of that kernel on that node. If
+        tonight's launches run out first, the build stays likelier for these series on later nights."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
@@ -165,7 +165,7 @@ class ScopeState:
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
 
     def note_code_answer(self, candidate: Candidate, probability: float) -> None:
-        """Stores the probability, after a candidate's replays, that its new code changed its series."""
+        """Stores how probable it is, after a candidate's replays, that its new code changed its series."""
         self._code_answers.setdefault(candidate.head, {})[candidate.series] = probability
 
     def open_probe(self, key: int, base: int, head: int, prior: float) -> Candidate:
@@ -177,9 +177,9 @@ class ScopeState:
         return Candidate(key, base, head, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
-        """Yields each series that got a new machine or toolchain `min_history` nights ago, and its probe: a replay of
-        tonight's build against the last build before that. The probe is None if no build can have changed the series.
-        The caller sets `probe_at` to None when it uses the probe, so that the series gets only one."""
+        """Yields each series whose machine or toolchain was new `min_history` nights ago, and its probe: a replay of
+        tonight's build and the last build before that. The probe is None if no build can have changed the series. The
+        caller sets `probe_at` to None when it uses the probe, so that a series gets only one."""
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]
@@ -193,8 +193,8 @@ class ScopeState:
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """Starts a new level of a series at a build with an expected change. Nights and replays before that build no
-        longer count as history."""
+        """Starts a new level of a series at a build whose change is expected. Earlier nights and replays no longer
+        count as history."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
 
@@ -203,7 +203,7 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Returns a candidate's confirmed change, with which a new level of its series starts. Returns None if no
+        """Returns the confirmed change of a candidate, and starts a new level of its series there. Returns None if no
         replay tested the likeliest build."""
         estimate = candidate.estimate
         if estimate is None:
@@ -238,8 +238,8 @@ class ScopeState:
             self.evidence.log_odds[again] = -np.inf  # a build that had a night already is no new one
 
     def _by_code(self) -> Floats:
-        """Returns what machine code adds to the log-odds of a change of each series (column) at each build (row). It
-        adds more where the code is new, or where it changed the time of another problem of the kernel."""
+        """Returns what machine code adds to the log-odds of a change, by build (row) and series (column). It adds more
+        where the code is new, or where that code changed the time of another problem of the kernel."""
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         is_likely = (builds > 0) | self._sibling_changed
@@ -256,8 +256,8 @@ class ScopeState:
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], base: int, head: int) -> NightEvidence:
-    """Returns evidence for each build after `base` up to `head`. A build without a night gets that of the next night,
-    because all builds between two nights are equally likely."""
+    """Returns the evidence for each build after `base` up to `head`. A build without a night gets that of the next
+    night, because all builds between two nights are equally likely."""
     at = np.searchsorted(np.asarray(builds), np.arange(base + 1, head + 1))
     by_code = nightly.by_code[at] - np.log(np.bincount(at)[at])
     return NightEvidence(nightly.weighed[at], nightly.precisions[at], by_code)

@@ -1,5 +1,5 @@
-"""Finds how far the level of each series moved at each recent night, from the mean before and the mean after that
-night, and the variance of that move.
+"""Measures how far the level of each series moved at each recent night, as the mean after the night's start minus the
+mean before, with the variance of that move.
 
 All series and all possible first nights of a new level are scanned at once. Nights on the previous machine or toolchain
 are used too, shifted by the typical move of the node's series when the machine or toolchain changed."""
@@ -16,20 +16,20 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 LEAST_NODE_SERIES = 4
-"""The fewest series of a node from which the typical move by a new machine or toolchain is estimated."""
+"""The fewest series of a node from which its typical move at a change of machine or toolchain is estimated."""
 RECENT_NIGHTS = 20
-"""The number of nights on the previous machine or toolchain that are used for this. Older levels have drifted."""
+"""The number of nights on the previous machine or toolchain that estimate this move. Older levels have drifted."""
 LEAST_MOVE_SPREAD = 0.001
 """The least spread assumed for the relative moves of a node's series when its machine or toolchain changes."""
 MOVE_SPREAD_FACTOR = 1.5
-"""Multiplies the measured spread of these moves, because the spread of few series is uncertain."""
+"""Multiplies the measured spread of these moves, because a spread of few series is uncertain."""
 
 
 @dataclass(frozen=True)
 class Scan:
     """Holds how far the level of each series moved at each recent night: `steps`, in units of `noise`. Row 0 is the
     newest night. `variances` holds the variances of `steps`, in squared noises. Both are NaN if the history is too
-    short. `move_spread` is the spread of the moves of a node's series when it last got a new machine or toolchain."""
+    short. `move_spread` is the spread of the moves of a node's series at its last change of machine or toolchain."""
 
     steps: Floats
     variances: Floats
@@ -38,8 +38,8 @@ class Scan:
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """Scans nights for steps. `here` marks a series' nights on its present machine and toolchain, `earlier` the
-    last."""
+    """Scans nights for steps. `here` marks a series' nights on its present machine and toolchain, `earlier` those on
+    the previous."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2
@@ -61,7 +61,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
 
 
 class _Sums:
-    """Holds cumulative sums and counts of values, which give the sum and count of any span of nights without NaN."""
+    """Holds cumulative sums and counts of values. They give the sum and count of any span of nights, without NaN."""
 
     def __init__(self, values: Floats) -> None:
         nothing = np.zeros((1, values.shape[1]))
@@ -73,8 +73,8 @@ class _Sums:
 
 
 def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """Returns the mean over two spans of nights, and the weight of that mean, 1 / variance. The level of the span
-    `other` may be different, so `unlike` is added to its variance."""
+    """Returns the mean over two spans of nights, and the mean's weight, 1 / variance. The span `other` may have another
+    level, so `unlike` is added to its variance."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight
@@ -91,7 +91,7 @@ def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floa
 
 
 def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
-    """Returns two values for each series: the median move of the series of its node at the last change of machine or
+    """Returns two values for each series: the median move of its node's series at the last change of machine or
     toolchain, and the spread of these moves."""
     recent = earlier & (earlier[::-1].cumsum(axis=0)[::-1] <= RECENT_NIGHTS)
     moved = median(np.where(here, residuals, np.nan)) - median(np.where(recent, residuals, np.nan))

@@ -1,8 +1,8 @@
 """Runs the detector on JSON lines, without a database: `tilewatch judge --stream`.
 
-A `world` line names the series and gets no answer. Every other line is answered by one line with the confirmed changes
-and the replays to run. Entries of a line that cannot be used are left out and listed in the answer under `left_out`,
-because the caller waits for an answer to each line. `complain` is called with each of these entries."""
+A `world` line names the series and has no answer. Every other line has one: a line with the confirmed changes and the
+replays to run. Entries that cannot be used are listed in the answer under `left_out` and passed to `complain`. The line
+is still answered, because the caller waits for its answer."""
 
 import json
 import math
@@ -21,7 +21,7 @@ NO_LINE = "this is not a world, night or rerun in JSON"
 KERNEL = "cand"
 
 MOST = 2**62
-"""Limits the whole numbers in a line: NumPy's integers have 64 bits, and some of these numbers are added."""
+"""The largest whole number in a line. NumPy's integers have 64 bits, and some of these numbers are added."""
 
 
 class NotTheProtocol(Exception):
@@ -31,8 +31,8 @@ class NotTheProtocol(Exception):
 def answer_lines(
     lines: Iterable[str], complain: Callable[[str], None], refuse: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Yields one answer per input line. A `world` line has no answer and starts a new detector. If nothing in a line
-    could be used, `refuse` is called with the reason too."""
+    """Yields one answer per input line. A `world` line has no answer and starts a new detector. If no entry of a line
+    can be used, `refuse` is called with the reason too."""
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -167,7 +167,7 @@ def _complain_about(launch: tuple[float, ...], where: str, complain: Callable[[s
 
 
 def _launch(value: Any) -> tuple[float, ...]:
-    """Returns the times of a launch. What is not a number becomes NaN, so that the other times keep their places."""
+    """Returns the times of a launch. A value that is no number becomes NaN, so that other times keep their places."""
     if not isinstance(value, list):
         return ()
     return tuple(float(each) if isinstance(each, float) or _is_small(each) else math.nan for each in value)

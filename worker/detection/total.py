@@ -1,5 +1,5 @@
-"""Judges a total by the verdicts of the series whose times it sums. A total has no replays of its own: the replays of
-its series show how much each changed, and the weighted sum of these changes is the change of the total."""
+"""Judges a total by the verdicts of its series. A total has no replays of its own: the replays of its series show how
+much each series changed, and the weighted sum of these changes is the change of the total."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tilewatch.worker.detection.replay_evidence import find_interval
 from tilewatch.worker.detection.verdict import VerdictName
 
 MOST_NAMED = 3
-"""The most changed series that the reason of a total's verdict names. The page of the total lists all of them."""
+"""The number of series that the reason of a total's verdict names, the most changed first. Its page lists all."""
 
 TO_STANDARD_ERROR = 2 * 1.96
 """A 95 % interval is this many standard errors wide."""
@@ -18,8 +18,8 @@ TO_STANDARD_ERROR = 2 * 1.96
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """One series of a total: the product of its time and its weight, and its own verdict with relative sizes. The sizes
-    and the noise are None if the series' history is too short."""
+    """One series of a total: its time multiplied by its weight, and its own verdict with relative sizes. The sizes and
+    the noise are None if the series' history is too short."""
 
     name: str
     time_us: float
@@ -33,7 +33,7 @@ class JudgedPart:
 
 @dataclass(frozen=True)
 class TotalVerdict:
-    """The verdict of a total. `largest` is the index of the series that changed it most; None if no series changed."""
+    """The verdict of a total. `largest` is the index of the series that contributed most; None if no series changed."""
 
     verdict: VerdictName
     change: float | None
@@ -47,9 +47,9 @@ class TotalVerdict:
 
 
 def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
-    """Returns the verdict of a total. Its change is the sum of its series' changes, each times the series' share of the
-    total before the change. A confirmed change counts with its size, an unchanged series with 0. An undecided series
-    may have changed by the end of its interval that is farther from 0, or by any size if it has no interval."""
+    """Returns the verdict of a total. Its change is the sum of its series' changes, weighted by their shares of the
+    total before. A confirmed change counts with its size, an unchanged series with 0. An undecided series may have
+    changed by the end of its interval that is farther from 0, or by any size if it has no interval."""
     changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
     before_us = [
         each.time_us / (1 + (each.change or 0.0)) if moved else each.time_us
@@ -94,14 +94,14 @@ def _most(part: JudgedPart) -> float:
 
 
 def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None:
-    """Returns the noise of the total in one night, as if its series were independent; None if one's is unknown."""
+    """Returns the noise of the total in one night, as if its series were independent; None if a noise is unknown."""
     if any(each.noise is None for each in parts):
         return None
     return sqrt(sum((share * (each.noise or 0.0)) ** 2 for share, each in zip(shares, parts, strict=True)))
 
 
 def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Returns a total's relative move in this night and both ends of its interval; all None if a series has no move."""
+    """Returns a total's relative move in this night and its interval's two ends; all None if a series has no move."""
     if any(each.change is None or each.low is None or each.high is None for each in parts):
         return None, None, None
     change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))

@@ -1,9 +1,9 @@
 """Orders the commits of a followed branch by ancestry: each commit comes after all commits that it contains.
 
-The line of a branch consists of the first parents of its tip and of each commit that was stored for the branch before.
-So a commit that a merge moved off the first parents (a foxtrot merge) keeps its place, and a commit that a forced push
-removed comes before the commits that replaced it. The stored order is kept where ancestry allows it. Dates have no
-effect."""
+The line of a branch consists of its tip, of the commits stored for the branch before, and of the first parents of all
+these. So a commit that a merge moved off the first parents (a foxtrot merge) keeps its place, and a commit that a
+forced push removed comes before the commits that replaced it. The stored order is kept where ancestry allows it. Dates
+have no effect."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ Parents = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """The order of a branch. `positions` numbers the commits of its line from 1. `left` are those not on it any
-    more."""
+    """The order of a branch. `positions` numbers the commits of its line from 1. `left` are the commits that left the
+    line."""
 
     positions: Mapping[str, int]
     left: frozenset[str]
@@ -56,7 +56,7 @@ def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
 
 
 def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
-    """Returns the heads and all commits that they contain."""
+    """Returns the heads and all their ancestors."""
     reached: set[str] = set()
     waiting = list(heads)
     while waiting:
@@ -68,7 +68,7 @@ def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
 
 
 def place_lost(ordered: Sequence[str], known: Sequence[str], lost: Collection[str]) -> list[str]:
-    """Inserts commits that the repository no longer has. Each is put after the known commit that preceded it before."""
+    """Inserts commits that the repository no longer has. Each follows the known commit that preceded it in `known`."""
     after: dict[str | None, list[str]] = {}
     before: str | None = None
     for sha in known:

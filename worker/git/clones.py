@@ -32,7 +32,7 @@ SAFE = ("-c", "protocol.ext.allow=never")
 """Git options that refuse addresses which would start a program."""
 EVERYTHING = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
-"""The variables that git sets for a hook. With them, another git command would use the hook's repository."""
+"""The variables that git sets for a hook. They would make another git command use the hook's repository."""
 NO_REASON = ("Cloning into", "Please make sure you have", "and the repository exists", "hint:", "warning:", "From ")
 
 
@@ -41,7 +41,7 @@ class BadAddress(ExpectedError):
 
 
 class FetchFailed(RepositoryError):
-    """Raised if a repository cannot be cloned or fetched now, which may pass. The message is a sentence."""
+    """Raised if a repository cannot be cloned or fetched now. The failure may pass. The message is a sentence."""
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,8 @@ def split_range(revisions: str) -> tuple[str, str]:
 
 
 def find_tips(repository: Path, branch: str) -> list[str]:
-    """Lists the tips of a followed branch, the newest last: its own tip and that of its remote. The latter is ahead in
-    a clone that was fetched but not pulled. Raises RepositoryError if there is no such branch."""
+    """Lists the tips of a followed branch, the newest last: its own tip and its remote's tip, which is ahead in a clone
+    that was fetched but not pulled. Raises RepositoryError if there is no such branch."""
     require_history(repository)
     ref = branch if branch == "HEAD" or branch.startswith("refs/") else find_branch(repository, branch)
     own = None if ref is None else _find_commit(repository, ref)
@@ -216,8 +216,8 @@ def environment(repository: Path) -> dict[str, str]:
 
 
 def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
-    """Runs git and returns its output. Git uses exactly this repository, and neither one around it nor one whose hook
-    started this process. Raises GitFailed if the command fails, and RepositoryError if git is not installed."""
+    """Runs git and returns its output. Git uses exactly this repository: neither a repository around it, nor that of a
+    hook that started this process. Raises GitFailed if the command fails, RepositoryError if git is not installed."""
     if not repository.is_dir():
         raise RepositoryError(f"{repository} is not a folder")
     try:

@@ -1,7 +1,7 @@
 """Keeps the path of the Python with which a node runs a repository's host code, if it is not Tilewatch's own Python.
 
-The database says that a repository needs such a Python. Each node names its own in a file beside its clone, which only
-the operator's command writes. So neither a commit nor the database can name a program that runs."""
+The database says that a repository needs such a Python. Each node has the path in a file beside its clone, which only
+the operator's command writes. So neither a commit nor the database can choose the program that runs."""
 
 import os
 import tempfile
@@ -41,8 +41,8 @@ def find(clone: Clone) -> Path | None:
 
 
 def find_environment(clone: Clone, branch: str) -> Environment | None:
-    """Returns the environment that a branch's last commit names by `requirements` of [tool.tilewatch], on this node.
-    Returns None if it names none. Raises BadInterpreter, BadProject or RepositoryError if that cannot be read."""
+    """Returns the environment of this node for the packages that a branch's last commit names (`requirements` of
+    [tool.tilewatch]); None if it names none. Raises BadInterpreter, BadProject or RepositoryError if that fails."""
     settings = read_settings(clone.folder, branch)
     if settings is None or settings.requirements is None:
         return None

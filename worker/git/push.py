@@ -55,7 +55,7 @@ def push_branch(clone: Clone, branch: str, sha: str) -> None:
 
 
 def _is_own(repository: Path, sha: str) -> bool:
-    """Returns whether `commit_file` made this commit. Returns False if the commit was not fetched."""
+    """Returns whether `commit_file` made this commit; False if the clone lacks the commit."""
     try:
         return git(repository, "show", "--no-patch", "--format=%cn <%ce>", sha, "--").strip() == (
             f"{AUTHOR['NAME']} <{AUTHOR['EMAIL']}>"

@@ -1,7 +1,7 @@
 """Finds the watched repositories: those of `tilewatch watch add`, and the repository TILEWATCH_REPOSITORY.
 
-If TILEWATCH_REPOSITORY is not set, the checkout of Tilewatch is used, if there is one. That checkout is only watched as
-long as no repository was added. Each node has its own clones, made from the addresses in the database."""
+The default of TILEWATCH_REPOSITORY is the checkout of Tilewatch, if there is one. That checkout is only watched as long
+as no repository was added. Each node has its own clones, made from the addresses in the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +31,8 @@ from tilewatch.worker.settings import Settings
 @dataclass(frozen=True)
 class WatchedRepository:
     """A watched repository on this node. `folder` is the clone to read. The first parents of `branch` are its main
-    line. `clone` is None for TILEWATCH_REPOSITORY, which is not fetched here but by its owner. If `own_python` is True,
-    host code is recorded with the Python of an environment that the owner made."""
+    line. `clone` is None for TILEWATCH_REPOSITORY, which its owner fetches. If `own_python` is True, host code is
+    recorded with the Python of an environment that the owner made."""
 
     name: str
     folder: Path
@@ -75,8 +75,8 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the watched repository with one of these addresses. If no repository has one, as for a mirror, returns
-    what `choose` returns without a name. Raises RepositoryError if `choose` does."""
+    """Returns the watched repository with one of these addresses. If there is none, as for a mirror, returns the result
+    of `choose` without a name, or raises its RepositoryError."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -140,9 +140,9 @@ def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
 
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
-    """Stores the order of the commits under the name `stored_as`. This name is that of a repository, or of one of its
-    branches whose last submitted commit is `newest`. Returns how many commits left the branch since the last call.
-    Raises RepositoryError if Git cannot read the branch."""
+    """Stores the order of a branch's commits under the name `stored_as`: a repository, or one of its branches whose
+    last submitted commit is `newest`. Returns how many commits left the branch since the last call. Raises
+    RepositoryError if Git cannot read the branch."""
     take_turns(opened, f"order of {stored_as}")
     branch = branch_without_toolchain(stored_as)
     if branch is None:

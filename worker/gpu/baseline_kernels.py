@@ -1,5 +1,5 @@
 """Compiles the baselines' kernels for a whole submission at once, before this machine measures its first series.
-Otherwise the GPU would wait for each of them in turn, because nvcc takes 10 s for a kernel of DeepGEMM."""
+Otherwise the GPU would wait for each of them in turn. nvcc takes 10 s for a kernel of DeepGEMM."""
 
 import hashlib
 import json

@@ -33,8 +33,8 @@ class HealthyGpu:
 @contextmanager
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
     """Gives a step this worker's GPU, which must be of this model, and have this UUID if one is given. Raises NotNow if
-    the GPU is in use, missing, in quarantine or not the wanted one, because another worker may do the job then. Raises
-    FellIll at the end if the GPU was in quarantine meanwhile."""
+    the GPU is in use, missing, in quarantine or not the requested one, because another worker may do the job. Raises
+    FellIll at the end if the GPU went into quarantine meanwhile."""
     backend = backend_for({gpu_model}, context)
     try:
         gpu = backend.own_gpu()

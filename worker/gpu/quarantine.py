@@ -27,11 +27,11 @@ log = structlog.get_logger()
 
 LOOK_EVERY_S = 5.0
 NOTICED_S = 2 * LOOK_EVERY_S
-"""The seconds within which an illness is noticed and stored."""
+"""The longest time, in seconds, until an illness is noticed and stored."""
 
 
 class GpuWatch:
-    """The thread that watches a GPU's health. It calls `consume` whenever the worker may or may not take sweeps now."""
+    """The thread that watches a GPU's health. It calls `consume` to make the worker stop or resume taking sweeps."""
 
     def __init__(
         self,

@@ -30,12 +30,12 @@ from tilewatch.worker.gpu.visible_gpu import require_driver, require_packages, v
 from tilewatch.worker.queue.replay_job import BuildSide, ReplayJob
 
 kept = KeptProcess()
-"""The process that measured the last series and stays open for the next. Each process of the pool has its own."""
+"""The process that measured the last series, kept open for the next one. Each process of the pool has its own."""
 
 
 @dataclass(frozen=True)
 class RealGpu:
-    """An NVIDIA GPU of one of these models. CUDA_VISIBLE_DEVICES selects it among the GPUs of the machine."""
+    """An NVIDIA GPU of one of these models. CUDA_VISIBLE_DEVICES selects it among the machine's GPUs."""
 
     gpu_models: frozenset[str]
     context: Context
@@ -52,12 +52,12 @@ class RealGpu:
         require_packages()
 
     def find_need_of_root(self, gpu: Gpu) -> str | None:
-        """Returns why host code runs as root on this GPU, or None if it has a user of its own or this is not root."""
+        """Returns why host code runs as root on this GPU; None if it has a user of its own, or if this is not root."""
         return gpu_user.find_refusal(gpu.uuid, ChildProcess) if gpu_user.is_of_root() else None
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
-        """Measures a sweep. Trials that a killed attempt of this job timed on this GPU are read from disk and not
-        measured again. Times in the database are not used for this, because they may be another GPU's."""
+        """Measures a sweep. Trials that an interrupted attempt of this job timed on this GPU are read from disk and not
+        repeated. Times in the database are not used, because they may be those of another GPU."""
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
         together = sweep.together
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
@@ -138,7 +138,7 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Returns a canary's readings. Raises NoAnswer if another process uses the GPU and would spoil them."""
+        """Returns a canary's readings. Raises NoAnswer if another process, which would spoil them, uses the GPU."""
         self._require_alone()
         readings = watcher.canary(self._gpu_uuid)
         self._require_alone()

@@ -29,7 +29,7 @@ from tilewatch.worker.queue.replay_job import ReplayJob
 
 FASTEST_US, SLOWEST_US = 100.0, 300.0
 NOISE = 0.004
-"""The relative standard deviation of a sample, which is about that of an H200 within one session."""
+"""The relative standard deviation of a sample, about as on an H200 within one session."""
 
 WRONG, CRASHED = 0.02, 0.01
 """The share of configs that give a wrong answer, and the share that crash."""
@@ -198,8 +198,8 @@ def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> 
 
 
 def _telemetry(sweep: SweepToMeasure, simulation: Simulation) -> tuple[Reading, ...]:
-    """Returns the readings before and after a sweep, in which the GPU may fall ill. `times_ill` is part of the seed, so
-    that a sweep in which the GPU fell ill succeeds when it is repeated."""
+    """Returns the readings before and after a sweep, during which the GPU may fall ill. The seed contains `times_ill`,
+    so that a sweep in which the GPU fell ill succeeds when it is repeated."""
     facts = sweep.facts
     chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(sweep.times_ill))
     illness = chance.choice(ILLNESSES) if chance.random() < simulation.ill else None

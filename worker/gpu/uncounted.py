@@ -1,4 +1,4 @@
-"""Keeps the launches of runs on disk until their hardware counters are read, and reads those of many runs at once.
+"""Keeps the launches of runs on disk until their hardware counters are read, for many runs at once.
 
 Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measured at once, which is more than the rest
 of a run (four H100, driver 580.159.04, 2026-11-28). Most of that is its start, so one start serves many runs."""
@@ -31,17 +31,17 @@ from tilewatch.kernels.results import Cubin, Measured, Params
 log = structlog.get_logger()
 
 LATER = "they are read when the GPU has no series to measure"
-"""Says why a run has no hardware counters yet, as the end of a sentence."""
+"""The reason why a run has no hardware counters yet, as the end of a sentence."""
 
 MOST_AT_ONCE = 8
-"""The most runs per start of Nsight Compute, which takes 1.7 to 5 s for each. If a series comes, it is stopped and
-what it has read is lost. Before, such series waited for up to 48 s (four H200, 2026-11-28)."""
+"""The most runs per start of Nsight Compute, which takes 1.7 to 5 s for each. A waiting series stops it, and what it
+has read is lost. Before it was stopped, series waited for up to 48 s (four H200, 2026-11-28)."""
 
 LONGEST_WAIT_S = 12 * 3600.0
-"""The seconds after which a run's counters are read even if series wait for the GPU, because some may always wait."""
+"""The seconds after which a run's counters are read even if series wait for the GPU. Some series may always wait."""
 
 KEPT_S = 24 * 3600.0
-"""The seconds after which the launches of a run are deleted if the run was never stored, because its GPU was ill."""
+"""The seconds after which a run's launches are deleted if the run was not stored, which happens if its GPU was ill."""
 
 CHECKLISTS_AT_ONCE = 4
 
@@ -99,8 +99,8 @@ def is_overdue(waiting: Sequence[Path]) -> bool:
 
 
 def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
-    """Reads the counters of the oldest waiting runs, and writes them with the checklists. Returns the number of these
-    runs, which is 0 while another process reads counters on this GPU, and if a series came meanwhile."""
+    """Reads the counters of the oldest waiting runs, and writes them with the checklists. Returns the number of runs; 0
+    if another process reads counters on this GPU, or if a series came meanwhile."""
     (folder / gpu.uuid).mkdir(parents=True, exist_ok=True)
     with (folder / gpu.uuid / "lock").open("w") as lock:
         return _read_oldest(folder, gpu, store_url, write) if processes.try_lock(lock) else 0

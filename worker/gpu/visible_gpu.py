@@ -14,7 +14,7 @@ class WrongWorker(ExpectedError):
 
 
 def visible_gpu(models: Collection[str]) -> Gpu:
-    """Returns the GPU that this process may use. Raises WrongWorker if not exactly one GPU is of these models."""
+    """Returns the GPU that this process may use. Raises WrongWorker unless exactly one GPU is of these models."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
     seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]
@@ -46,8 +46,8 @@ def require_packages() -> None:
 
 
 def require_compiler(wanted: str | None) -> None:
-    """Raises WrongWorker if `wanted` is given and this machine has another compiler. All workers should have the same
-    one, because with two compilers, everything would be compiled twice, and builds would differ by their compiler."""
+    """Raises WrongWorker if `wanted` is given and this machine's compiler differs from it. Two compilers in one fleet
+    would compile everything twice, and builds would differ by their compiler."""
     here = compiler_version()
     if not here:
         raise WrongWorker("the tile compiler, which a compile worker needs, is not installed here: run `make install`")

@@ -1,5 +1,5 @@
 """Finds out whether a config outside a kernel's short list is faster than every config of the list. A night times a few
-configs drawn from outside the list, and a replay times the fastest of them beside the fastest config of the list.
+configs drawn from outside the list. A replay times the fastest of them beside the fastest config of the list.
 
 The fastest of hundreds of draws is fast by luck too, so its few samples in the sweep only justify a replay."""
 
@@ -24,12 +24,12 @@ from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 BETTER_BY = 0.01
-"""The least lead over the short list that justifies a replay. The lead of earlier runs must be exceeded by as much."""
+"""The least lead over the short list that justifies a replay, and the least by which it must exceed earlier leads."""
 
 
 @dataclass(frozen=True)
 class ListSuspicion:
-    """A series whose winner, from outside the short list, beat `listed`, the fastest of the list, by a record lead."""
+    """A series whose winner, outside the short list, beat the list's fastest config, `listed`, by a record lead."""
 
     point: Point
     listed: Winner
@@ -40,7 +40,7 @@ class ListSuspicion:
 def find_suspicions(
     session: Session, store: CubinStore, scope: Scope, points: Mapping[Series, Point]
 ) -> dict[Series, ListSuspicion]:
-    """Returns tonight's series in which a config outside the short list won by a larger lead than ever before."""
+    """Returns the series in which a config outside the short list won tonight, by a larger lead than ever before."""
     listed = winners.read_beaten_lists(session, [point.run_id for point in points.values()], BETTER_BY)
     won = winners.read_winners_of_runs(session, list(listed))
     found = {}

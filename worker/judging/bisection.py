@@ -1,6 +1,6 @@
 """Bisects the commit range of a regression on a person's request, by replays of its worst series at the middle commit.
-Each commit is replayed against the last commit measured before the range, ahead of all work but the judge's own
-replays. Stored replays are used again, and equal machine code needs no GPU. Between steps, only replays are stored."""
+Each commit is replayed beside the last commit measured before the range. Only the judge's own replays come first.
+Stored replays are used again, and equal machine code needs no GPU. Between steps, only replays are stored."""
 
 from collections.abc import Collection
 from math import log1p
@@ -24,7 +24,7 @@ LAUNCHES = 12
 
 
 def carry_on(opened: Session, context: Context, regression_id: int, who: str) -> str | None:
-    """Takes the next step of a bisection. Returns None while a replay is to run, else the result as a sentence."""
+    """Takes the next step of a bisection. Returns the result as a sentence; None while a replay is still to run."""
     span = judging.find_regression_range(opened, regression_id)
     if span is None:
         return f"there is no regression {regression_id} any more"
@@ -64,7 +64,7 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
 
 
 def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
-    """Returns the build nearest to the middle that is not skipped; None if all builds in between are skipped."""
+    """Returns the build nearest to the middle that is not in `skipped`; None if all builds in between are skipped."""
     between = (build for build in range(good + 1, bad) if build not in skipped)
     return min(between, key=lambda build: abs(2 * build - good - bad), default=None)
 
@@ -76,8 +76,8 @@ def has_changed(launches: Launches, size: float) -> bool:
 
 
 def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:
-    """Stores the range that the bisection ends with, and returns its outcome as a sentence. `left` is the number of
-    commits inside that range, which could not be replayed."""
+    """Stores the range with which the bisection ends, and returns the outcome as a sentence. `left` is the number of
+    commits inside the range, none of which could be replayed."""
     good_id, bad_id = history.commit_id(good), history.commit_id(bad)
     if good_id is None or bad_id is None:
         return "its commits are not in the watched repository"

@@ -1,7 +1,7 @@
 """Finds the commit and the machine code of each build. A build is the position of a commit on its branch.
 
-Measured commits come from the database. The commits between them come from the clone of the repository if there is one,
-so that a bisection can replay them. The only thing written is the database row of an unmeasured commit to replay."""
+Measured commits come from the database. The commits between them come from the repository's clone, if there is one, so
+that a bisection can replay them. The only write is the database row of an unmeasured commit that will be replayed."""
 
 import datetime as dt
 from bisect import bisect_left
@@ -98,8 +98,8 @@ class History:
         self, series: Series, first_bad: int, facts: Sequence[ReplayFact], last_good: int | None = None
     ) -> tuple[int, int]:
         """Returns the ids of two commits: the last one before a change, and the first one with the whole change. Only
-        measured or replayed commits count. If a replay found a commit to have the same code as the commit before the
-        change, it is before the change too. `last_good` is None if a single build made the change."""
+        measured or replayed commits count. A commit is also before the change if a replay found it to have the code of
+        a commit before the change. `last_good` is None if a single build made the change."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)
@@ -118,8 +118,8 @@ class History:
         return None if won is None else won.run_id
 
     def find_previous(self, series: Series, build: int) -> tuple[int, bool] | None:
-        """Returns the last build before `build` at which a series was measured, and whether the same code won at both
-        builds. Returns None if there is no such build, or if the winner at one of the two is unknown."""
+        """Returns the last build before `build` at which a series was measured, and whether both builds have the same
+        winning code. Returns None if there is no such build, or if the winner at one of the two is unknown."""
         kernel, problem, _ = series
         here = self.find_winner(build, kernel, problem)
         if here is None:
@@ -139,8 +139,8 @@ class History:
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """Maps builds to the hashes of their unmeasured commits, which are in the database or are first parents between
-        known commits. Returns an empty dict without a clone."""
+        """Maps builds to the hashes of their unmeasured commits, which come from the database or are first parents
+        between known commits. Returns an empty dict without a clone."""
         if self._clone is None:
             return {}
         on_record = {each.position: each.sha for each in judging.list_commits(self._session, self._scope)}
@@ -188,7 +188,7 @@ class History:
 
 
 def _find_first_parents(clone: Path, newest: str, known: Mapping[int, str]) -> dict[int, str]:
-    """Maps positions to the hashes of the first parents between known commits, at most FARTHEST positions back."""
+    """Maps positions to hashes of the commits between known commits, along first parents, at most FARTHEST back."""
     found: dict[int, str] = {}
     line = commits.first_parents(clone, newest, FARTHEST)
     places, shas = {sha: place for place, sha in enumerate(line)}, set(known.values())
@@ -211,7 +211,7 @@ def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[Re
 
 
 def _were_identical(facts: Sequence[ReplayFact], base_id: int, head_id: int) -> bool:
-    """Returns whether a replay, which compiles both commits with one compiler, found equal machine code for both."""
+    """Returns whether a replay found equal machine code for both commits. A replay compiles both with one compiler."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (base_id, head_id)
         and fact.good_code is not None

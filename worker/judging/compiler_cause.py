@@ -1,7 +1,7 @@
 """Finds out whether the compiler made a series slower, when the compiler and the commit changed in the same night.
 
-A replay of two commits uses one compiler, so it shows what the commit did. The replay here compiles the earlier commit
-with both compilers, so it shows what the compiler did. Drivers cannot be replayed; explain.py only names them."""
+A replay of two commits uses one compiler, so it shows the effect of the commit. The replay here compiles the earlier
+commit with both compilers, so it shows their effect. Drivers cannot be replayed; explain.py only names them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 LAUNCHES = 8
-"""The launches of a replay with two compilers, which is not repeated. Ratios of an FP8 product vary by 0.14 % between
+"""The launches of a replay with two compilers, which is done once. Ratios of an FP8 product vary by 0.14 % between
 launches (standard deviation; H200, 2026-11), so eight launches show a change of 0.3 % at five standard errors."""
 
 
@@ -36,8 +36,8 @@ class CompilerSuspicion:
 
 @dataclass(frozen=True)
 class PairAnswer:
-    """The result of a replay of one commit with two compilers, or with two configs. `size` is the change that was
-    measured; None if the replay failed, or if both sides have the same machine code, which `identical` says."""
+    """The result of a replay of one commit with two compilers, or with two configs. `size` is the measured change; None
+    if the replay failed, or if both sides have the same machine code (`identical`)."""
 
     size: Estimate | None
     identical: bool
@@ -54,7 +54,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[CompilerSuspicion]:
-    """Lists the series whose time moved tonight and whose winner of the night before was built by another compiler."""
+    """Lists the series whose time moved since the night before, while another compiler built tonight's winner."""
     moved = [
         (point, earlier)
         for series, point in points.items()
@@ -71,7 +71,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, key: str) -> PairAnswer | None:
-    """Returns the result of the replay of one commit that has this key; None while that replay has not run."""
+    """Returns the result of the replay of one commit that has this key; None if it has not run yet."""
     fact = judging.find_replay(session, key)
     if fact is None:
         return PairAnswer(None, False) if judging.was_given_up(session, key) else None

@@ -1,8 +1,8 @@
 """Explains a confirmed change: compares the last run before it with the first run after it, and names a cause. It only
 computes from its arguments.
 
-Runs only show what changed together with the time, so each line names a difference and its size. The cause is one that
-a replay can isolate: the commit's code, its search space, the toolchain, the node or the baseline."""
+Runs show only what changed together with the time, so each line names a difference and its size. A cause is a
+difference that a replay can isolate: the commit's code, its search space, the toolchain, the node or the baseline."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ MOVED = 0.003
 """The smallest relative move of a time or a clock that is mentioned. The judge never confirms a smaller change."""
 
 TOO_SMALL = 0.1
-"""The kernel counts as unmoved if its move is less than this share of its baseline's move, and the other way round.
-DeepGEMM moved by 0.3 to 0.5 % while our kernel became 28 to 50 % slower (H200, benchmarks/story.py, 2026-11)."""
+"""The kernel counts as unmoved if its move is below this share of its baseline's move, and vice versa. DeepGEMM moved
+by 0.3 to 0.5 % while our kernel became 28 to 50 % slower (H200, benchmarks/story.py, 2026-11)."""
 
 WARMER_C = 8
-"""The difference in degrees Celsius that a healthy GPU may show from night to night."""
+"""The difference in degrees Celsius that counts as normal for a healthy GPU from night to night."""
 
 STATICS = {
     "registers": "registers a thread",
@@ -60,7 +60,7 @@ def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
 
 
 def describe_differences(base: RunFacts, head: RunFacts) -> str:
-    """Describes the differences between two runs whose change in time no replay attributed to the commit."""
+    """Describes the differences between two runs whose change in time replays did not attribute to the commit."""
     differences = [describe_move(base, head)]
     if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
         differences.append(f"toolchain {moves}")
@@ -172,7 +172,7 @@ def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]])
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:
-    """Returns whether the config that won one run was tied with the other run's winner, so that chance decided."""
+    """Returns whether the winner of one run was tied with the other run's winner, so that chance decided."""
     return head.params in base.tied or base.params in head.tied
 
 
@@ -185,6 +185,6 @@ def _config_moves(base: RunFacts, head: RunFacts) -> str:
 
 
 def _config(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> str:
-    """Describes a config by its parameters in the search space's order, which the database does not keep."""
+    """Describes a config by its parameters, in the search space's order. The database does not keep that order."""
     names = [*(name for name in axes if name in params), *(name for name in params if name not in axes)]
     return config_text({name: params[name] for name in names})

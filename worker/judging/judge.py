@@ -40,14 +40,14 @@ from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps import write_spans
 
 RECORDED = "recorded"
-"""The origin of runs read from a recording. They cannot be replayed, because their cubins are not in this store."""
+"""The origin of runs imported from a recording. They cannot be replayed, as their cubins are not in this store."""
 
 logger = logging.getLogger(__name__)
 
 TOO_LATE = "its replays did not end before the next night was judged"
 
 _judges: dict[tuple[str, ...], ScopeJudge] = {}
-"""The last judge of each scope, kept so that only the newest night must be read. A missing judge is made again."""
+"""The last judge of each scope, kept so that only the newest night must be read. A missing judge is built again."""
 
 
 def forget() -> None:
@@ -109,8 +109,8 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """Returns the scope's judge after all of `nights`. The cached judge is continued if it has seen the first of these
-    nights, at the same builds, and has all the series of tonight. Otherwise a new judge is made."""
+    """Returns the scope's judge after all of `nights`. Continues the cached judge if its nights are the first of these,
+    at the same builds, and it has all series of tonight. Otherwise builds a new judge."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     builds = [each.position for each in nights]
@@ -135,14 +135,14 @@ def _up_to_tonight(
 
 
 def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -> bool:
-    """Returns whether the nights of a judge are the first of these, at the same builds. New commits may move builds."""
+    """Returns whether `ids` begins with the nights of a judge, at the same builds. New commits may move builds."""
     known = len(judge.night_ids)
     return ids[:known] == judge.night_ids and builds[:known] == judge.builds
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
-    """Returns the stored launches that answer a question, which are fewer than asked for if no more can be measured.
-    Returns None while launches are still to be measured."""
+    """Returns the stored launches that answer a question; None while launches are still to be measured. There are fewer
+    than requested if no more can be measured."""
     launches = night.read_answer(tonight.history, tonight.facts, question)
     if launches is not None:
         return launches
@@ -170,7 +170,7 @@ def _try_to_settle(
 
 
 def give_up(tonight: OpenNight, series: Series, point: Point, error: Exception) -> str:
-    """Adds the verdict that a series could not be judged, and returns the verdict's reason."""
+    """Adds the verdict that a series could not be judged. Returns the verdict's reason."""
     logger.error("%s could not be judged", " ".join(series), exc_info=error)
     reason = f"could not be judged: {type(error).__name__}: {error}"
     tonight.verdicts.append(_verdict_without_numbers(tonight, point.run_id, reason))
@@ -229,7 +229,7 @@ def store_conclusion(
 
 
 def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -> str:
-    """Describes how a run differs from the previous run, for a move that no commit caused; "" if there is none."""
+    """Describes how a run differs from the previous run, for a move that no commit caused; "" if nothing differs."""
     before = tonight.history.find_previous(series, tonight.scope.position)
     commit_id = tonight.history.commit_id(before[0]) if before is not None else None
     run_id = tonight.history.find_run_at(series, commit_id) if commit_id is not None else None

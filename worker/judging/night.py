@@ -1,7 +1,7 @@
 """Adds a night to the judge of a scope, finds the replay answers to its questions, and gives each series a verdict.
 
-A suspicion that was not confirmed ends in one of three ways: the change was not reproduced, or the commit has the same
-machine code and so did not make it, or the replays were not precise enough."""
+A suspicion is unconfirmed for one of three reasons: the change was not reproduced, the commit has the same machine code
+and so did not make it, or the replays were not precise enough."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
     """Returns the stored replay answer to a question; None while launches are missing. The answer has no launches if a
-    commit is unknown, because no replay is possible then."""
+    commit is unknown, because it can never be replayed."""
     pair = history.find_pair(question, facts)
     if pair is None:
         return Launches()
@@ -86,7 +86,7 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
 
 def conclude_unconfirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: float) -> Conclusion:
     """Returns the conclusion about a suspicion that replays did not confirm: refuted if the interval of the change
-    contains 0 or ends below the smallest relevant change, else undecided."""
+    contains 0 or lies below the smallest relevant change, else undecided."""
     launches = first.launches
     if not launches:
         return Conclusion(numbers, "undecided", f"{NO_REPLAY}{numbers.reason}", "undecided")

@@ -23,7 +23,7 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 @dataclass(frozen=True)
 class OpenNight:
-    """A night that is judged by the judge job of the run `run_id`: once now, and after each round of replays."""
+    """A night that the judge job of the run `run_id` judges: once now, and again after each round of replays."""
 
     session: Session
     scope: Scope
@@ -38,7 +38,7 @@ class OpenNight:
     def add_verdict(
         self, point: Point, numbers: SeriesVerdict, verdict: str, reason: str, span: tuple[int, int] | None = None
     ) -> None:
-        """Adds a verdict. `span` has the ids of the last commit before a change and the first with all of it."""
+        """Adds a verdict. `span` has the ids of two commits: the last before a change, and the first with all of it."""
         columns: dict[str, Any] = {**vars(numbers), "verdict": verdict, "reason": reason}
         del columns["first_bad"]  # the commits of `span` are stored instead
         columns["good_commit_id"], columns["bad_commit_id"] = span or (None, None)
@@ -47,8 +47,8 @@ class OpenNight:
     def queue(
         self, question: BuildQuestion, together: tuple[str, ...], priority: Priority, suspicion_id: int | None = None
     ) -> list[UnsentJob]:
-        """Queues the job that answers a question, one of a round with the keys `together`. Returns a list of the job to
-        send, which is empty if the question was asked before."""
+        """Queues the job that answers a question of a round, whose keys are `together`. Returns a list of the job to
+        send; an empty list if the question was asked before."""
         night = (self.run_id, self.scope.submission_id)
         job = ReplayJob(question, self.scope.repository, self.library, *night, together, suspicion_id)
         return follow_up.ask(self.session, job, priority)

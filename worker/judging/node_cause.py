@@ -1,8 +1,8 @@
 """Finds out whether a node or its new driver became slow, and not the code. Chooses replays and reads their answers.
 
 A replay on one GPU compares two pieces of code and shows nothing about the GPU. So both pieces are replayed here on two
-GPUs of different nodes. An old driver cannot be reinstalled. But if another node still has it, the same replays compare
-the drivers too, if the times of both nodes before are known. node_comparison.py computes the differences."""
+GPUs of different nodes. An old driver cannot be reinstalled. But if another node still has it, and earlier times of
+both nodes are known, the same replays compare the drivers too. node_comparison.py computes the differences."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ LAUNCHES = 8
 """The launches on each of the two GPUs, as many as compiler_cause.py uses."""
 
 APART = 0.02
-"""The least difference of two nodes that is suspected. Smaller ones exist between healthy GPUs (silicon, cooling)."""
+"""The smallest difference of two nodes that is suspected. Healthy GPUs differ by less (silicon, cooling)."""
 
 MOST_ASKED = 4
-"""The most series replayed on two nodes in one night. A few are enough, because a slow node slows all its series."""
+"""The most series that are replayed on two nodes in one night. A few suffice: a slow node slows all its series."""
 
 
 def find_suspicions(
@@ -71,7 +71,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None:
-    """Returns the result of the two replays about a node; None until both replays have run."""
+    """Returns the result of the two replays about a node; None until both have run."""
     facts = []
     for question in suspicion.questions:
         fact = judging.find_replay(session, question.key)
@@ -92,8 +92,8 @@ def _suspect(
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
 ) -> NodeSuspicion | None:
-    """Returns a suspicion of a series' node. The node is compared with a node that still has its old driver if there is
-    one, else with the node that measured the series last. Returns None if the times are close enough."""
+    """Returns a suspicion about a series' node. The node is compared with one that still has the old driver, if there
+    is any, else with the node that measured the series last. Returns None if the times differ too little."""
     here, head = ran[point.run_id], won.get(point.run_id)
     if head is None or not others:
         return None
@@ -118,8 +118,8 @@ def _ask_whether_it_is_over(
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
 ) -> NodeSuspicion | None:
-    """Returns the suspicion that two nodes, which a regression reports to differ, are equally fast again. Returns None
-    if tonight's times still differ."""
+    """Returns the suspicion that two nodes are equally fast again, although a regression reports them to differ.
+    Returns None if tonight's times still differ."""
     suspicion = _against_newest(scope, point, others, ran, won)
     if suspicion is None or suspicion.what not in reported:
         return None
@@ -180,7 +180,7 @@ def _suspicion(
 
 
 def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
-    """Returns whether the replays are possible or done: both GPUs are available, or all the replays have ended."""
+    """Returns whether the replays can run, because both GPUs are available, or have all ended."""
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True

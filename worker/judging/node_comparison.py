@@ -1,8 +1,8 @@
-"""Computes from replays of the same cubins on two nodes how much of a change comes from the node, its driver and the
+"""Computes from replays of the same cubins on two nodes which part of a change comes from the node, its driver and the
 code.
 
-It only computes from its arguments. A difference between two cubins on one node comes from the code. A difference
-between two nodes with the old cubin comes from the node. node_cause.py decides what is replayed."""
+It only computes from its arguments. Two cubins that differ in time on one node differ by their code. Two nodes that
+differ in time with the old cubin differ by themselves. node_cause.py decides what is replayed."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from tilewatch.worker.detection.replay_evidence import Estimate, compute_log_rat
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 WELL_GPUS_DIFFER = 0.01
-"""The least difference between two nodes that is reported. Smaller ones exist between two healthy GPUs of a model."""
+"""The smallest difference between two nodes that is reported. Two healthy GPUs of a model differ by less."""
 
 SESSIONS_DIFFER = 0.003
-"""The standard deviation of a difference between two nodes that is known from only one earlier run on each. The medians
-of one config were up to 0.4 % apart in three sessions of one H200."""
+"""The standard deviation of the difference between two nodes if each has only one earlier run. The medians of one
+config were up to 0.4 % apart in three sessions of one H200."""
 
 
 @dataclass(frozen=True)
 class NodeSuspicion:
     """A series whose time may have moved because of its node `here`, which is compared with `there`, the node of the
     run `before`. The first of `questions` is for the GPU there, the second for the GPU here. `moved` is the relative
-    change of the time since `before`. If a new `driver` is suspected, `apart` is the log of the times here / there
-    before it. `reported_size` is how much slower a node was reported to be, if it may have recovered; else None."""
+    change of time since `before`. If a new `driver` is suspected, `apart` is log(time here / time there) before it.
+    `reported_size` is the reported slowdown of a node that may have recovered, else None."""
 
     point: Point
     before: NightBefore
@@ -42,7 +42,7 @@ class NodeSuspicion:
 
     @property
     def what(self) -> str:
-        """Returns the name by which a regression's key identifies this suspected cause."""
+        """Returns the name of this suspected cause in a regression's key."""
         hosts = self.there.host, self.here.host
         return f"driver {self.driver} on {self.here.host}" if self.driver else _name_pair(*hosts)
 
@@ -84,8 +84,8 @@ class NodeAnswer:
 
 
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
-    """Returns what the replays on two nodes show. The nodes are compared by the old cubin, because a node may be slower
-    with the new code only. Launches on two GPUs are independent, so they may be paired in any order."""
+    """Returns the result of the replays on two nodes. Only the old cubin compares the nodes, because a node may be
+    slower with the new code only. Launches on two GPUs are independent, so they may be paired in any order."""
     node = compute_log_ratios(there.good_us, here.good_us)
     if same_code:
         return NodeAnswer(estimate_pair(node, 0.0), None)

@@ -1,5 +1,5 @@
 """Opens a regression and its cause for a confirmed change, or ends a regression whose series recovered. explain.py
-names the cause, and db/lifecycle/regression_causes.py decides which series belong to one regression."""
+names the cause, and db/lifecycle/regression_causes.py decides which series share a regression."""
 
 from collections.abc import Sequence
 from math import expm1
@@ -37,8 +37,8 @@ def open_for_commit(
     findings: Sequence[str] = (),
 ) -> str:
     """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict. `span`
-    is the last commit before the change and the first with the whole change. `findings` are sentences about what the
-    runs do not show, such as what the compiler changed."""
+    has the last commit before the change and the first with the whole change. `findings` are sentences about what the
+    runs do not show, such as an effect of the compiler."""
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     difference = f"replays of old and new code differ by {alert.size:+.1%} ({moved.low:+.1%} to {moved.high:+.1%})"
     taken_back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)
@@ -123,7 +123,7 @@ def open_for_node(
 def close_for_node(
     session: Session, scope: Scope, suspicion: NodeSuspicion, difference: Estimate, suspicion_id: int | None
 ) -> None:
-    """Ends the regression whose cause is a node, after replays on two nodes showed that both are equally fast again."""
+    """Ends the regression that a node caused, after replays on two nodes showed that both are equally fast again."""
     assert suspicion.reported_size is not None
     back = difference.size - suspicion.reported_size
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, back, difference.error)

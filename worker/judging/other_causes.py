@@ -1,5 +1,5 @@
-"""Finds out whether the compiler, the node or a config outside the short list changed a series, and not a commit.
-compiler_cause.py, node_cause.py and beaten_list.py choose the replays and read their answers."""
+"""Finds out whether the compiler, the node or the short list changed a series, and not a commit. compiler_cause.py,
+node_cause.py and beaten_list.py choose the replays and read their answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tilewatch.worker.judging.scope_judge import Series, series_of
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 RECENT_NIGHTS = 5
-"""The number of earlier nights that are searched for the night before. Much else changes over more nights."""
+"""The number of earlier nights among which the night before is searched. Over more nights, much else changes."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class SettledSuspicion:
 
 @dataclass(frozen=True)
 class OtherCauses:
-    """The suspicions of a series: that the compiler changed it, that the node did, or that its short list lacks the
-    best config. The answer to each suspicion is None until its replays have run."""
+    """The suspicions about a series: that the compiler or the node changed it, or that its short list lacks the best
+    config. The answer to each suspicion is None until its replays have run."""
 
     compiler: CompilerSuspicion | None = None
     compiler_answer: PairAnswer | None = None

@@ -30,7 +30,7 @@ def ask(
     points: Mapping[Series, Point],
 ) -> list[UnsentJob]:
     """Queues one job per question and returns the jobs to send. Series with the same question share a job. Each job has
-    the keys of all replays of this round, so that the last of them to end queues the judge again."""
+    the keys of all replays of this round, so that the last one to end queues the judge again."""
     replays = {
         each.question.key: each
         for each in (*_about_commits(night, judge, missing, points), *_about_other_causes(night, causes))
@@ -65,7 +65,7 @@ def _about_commits(
 
 
 def is_compiled(night: OpenNight, pair: Pair) -> bool:
-    """Returns whether a pair can be replayed without compiling: the store has both cubins, made by one compiler."""
+    """Returns whether a pair can be replayed at once: one compiler made both cubins, and both are in the store."""
     wins = [won for won in (pair.base.won, pair.head.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 

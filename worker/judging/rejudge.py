@@ -1,7 +1,7 @@
 """Judges the stored history again with another policy and lists the verdicts that would differ. Writes nothing.
 
-The nights are judged in their order, with the stored replays. If the other policy asks for a replay that never ran, the
-verdict is undecided, because its result cannot be guessed."""
+The nights are judged in order, with the stored replays. If the other policy asks for a replay that never ran, its
+result is unknown, so the verdict is undecided."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -36,8 +36,8 @@ class ChangedVerdict:
 
 @dataclass(frozen=True)
 class Rejudged:
-    """The outcome of judging again. `runs` counts the judged runs. `failures` has a sentence for each scope that could
-    not be judged; the runs of these scopes are not counted."""
+    """The outcome of judging again. `runs` is the number of judged runs. `failures` has a sentence for each scope that
+    could not be judged, whose runs are not counted."""
 
     runs: int
     changed: tuple[ChangedVerdict, ...]

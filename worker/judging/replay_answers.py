@@ -1,5 +1,5 @@
-"""Finds the answers to questions in the stored replays by the machine code that was compared. Writes nothing. Launches
-of one piece of code answer for every commit that has it, and two commits with the same code need no GPU."""
+"""Finds the answers to questions among the stored replays, by the machine code that was compared. Writes nothing.
+Launches of machine code answer for every commit that has this code, and two commits with the same code need no GPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 SAME = 1.0
-"""Stands for the time in us of both sides of identical machine code, whose launches are not measured."""
+"""The time in us that stands for both sides of identical machine code, whose launches are not measured."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class End:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two commits of a question about a kernel and problem. `identical` says that their machine code is equal."""
+    """The two commits of a question about a kernel and problem. `identical` is True if their machine code is equal."""
 
     kernel: str
     problem: str
@@ -39,14 +39,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class StoredLaunches:
-    """All stored launches of a pair. `failure` says why no more launches will come; it is None while more may come."""
+    """All stored launches of a pair. `failure` is the reason why no more will come; None if more may come."""
 
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
     failure: str | None
 
     def of(self, question: SeriesQuestion) -> Launches:
-        """Returns the launches that belong to a question, which may be fewer than the question asks for."""
+        """Returns the launches that belong to a question, perhaps fewer than it asks for."""
         part = slice(question.launches_used, question.launches_used + question.launches)
         return Launches(self.base_us[part], self.head_us[part])
 
@@ -64,8 +64,8 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """Returns the launches that answer a question. They are fewer than asked for if no more can be measured. Returns
-    None while launches are still to be measured."""
+    """Returns the launches that answer a question; None while launches are still to be measured. There are fewer than
+    requested if no more can be measured."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
@@ -105,7 +105,7 @@ def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
 
 
 def make_question(scope: Scope, pair: Pair, stored: StoredLaunches, launches: int, *, compiled: bool) -> BuildQuestion:
-    """Returns the request to replay a pair until `launches` launches are stored. `compiled` is as for `make_sides`."""
+    """Returns the request for replays of a pair up to `launches` stored launches. `compiled` is as in `make_sides`."""
     start = len(stored.base_us)
     sides = make_sides(pair, compiled=compiled)
     ends = f"{pair.base.sha}:{pair.head.sha}"

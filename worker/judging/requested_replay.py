@@ -1,7 +1,7 @@
 """Decides an undecided verdict by a replay that a person requested, of the run's commit beside the one measured before.
 
-The replay takes the way of the judge's replays, after them and ahead of all other work. All stored launches of the two
-commits then decide. The judge did not ask this question, so its budget and its other verdicts stay as they are."""
+Only the judge's own replays come before it. All stored launches of the two commits then decide. The judge did not ask
+this question, so its budget and its other verdicts stay as they are."""
 
 from dataclasses import fields, replace
 from math import expm1
@@ -33,7 +33,7 @@ deviation; H200, 2026-11), a change of 0.3 % is 12 standard errors."""
 
 
 def carry_on(opened: Session, context: Context, asked: RequestedAction) -> str | None:
-    """Takes the next step of a request. Returns None while the replay is to run, else the verdict's reason. If the run
+    """Takes the next step of a request. Returns the verdict's reason; None while the replay is still to run. If the run
     cannot be judged, its verdict says why, as after an error of the judge."""
     run_id = int(asked.wanted["run"])
     scope = judging.read_scope(opened, run_id)

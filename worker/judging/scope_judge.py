@@ -1,8 +1,8 @@
 """Judges one scope: takes its nights in order, asks for replays of series that may have changed, and gives verdicts.
 
-It only computes from its arguments. It turns runs into the detector's readings, and maps series to the detector's
-numbers for them. It counts which launches of a replay were used, so that the same nights and replays give the same
-verdicts whether they come one by one or all at once."""
+It only computes from its arguments. It turns runs into the detector's readings, and series into the detector's numbers.
+It counts the launches of a replay that were used, so that the same nights and replays give the same verdicts, whether
+they come one by one or all at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from tilewatch.worker.detection.scope_state import NodeKernel
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 LAUNCHES_A_RUN = 3
-"""The launches that one run adds to the replay budget. With its sweep, a run takes longer than three launches."""
+"""The number of launches by which one run raises the replay budget. A run with its sweep takes longer than that."""
 
 HISTORY_NIGHTS, HISTORY_STEP = 120, 60
 """A judge starts HISTORY_NIGHTS to HISTORY_NIGHTS + HISTORY_STEP nights back. Its first night depends only on the
@@ -33,7 +33,7 @@ KernelProblem = tuple[str, str]
 @dataclass(frozen=True)
 class SeriesQuestion:
     """A request for `launches` launches of two builds of a series. The first `launches_used` stored launches of these
-    builds answered earlier questions, so they do not count again."""
+    builds are skipped, because they answered earlier questions."""
 
     series: Series
     base: int
@@ -44,25 +44,25 @@ class SeriesQuestion:
 
 @dataclass(frozen=True)
 class Launches:
-    """The median times in us of the two sides of a replay, one of each side per launch."""
+    """The median times in us of the two sides of a replay, one pair per launch."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
 
 
 AnswerOf = Callable[[SeriesQuestion], Launches | None]
-"""Returns the launches that answer a question. They are fewer than asked for if no more can be measured. Returns None
-while launches are still to be measured."""
+"""Returns the launches that answer a question; None while launches are still to be measured. There are fewer than
+requested if no more can be measured."""
 
 
 def first_night(nights: int) -> int:
-    """Returns the index of the night at which a judge must start, in order to judge the last of `nights` nights."""
+    """Returns the index of the first night that a judge needs, in order to judge the last of `nights` nights."""
     return max(0, (nights - 1 - HISTORY_NIGHTS) // HISTORY_STEP * HISTORY_STEP)
 
 
 @dataclass
 class FirstQuestion:
-    """Holds the two builds of tonight's first question about a series, and the (base_us, head_us) that answered it."""
+    """Holds the two builds of tonight's first question about a series, and its answer, (base_us, head_us)."""
 
     base: int
     head: int
@@ -92,8 +92,8 @@ class ScopeJudge:
         self._baselines: dict[Series, list[str]] = {}
 
     def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
-        """Adds a night to the detector, which drops the unanswered questions of the previous night. `codes` names the
-        machine code that won on each problem, where that code is known. All hosts share these names."""
+        """Adds a night to the detector, which drops the previous night's unanswered questions. `codes` names the
+        machine code that won on each problem, where it is known. All hosts share these names."""
         readings = {
             self.numbers[series_of(point)]: self._reading(build, point, codes.get((point.kernel, point.problem)))
             for point in points
@@ -111,8 +111,8 @@ class ScopeJudge:
         self._take(self._detector.add_night(build, unmeasured | readings))
 
     def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
-        """Starts a new level of each series at its newest build, up to `build`, whose change people marked as expected.
-        Later nights are not compared with those before that build. Call this before the night of `build` is added."""
+        """Starts a new level of each series at its newest build up to `build` whose change people marked as expected.
+        Later nights are not compared with nights before that build. Call this before the night of `build` is added."""
         for (kernel, problem, host), number in self.numbers.items():
             since = [
                 level.first_bad
@@ -125,8 +125,8 @@ class ScopeJudge:
                 self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
-        """Adds answers, round after round of questions. Returns the unanswered questions of the first round in which an
-        answer is missing. Returns an empty tuple when no question is left."""
+        """Adds answers, round after round of questions. Returns the unanswered questions of the first round that lacks
+        an answer; an empty tuple if no question is left."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
@@ -145,7 +145,7 @@ class ScopeJudge:
             self._use(there)
 
     def is_spent(self) -> bool:
-        """Returns whether the rest of tonight's budget is too small for the first launches of another suspicion."""
+        """Returns whether the rest of tonight's budget is too small for another suspicion's first launches."""
         return self._spent + self.policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:
@@ -159,12 +159,12 @@ class ScopeJudge:
         return SeriesQuestion(self.names[ask.series], ask.base, ask.head, ask.launches, used)
 
     def _reading(self, build: int, point: Point, code: str | None) -> Reading:
-        """Returns a night's reading of a series. The median and the ends of its interval stand for all samples, whose
-        number is a hundred times as large.
+        """Returns a night's reading of a series. The median and the ends of its interval stand for all samples, of
+        which there are a hundred times as many.
 
         The spread of these three is twice the median's standard error. That leaves room for differences between
         launches, which one process cannot show. Another main baseline counts as another toolchain, because its level is
-        different. If a night has no baseline, the baseline of the previous night is assumed."""
+        different. If a night has no baseline, that of the previous night is assumed."""
         baselines = self._baselines.setdefault(series_of(point), [])
         if point.baseline is not None and baselines[-1:] != [point.baseline]:
             baselines.append(point.baseline)

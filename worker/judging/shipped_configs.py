@@ -1,7 +1,7 @@
 """Queues replays of the configs in a repository's tuned table that were slower than the best config tonight.
 
-No verdict waits for these replays, but pull requests that correct the table do (worker/notify/mend_tables.py). A pair
-of configs is replayed only once for the same machine code."""
+No verdict waits for these replays. Pull requests that correct the table do (worker/notify/mend_tables.py). A pair of
+configs is replayed only once for the same machine code."""
 
 import logging
 from pathlib import Path
@@ -48,7 +48,7 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
 
 
 def _make_question(night: OpenNight, kernel: str, entry: ShippedEntry, best: Winner) -> BuildQuestion:
-    """Returns the question whether the winner is faster than the table's config, which the prepare step compiles."""
+    """Returns the question whether the winner beats the table's config. The prepare step compiles that config."""
     scope = night.scope
     config_id = fact_writes.add_configs(night.session, [entry.base])[config_sha256(entry.base)]
     base = BuildSide(scope.commit_id, scope.sha, config_id, entry.base, measured=True, code=None)

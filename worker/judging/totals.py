@@ -23,7 +23,7 @@ from tilewatch.worker.detection.verdict import VerdictName
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 
 SEVERAL = ", "
-"""Joins the names of hosts, GPUs or versions if they are not the same for all series of a total."""
+"""The separator between names of hosts, GPUs or versions that differ between the series of a total."""
 
 
 def write(session: Session, scope: Scope) -> None:
@@ -81,8 +81,8 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
 
 
 def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
-    """Returns the samples of a total. Each sample is the weighted sum of its series' samples of one round, so that
-    their spread shows in the total's interval. A baseline that all the series have is summed likewise."""
+    """Returns the samples of a total. Each sample is the weighted sum of one sample per series, all of the same round,
+    so that their spread shows in the total's interval. A baseline is summed in this way if all series have it."""
     own = Sampled(TOTAL, "kernel", config_id, _sums(parts, [part.measured.samples_us for part in parts]), {})
     baselines = {part.measured.baseline for part in parts}
     (name, *others) = baselines
@@ -93,7 +93,7 @@ def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
 
 
 def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[float]:
-    """Returns the weighted sum of the series' times for each round that all series have."""
+    """Returns for each round that all series have the weighted sum of their times."""
     weights = [part.weight for part in parts]
     return [
         sum(weight * time for weight, time in zip(weights, times, strict=True))

@@ -1,5 +1,5 @@
-"""Starts long-lived child processes, restarts those that end by themselves, and ends all of them together. If the
-parent process is killed, the operating system kills its children."""
+"""Starts long-lived child processes, restarts each that ends by itself, and ends them all together. If the parent
+process is killed, the operating system kills its children."""
 
 import contextlib
 import signal
@@ -26,12 +26,12 @@ class Child:
 
 
 CANNOT_START = 78
-"""The exit code of a child that cannot run before a person repairs something (EX_CONFIG of sysexits.h)."""
+"""The exit code of a child that cannot run until a person repairs something (EX_CONFIG of sysexits.h)."""
 
 
 @dataclass(frozen=True)
 class Death:
-    """Describes a child that ended by itself. It is restarted after `pause_s` seconds, or never if that is None."""
+    """A child that ended by itself. It is restarted after `pause_s` seconds, or never if `pause_s` is None."""
 
     name: str
     last_words: str
@@ -71,11 +71,11 @@ class Children:
         self._started_at[child.name] = time.monotonic()
 
     def restart_dead(self) -> list[Death]:
-        """Restarts children that ended by themselves, each after a pause. Returns those that ended since the last call.
+        """Restarts children that ended by themselves, each after a pause. Returns the ends since the last call.
 
         The pause doubles with each end of a child, up to LONGEST_PAUSE_S, because something that the child needs, such
-        as disk space, may be missing for hours. A child that ended with CANNOT_START is not restarted. A child that did
-        nothing for STILL_S is ended, because it is stopped or waits for ever."""
+        as disk space, may be missing for hours. A child that ended with CANNOT_START is not restarted. A child without
+        progress for STILL_S is ended, because it is stopped or waits for ever."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             self._wake()
@@ -109,9 +109,9 @@ class Children:
         return tuple(self._ended)
 
     def stop(self) -> None:
-        """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt ends the wait. The signals
-        go to whole process groups, because Celery's parent alone would finish its jobs first. The processes of its pool
-        hand their jobs back within two seconds."""
+        """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt shortens the wait. The
+        signals go to whole process groups. Otherwise Celery's parent would first finish its jobs. In a group, the
+        processes of its pool hand their jobs back within two seconds."""
         running = [process for _, process in self._running.values()]
         try:
             processes.stop(running, (signal.SIGTERM, PATIENCE_S))

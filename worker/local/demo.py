@@ -36,7 +36,7 @@ from tilewatch.worker.submitting.submit import submit_nightly
 GPU = "sim"
 ARCH = "sm_90"
 TIMES = {demo_repository.SLOWER: 1.3, demo_repository.FASTER: 0.8}
-"""The factor by which the time of each of two kernels changes when its code changes."""
+"""The factor on the time of each kernel whose code changes."""
 MOVED_BASELINE_US, MOVED_BASELINE_VERSION = 96.0, "0.2.0"
 NOTIFY = """[channels.page]
 webhook = '{url}'

@@ -15,7 +15,7 @@ SLOWER_AT, FASTER_AT, BASELINE_AT = 9, 14, 17
 """Numbers, from 0, of the commits that make a kernel slower, make a kernel faster, and come with a new DeepGEMM."""
 
 BODIES = {SLOWER: ("tile * 2.0", "tile * 1.5 + tile * 0.5"), FASTER: ("tile * 0.5 + tile * 0.5 + 1.0", "tile + 1.0")}
-"""The expressions that each kernel computes before and after its change, which have equal values."""
+"""Each kernel's expression before and after its change. Both have the same value."""
 RESULTS = {SLOWER: "x * 2.0", FASTER: "x + 1.0"}
 PROBLEMS = ("4096", "65536")
 CHANGED_AT = {SLOWER: SLOWER_AT, FASTER: FASTER_AT}

@@ -1,6 +1,6 @@
 """Finds out which requirements of Tilewatch this machine meets, and says how to meet the others. It changes nothing.
-Packages for the GPU are looked up but not imported, because torch takes seconds and GPU memory. Only where it is run by
-root, two children try each GPU (kernels/children/gpu_user.py)."""
+Packages for the GPU are looked up but not imported, because torch takes seconds and GPU memory. If root runs it, two
+children also try each GPU (kernels/children/gpu_user.py)."""
 
 import importlib.metadata
 import os
@@ -71,7 +71,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
 
 
 def _guarded(examine: Callable[[], Finding]) -> Finding:
-    """Returns what an examination finds. If it fails, returns its error as a finding, so that others still follow."""
+    """Returns what an examination finds. An error is returned as a finding too, so that the others follow."""
     try:
         return examine()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
@@ -241,7 +241,7 @@ OTHER_APART = {
     sandbox.Apart.ALWAYS: "; host code that only its own process can measure is refused, whatever its watch file says",
     sandbox.Apart.NEVER: "; host code may be measured by its own process, whatever its watch file says",
 }
-"""The end of the finding about the sandbox, for each value of TILEWATCH_REQUIRE_APART."""
+"""The end of the sandbox's finding, by value of TILEWATCH_REQUIRE_APART."""
 
 
 def _sandbox() -> Finding:

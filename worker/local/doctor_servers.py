@@ -13,7 +13,7 @@ from tilewatch.worker.settings import NotRunning, Settings
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `ok` is None if something is missing that this machine does not need."""
+    """One line of the report. `ok` is None if something is missing that this machine can do without."""
 
     name: str
     ok: bool | None
@@ -80,7 +80,7 @@ def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iter
 
 
 def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
-    """Returns what a worker's health endpoint answers. No answer is no fault, because the worker may run elsewhere."""
+    """Returns what a worker's health endpoint answers. No answer is normal, because the worker may run elsewhere."""
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked

@@ -1,5 +1,5 @@
-"""Submits the first nightlies of `tilewatch up` in another process, because submitting runs the code of libraries, and
-the environment of `tilewatch up` contains secrets."""
+"""Submits the first nightlies of `tilewatch up` in another process. Submitting runs the code of libraries, and the
+environment of `tilewatch up` contains secrets."""
 
 import contextlib
 import subprocess

@@ -27,15 +27,15 @@ def make_worker_login(owner_url: str) -> str:
 
 
 def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the environment of a dashboard that only listens on this machine. Everybody on the machine may act in it.
-    If the owner set this right, or a secrets file may make people sign in, the environment is returned unchanged."""
+    """Returns the environment of a dashboard that listens on this machine only, in which every visitor may act. Returns
+    it unchanged if the owner has set this right, or if a secrets file may make people sign in."""
     if "TILEWATCH_ANONYMOUS" in environment or _has_secrets():
         return environment
     return {**environment, "TILEWATCH_ANONYMOUS": "act"}
 
 
 def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
-    """Makes the dashboard's login and returns its URL. The login may only read, or also triage if visitors may act."""
+    """Makes the dashboard's login and returns its URL. It may only read, or also triage if visitors may act."""
     may_act = (
         environment.get("TILEWATCH_ANONYMOUS", "").strip() == "act"
         or bool(environment.get("TILEWATCH_TRIAGERS", "").strip())

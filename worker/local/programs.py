@@ -15,11 +15,11 @@ from tilewatch.worker.settings import Settings
 MOST_COMPILE_PROCESSES = 16  # each has up to two database connections, and the embedded Postgres gives workers 47
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
 LANES = 3
-"""The number of processes of a GPU's worker. While one process uses the GPU, the others write the last series and
+"""The number of processes of a GPU's worker. While one process uses the GPU, the others write the last series or
 prepare the next. A series takes 1.0 s without the GPU and often 0.6 s with it (H100, 2026-11-28)."""
 PACKAGE = Path(tilewatch.__file__).parent
 SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
-"""The environment variables with secrets that are only passed to processes which need them."""
+"""The environment variables with secrets, which only the processes that need them get."""
 
 
 def child_environment(settings: Settings, servers: Servers) -> dict[str, str]:
@@ -48,7 +48,7 @@ def workers(
     settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
     """Yields the programs of the workers: one that compiles, one that judges, one that sends messages, one per GPU, and
-    the scheduler (beat). Only the one that sends messages gets the forge's token, because it runs no library code."""
+    the scheduler (beat). Only the sender of messages gets the forge's token, because it runs no library code."""
     celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     # Mingle and gossip are for workers that talk to each other. Ours do not, and start a second earlier without them.

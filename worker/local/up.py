@@ -77,7 +77,7 @@ def up(settings: Settings) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Returns whether an error is Ctrl-C, or was raised while Ctrl-C was handled, as by a clean-up in psycopg."""
+    """Returns whether an error is Ctrl-C, or followed from Ctrl-C, such as an error while psycopg cleans up."""
     return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__))
 
 
@@ -162,7 +162,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
 
 
 class DatabaseTrouble:
-    """Returns, when called, what is wrong with Postgres, or None. Asks Postgres every LOOK_AT_POSTGRES_S seconds."""
+    """Returns on each call what is wrong with Postgres, or None. Asks Postgres every LOOK_AT_POSTGRES_S seconds."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url, self._look_at, self._found = database_url, 0.0, ""
@@ -258,8 +258,8 @@ def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callabl
 
 
 def list_recordings(own: str | None) -> list[tuple[Path, str | None]]:
-    """Lists the recordings of this checkout, each with the repository name to import it under. Recordings and nights of
-    our own library get the name `own`. Those in other folders get None, so that they keep the name stored in them."""
+    """Lists this checkout's recordings, each with the name for its repository: `own` for recordings and nights of our
+    own library, None for those in other folders, which keep their stored name."""
     files = (*sorted(RECORDINGS.glob("*.jsonl.gz")), *sorted(RECORDINGS.glob("*/*.jsonl.gz")))
     return [(file, own if file.parent in (RECORDINGS, RECORDINGS / "nights") else None) for file in files]
 

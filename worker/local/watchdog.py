@@ -1,4 +1,4 @@
-"""Ends `tilewatch up` if its main thread makes no progress, because it then restarts no process that ended."""
+"""Ends `tilewatch up` if its main thread makes no progress, because ended processes are then not restarted."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ FRAMES = 6
 
 
 def start(reason: Path) -> str | None:
-    """Starts the watchdog's thread, which writes into the file `reason` why it ended this process. Returns the previous
-    content of that file, and deletes the file. The thread counts its checks, because this process may be paused."""
+    """Starts the watchdog's thread, which writes into the file `reason` why it ended this process. Returns the file's
+    previous content, and deletes the file. The thread counts its checks, because this process may be paused."""
     before = reason.read_text(encoding="utf-8") if reason.exists() else None
     reason.unlink(missing_ok=True)
     threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()

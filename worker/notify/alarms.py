@@ -1,8 +1,8 @@
 """Decides which alarms should be open, from the results of the last nights. It only computes from its arguments.
 
-An alarm is opened when a state begins and closed when that state ends. Its key names what the state began with (a
-submission, a night), so that the same trouble a second time is a second alarm. One alarm covers all configs and
-problems that a submission affected, so that a new compiler causes one message and not sixty."""
+An alarm is opened when a state begins and closed when that state ends. Its key names the first submission or night of
+the state, so that the same trouble a second time is a second alarm. One alarm covers all configs and problems that a
+submission affected, so that a new compiler causes one message and not sixty."""
 
 import datetime as dt
 from collections import defaultdict
@@ -25,10 +25,10 @@ from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import count_text, short_sha
 
 EVENT_STAYS_OPEN = dt.timedelta(days=7)
-"""The time for which an alarm about an event stays open, because an event has no end at which to close the alarm."""
+"""The time for which an alarm about an event stays open, because an event has no end."""
 
 FAILURE_STAYS_OPEN = dt.timedelta(days=30)
-"""The time for which an alarm about broken configs stays open. After that, their being broken counts as normal."""
+"""The time for which an alarm about broken configs stays open. After that they count as normally broken."""
 
 CONFIRMED = ("regression", "improvement")
 """The verdicts which say that replays confirmed a change."""
@@ -59,7 +59,7 @@ class Changes:
 
 
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes:
-    """Returns which alarms to open and which to close, so that exactly the alarms `current` are open afterwards."""
+    """Returns which alarms to open and to close so that exactly the alarms `current` are open."""
     by_key = {alarm.key: alarm for alarm in current}
     open_keys = {alarm.key for alarm in stored}
     return Changes(
@@ -72,7 +72,7 @@ def find_late_nightlies(
     repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
     """Returns alarms about missing or late nightlies of a repository. `last` is the day of its newest submitted
-    nightly. The nights before that day raise no alarm."""
+    nightly. Earlier nights raise no alarm."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
         alarms.append(
@@ -133,8 +133,8 @@ def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
 
 
 def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) -> list[OpenAlarm]:
-    """Returns the open alarms about watched repositories without a nightly, which the next nightly closes
-    (schedule.py)."""
+    """Returns the open alarms about nightlies that could not be submitted for watched repositories. Their next nightly
+    closes them (schedule.py)."""
     return keep(alarm for alarm in stored if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched)
 
 
@@ -201,12 +201,12 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def lost_its_tie(run: RunPair) -> bool:
-    """Returns whether the last night's winning config is now slower than the best one by LOSS_THAT_MATTERS or more."""
+    """Returns whether the last night's winning config is slower tonight than the best by LOSS_THAT_MATTERS or more."""
     return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of alarms about lost ties of which every run is explained by a confirmed change by now."""
+    """Returns the keys of alarms about lost ties whose every run now has a confirmed change as its explanation."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"
@@ -263,8 +263,8 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
     """Returns an alarm for each kernel whose shipped config is slower than the best config found, on any problem.
 
-    The shipped config is the one that the library's host code launches. If that config is not known, the tile table's
-    config is used instead. It is only a guess, so it opens an alarm only if it was within `table_limit` before."""
+    The shipped config is the one that the library's host code launches. If it is not known, the tile table's config is
+    a guess at it. A guess opens an alarm only if it was within `table_limit` before."""
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []
@@ -300,7 +300,7 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about nodes on which the package of a baseline changed its version, which may change ratios."""
+    """Returns alarms about nodes where the package of a baseline has a new version, which may change ratios."""
     alarms: dict[str, OpenAlarm] = {}
     for run in runs:
         for package, name in PACKAGES.items():
@@ -320,7 +320,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:
-    """Returns stored alarms as alarms that should be open, so that they stay open."""
+    """Returns stored alarms as alarms that should stay open."""
     return [OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail) for alarm in stored]
 
 
@@ -333,7 +333,7 @@ def _config_alarm(kind: str, group: Sequence[tuple[SweepPair, FallenConfig]]) ->
 
 
 def _alarm_since(kind: str, first: RunPair | SweepPair, head: str, lines: Sequence[str]) -> OpenAlarm:
-    """Returns an alarm about a kernel on a GPU model, which dates from a submission, that of `first`."""
+    """Returns an alarm about a kernel on a GPU model. It dates from the submission of `first`."""
     kernel, gpu = first.kernel, first.gpu_model
     subject = f"{kernel} of {first.repository} on {gpu} since {short_sha(first.sha)} ({first.made_at:%Y-%m-%d})"
     return OpenAlarm(kind, f"{kind}/{kernel}/{gpu}/{first.submission_id}", subject, _listing(head, lines), kernel, gpu)

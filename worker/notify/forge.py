@@ -32,10 +32,10 @@ STATES = {
     "check_slower": "failure",
     "check_unsure": "error",
 }
-"""The commit status for each kind of message. Other kinds are not sent to a forge."""
+"""The commit status for each kind of message that is sent to a forge."""
 
 COMMENTED = ("opened", "reopened", "check_fine", "check_slower", "check_unsure")
-"""The kinds of message that also become a comment, because people wait for them or must act on them."""
+"""The kinds of message that also become a comment. People wait for these or must act on them."""
 
 
 @dataclass(frozen=True)

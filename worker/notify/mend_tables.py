@@ -1,5 +1,5 @@
 """Opens, changes and withdraws pull requests that replace slow entries of tuned tables. Each change on the forge is
-stored in the database too, so that the next pass can continue a pass that was interrupted."""
+stored in the database too, so that the next pass can continue an interrupted one."""
 
 import hashlib
 import re
@@ -31,8 +31,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Action:
-    """One change to make on the forge. It opens a pull request if `stored` is None, and withdraws one if `state` is
-    None. If both are set, it updates the pull request `stored`."""
+    """One change on the forge. It opens a pull request if `stored` is None, withdraws `stored` if `state` is None, and
+    otherwise updates `stored`."""
 
     stored: PullRequest | None
     state: TableState | None
@@ -49,10 +49,10 @@ class MendingPlan:
 
 
 def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sha256: str) -> list[Action]:
-    """Returns the changes to make to the pull requests of a repository, at most one for each table. It only computes.
+    """Returns the changes to a repository's pull requests, at most one for each table. It only computes.
 
-    Entries of a pull request that a person closed are not proposed again. A pull request stays as it is until
-    replays have shown for each of its entries whether that entry is still slower."""
+    Entries of a pull request that a person closed are not proposed again. A pull request stays as it is until replays
+    have shown for each of its entries whether that entry is still slower."""
     declined = {
         (each.kernel, each.gpu_model, problem, config_key(base))
         for each in stored
@@ -113,8 +113,8 @@ class Mender:
         return MendingPlan(tip, tables, actions)
 
     def mend(self) -> None:
-        """Reads which pull requests people merged or closed, fetches the repository, and makes the changes that `plan`
-        lists. The pull requests are read first, so that the fetch contains all merges that were read."""
+        """Reads which pull requests people merged or closed, fetches the repository, and makes the changes of `plan`.
+        Pull requests are read before the fetch, so that the fetch contains every merge that was read."""
         forge, clone = self.forge, self.repository.clone
         assert forge is not None
         assert clone is not None
@@ -188,7 +188,7 @@ def make_menders(settings: Settings, *, switched_on: bool = True) -> list[Mender
 
 
 def mend_all(settings: Settings) -> None:
-    """Updates the pull requests of all repositories that have them enabled, even if that fails for one of them."""
+    """Updates the pull requests of all repositories that enable them. A failure for one does not stop the others."""
     for each in make_menders(settings):
         if each.forge is None:
             continue

@@ -37,7 +37,7 @@ LEASE_S = 120.0
 """The seconds for which a sender claims a message. Sending a message takes less."""
 
 FORGE_ONLY = ("resolved", "expected")
-"""The kinds of message that only go to forges. A person caused such a change, so people know of it."""
+"""The kinds of message that go only to forges. A person caused such a change, so people know of it already."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Outbox:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Returns the outbox for these settings. A channel without an address or token sends nothing, and returns why
-        as the result of each attempt. Raises BadNotifySettings if notify.toml is wrong."""
+        """Returns the outbox for these settings. A channel without an address or token fails each attempt with that
+        reason. Raises BadNotifySettings if notify.toml is wrong."""
         if settings.old_notify_name is not None:
             log.warning(settings.old_notify_name)
         notify = routing.load(settings.notify_file)
@@ -63,7 +63,7 @@ class Outbox:
 
 
 def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
-    """Writes messages about all changes that have none yet, sends the due ones, and returns how many were sent."""
+    """Writes a message about each change that has none, sends the due messages, and returns how many were sent."""
     with session(outbox.database_url) as opened:
         take_turns(opened, "write messages")  # two writers at once would give one regression two owners
         write_changes(opened, outbox, now)
@@ -117,7 +117,7 @@ def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm
 
 
 def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
-    """Writes the digest if it is due. There is one digest a day, because the keys of its messages contain the day."""
+    """Writes the digest if it is due. There is one a day, because the keys of its messages contain the day."""
     day = routing.digest_due(outbox.settings, now)
     if day is None or outbox.settings.digest is None:
         return
@@ -132,7 +132,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
 
 
 def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
-    """Returns the digest of a day. If a repository's part cannot be written, the digest leaves that repository out."""
+    """Returns the digest of a day. Leaves out the repositories whose part cannot be written."""
     writable = []
     for repository in day.list_repositories():
         with isolate(opened, repository, "the digest cannot be written about it"):
@@ -142,7 +142,7 @@ def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
 
 
 def send_due(outbox: Outbox) -> int:
-    """Sends all due messages and returns how many were sent. A channel that fails gets no more until the next call."""
+    """Sends all due messages and returns how many were sent. A channel that failed is skipped until the next call."""
     repeatable = [name for name, sender in outbox.senders.items() if sender.repeatable]
     failed: list[str] = []
     sent = 0
@@ -169,7 +169,7 @@ def send_tests(outbox: Outbox) -> dict[str, SendResult]:
 
 
 KINDS_OF_CHECKS = ("check_fine", "check_slower", "check_unsure")
-"""The kinds of message about a check, in the order of the check's exit codes."""
+"""The kinds of message about a check, indexed by the check's exit code."""
 
 
 def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
@@ -199,8 +199,8 @@ def _write_check(opened: Session, settings: NotifySettings, forges: Collection[s
 
 
 def check_text(story: CheckStory) -> Text:
-    """Returns the message about a check. The subject has the state of the check and the number of its operators in each
-    state; the body has the lines of `tilewatch compare`."""
+    """Returns the message about a check. Its subject has the check's state and the number of operators in each state.
+    Its body has the lines of `tilewatch compare`."""
     check = story.check
     counts = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in story.operators).items())
     what = one_line(check.failure) if check.failure is not None else counts or "no kernel to compare"
@@ -210,8 +210,8 @@ def check_text(story: CheckStory) -> Text:
 
 
 def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """Lists the channels for a message about a regression. A forge gets only messages about regressions that a commit
-    may have caused, and none about those caused by a toolchain, a node or a baseline."""
+    """Lists the channels for a message about a regression. Forges only get messages about a regression that a commit
+    may have caused, so not about one of a toolchain, a node or a baseline."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in wording.BY_A_COMMIT
@@ -220,7 +220,7 @@ def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Returns a regression with its owner. If it has none, the owner in the first route that names one is assigned."""
+    """Returns a regression with its owner. If it has no owner, it gets the one of the first route that names any."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:

@@ -19,7 +19,7 @@ class ForgeFailed(ExpectedError):
 
 
 class ForgeAway(ForgeFailed):
-    """Raised if the forge does not answer or reports an error of its own, so that a later attempt may succeed."""
+    """Raised if the forge does not answer or fails itself, so that a later attempt may succeed."""
 
 
 class Found(NamedTuple):
@@ -56,7 +56,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class PullRequestForge:
-    """A project on a forge, with calls for its pull requests, each of which may raise ForgeFailed."""
+    """A project on a forge, with calls for its pull requests. Each call may raise ForgeFailed."""
 
     place: PullRequestPlace
     token: str = field(repr=False)
@@ -80,7 +80,7 @@ class PullRequestForge:
         return self._read(self._ask(words.change, f"{words.pulls}/{number}", json=asked))
 
     def close(self, number: int, comment: str) -> None:
-        """Writes a comment on a pull request and closes that pull request."""
+        """Writes a comment on a pull request, then closes the pull request."""
         self._ask("POST", self._words.comments.format(number), json={"body": comment})
         self._ask(self._words.change, f"{self._words.pulls}/{number}", json=self._words.closed)
 

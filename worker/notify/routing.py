@@ -17,10 +17,10 @@ from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_giv
 from tilewatch.text import shorten
 
 LOG = "log"
-"""The name of the channel that always exists, which is the log of the process that sends."""
+"""The name of the channel that always exists: the log of the process that sends."""
 
 DIGEST_PATIENCE = dt.timedelta(hours=6)
-"""The longest delay of a digest. After that it is not written, because the next digest lists what is still open."""
+"""The longest delay of a digest. After that it is skipped, because the next digest lists what is still open."""
 
 LONGEST_MESSAGE = 1_000  # about a file: one with 25,000 mistakes was answered with 1.2 MB (2026-11-28)
 
@@ -45,7 +45,7 @@ class _Strict(BaseModel):
 
 class Channel(_Strict):
     """A channel for messages: an Apprise service, a webhook, or the commits of a forge. A field `*_from` names an
-    environment variable with the address, which keeps the address, a secret, out of the file."""
+    environment variable with the address, so that this secret is not in the file."""
 
     apprise: str | None = Field(default=None, repr=False)
     apprise_from: str | None = None
@@ -75,7 +75,7 @@ class Route(_Strict):
 
 
 class Quiet(_Strict):
-    """The quiet hours, in the time zone of the settings. They last past midnight if `to` is earlier than `from`."""
+    """The quiet hours, in the time zone of the settings. They include midnight if `to` is earlier than `from`."""
 
     start: dt.time = Field(alias="from")
     end: dt.time = Field(alias="to")
@@ -96,8 +96,8 @@ class PullRequestPlace(_Strict):
 
 
 class NotifySettings(_Strict):
-    """The content of notify.toml. Without that file, every message goes to the log. `pull_requests` has the project on
-    a forge for each watched repository that gets pull requests, by the repository's name."""
+    """The content of notify.toml. Without that file, every message goes to the log. `pull_requests` maps the name of a
+    watched repository to the project on a forge that gets its pull requests."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)
@@ -136,12 +136,12 @@ def recipients(settings: NotifySettings, topic: Topic, kernel: str | None, gpus:
 
 
 def find_owner(settings: NotifySettings, kernel: str | None, gpus: Sequence[str]) -> str | None:
-    """Returns the owner in the first matching route that names an owner; None if there is no such route."""
+    """Returns the owner in the first matching route that names one; None if no such route matches."""
     return next((route.owner for route in settings.routes if route.owner and _matches(route, kernel, gpus)), None)
 
 
 def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.datetime | None:
-    """Returns the end of a channel's quiet hours if a message must wait for it; None if the message may be sent now."""
+    """Returns the end of a channel's quiet hours if a message must wait for it; None if it may be sent now."""
     hours, target = settings.quiet, settings.channels.get(channel)
     if hours is None or target is None or not target.quiet or target.forge:
         return None
@@ -167,7 +167,7 @@ def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
 
 
 def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
-    """Returns whether a route matches a message. A message without a kernel or GPU needs a route with `*` for it."""
+    """Returns whether a route matches a message. Only a pattern `*` matches a message without a kernel or GPU."""
     fits_kernel = route.kernel == "*" if kernel is None else fnmatchcase(kernel, route.kernel)
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 

@@ -23,11 +23,11 @@ SERVICE_LIMIT_S = 20.0
 """The most seconds in which an Apprise service must send a message. It is well below outbox.py's LEASE_S."""
 
 REFUSED = (400, 410, 413, 415, 422)
-"""The HTTP statuses after which a message is not sent again. Other failures (401, 404, 5xx) may pass or be repaired."""
+"""The HTTP statuses after which no further attempt is made. Other failures (401, 404, 5xx) may pass or be repaired."""
 
 LONGEST_RETRY_AFTER_S = 86_400.0
 SECRET_LENGTH = 6
-"""The least length of a piece of an address that is treated as secret. Shorter pieces are words such as `api`."""
+"""The length from which on a piece of an address counts as secret. Shorter pieces are words such as `api`."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class OutgoingMessage:
 
 @dataclass(frozen=True)
 class SendResult:
-    """The result of an attempt to send. `trouble` is None if the message was sent. `again` says that another attempt
-    makes sense, after `wait_s` seconds if the service asked for a delay."""
+    """The result of an attempt to send. `trouble` is None if the message was sent. `again` is True if another attempt
+    makes sense. `wait_s` is the delay that the service asked for, else None."""
 
     trouble: str | None = None
     again: bool = False
@@ -67,7 +67,7 @@ TAKEN = SendResult()
 
 
 class Sender(Protocol):
-    """Sends messages to one channel. If a sender is `repeatable`, its receiver shows a repeated message only once."""
+    """Sends messages to one channel. If a sender is `repeatable`, its receiver shows a message only once."""
 
     @property
     def repeatable(self) -> bool: ...
@@ -77,7 +77,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class Closed:
-    """Stands for a channel that cannot be used until a person corrects its settings. Returns why, and sends nothing."""
+    """A channel that cannot be used until a person corrects its settings. Sends nothing and returns why."""
 
     trouble: str
     repeatable = True
@@ -149,7 +149,7 @@ class Service:
 
 
 ERROR_LEVELS = ("WARNING", "ERROR", "CRITICAL")
-"""The levels of log entries in which Apprise says why a message was not sent."""
+"""The levels of Apprise's log entries that say why a message was not sent."""
 
 
 def read_result(answer: requests.Response, who: str, now: dt.datetime | None = None) -> SendResult:
@@ -163,8 +163,8 @@ def read_result(answer: requests.Response, who: str, now: dt.datetime | None = N
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """Returns the seconds that a service asks us to wait, by Retry-After or GitHub's rate limit; None if it asks for
-    none."""
+    """Returns the seconds that a service asks us to wait, by Retry-After or GitHub's rate limit; None without such a
+    request."""
     retry_after = answer.headers.get("Retry-After", "").strip()
     if retry_after.isdecimal():
         return float(retry_after)
@@ -180,7 +180,7 @@ def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | Non
 
 
 def without_secrets(text: str, address: str) -> str:
-    """Returns a service's sentence with the pieces of the channel's address replaced by "...", except the host name."""
+    """Returns a service's sentence. Pieces of the channel's address, except the host name, are replaced by "..."."""
     host = urlsplit(address).hostname or ""
     pieces = {piece for piece in re.split(r"[/:@?&=+,]+", address) if len(piece) >= SECRET_LENGTH}
     for piece in sorted(pieces - {host}, key=len, reverse=True):

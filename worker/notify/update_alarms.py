@@ -29,15 +29,15 @@ from tilewatch.worker.notify.alarms import Changes, OpenAlarm
 from tilewatch.worker.notify.outbox import Outbox
 
 RECENT = dt.timedelta(days=2)
-"""The age up to which runs and sweeps are checked for alarms. Older ones were checked when they were new."""
+"""The age up to which runs and sweeps are searched for alarms. Older ones were searched when they were new."""
 
 EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
-"""The kinds of alarm about a single event, which has no end."""
+"""The kinds of alarm about an event, which has no end."""
 
 Row = TypeVar("Row", RunPair, SweepPair, Rewrite)
 
 WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
-"""The kinds of alarm that other modules open. The messages about these are written here, where channels are known."""
+"""The kinds of alarm that other modules open. Their messages are written here, where the channels are known."""
 
 
 def update_alarms(
@@ -72,7 +72,7 @@ def _list_alarms(
     regret_limit: float,
     now: dt.datetime,
 ) -> list[OpenAlarm]:
-    """Returns the alarms that should be open. An error with one repository does not affect the alarms of the others."""
+    """Returns the alarms that should be open. An error in one repository does not affect other repositories' alarms."""
     # Branches are left out: a person submitted them by hand, and looks at the result.
     newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
     runs = _group_by_repository(run for run in newest if not is_branch(run.repository))

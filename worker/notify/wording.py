@@ -16,10 +16,10 @@ from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.text import change_text, count_text, one_line, short_sha, write_change
 
 LISTED = 12
-"""The most lines in a section of a digest. The dashboard shows the remaining ones too."""
+"""The most lines in a section of a digest. The dashboard shows the rest too."""
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
-"""The categories of causes that may be a commit of the watched repository."""
+"""The categories of causes that can be a commit of the watched repository."""
 
 HEADINGS = {
     "opened": "",
@@ -96,7 +96,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
 
 
 def headline(regression: RegressionRow, was: str = "") -> str:
-    """Returns what changed, by how much, where and since when. If the change ended, `was` stands before its size."""
+    """Returns what changed, by how much, where and since when. `was` precedes the size if the change has ended."""
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} on {on}: {was}{write_change(regression.size)} "
@@ -105,12 +105,12 @@ def headline(regression: RegressionRow, was: str = "") -> str:
 
 
 def write_alarm(kind: str, subject: str) -> str:
-    """Returns an alarm as one line of text: the words for its kind, then what it is about."""
+    """Returns an alarm as one line of text: the words for its kind, and its subject."""
     return f"{describe_kind(kind)[0]}: {one_line(subject)}"
 
 
 def digest_text(day: Day, dashboard_url: str) -> Text:
-    """Returns the digest of a day. A day without news gets one too, so that a missing digest is noticed."""
+    """Returns the digest of a day. It is also written for a day without news, so that a missing digest is noticed."""
     counts = [
         count_text(len(day.opened), "new regression"),
         f"{len(day.still_open)} open",
@@ -168,8 +168,8 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Returns the first commit, or the range of commits, of a regression. For a cause other than a commit, it says that
-    the change was first seen there."""
+    """Returns the first commit, or the range of commits, of a regression. If no commit is the cause, says that the
+    change was first seen there."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:

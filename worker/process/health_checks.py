@@ -17,14 +17,14 @@ from tilewatch.worker.process.http_endpoint import Troubles
 from tilewatch.worker.queue import dispatch
 
 SILENT_S = 60
-"""The seconds without a heartbeat after which a worker counts as not healthy, because its thread ended or is stuck."""
+"""A worker without a heartbeat for this many seconds is not healthy: its thread has ended or is stuck."""
 
 STUCK_S = 120
-"""The seconds without an attempt to write a heartbeat after which its thread counts as stuck for ever. In an outage of
-Postgres the thread is not stuck, because each attempt fails and another follows."""
+"""A heartbeat thread that attempts no write for this many seconds is stuck for ever. In an outage of Postgres it is not
+stuck, because it continues its attempts."""
 
 FULL_BYTES = 256 << 20
-"""A worker is not healthy if fewer bytes are free for its data folder or temporary files. Results may not fit then."""
+"""A worker is not healthy if fewer bytes are free for its data or temporary files, because results may not fit."""
 
 
 def list_health_checks(
@@ -55,7 +55,7 @@ def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
 
 
 def _run_one(check: Callable[[], str | None]) -> str | None:
-    """Returns what is wrong, as a check returns or raises it; None if nothing is wrong."""
+    """Returns what is wrong, whether the check returns or raises it; None if nothing is wrong."""
     try:
         return check()
     except ExpectedError as error:
@@ -75,7 +75,7 @@ def heartbeat(silent_s: float) -> str | None:
 
 
 def stuck(tried_s: float) -> tuple[str, ...]:
-    """Returns a reason if a restart of this worker would help; otherwise an empty tuple."""
+    """Returns a reason to restart this worker; an empty tuple if a restart would not help."""
     if tried_s <= STUCK_S:
         return ()
     return (f"this worker has not tried to write a heartbeat for {tried_s:.0f} s, at most {STUCK_S} s were expected",)

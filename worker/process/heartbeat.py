@@ -29,7 +29,7 @@ class Heartbeat:
         refuses: Callable[[], str | None] = lambda: None,
     ) -> None:
         """The thread calls `on_beat` after each stored heartbeat. `refuses` returns the reason why the worker takes no
-        job; None if it takes jobs. A heartbeat shows this reason instead of the running jobs."""
+        job; None if it takes jobs. A heartbeat shows that reason in place of the running jobs."""
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self._over = threading.Event()
         self._subjects: str | None = None
@@ -98,8 +98,8 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs. If there are none, returns the last reason for waiting that a process of the pool
-        wrote, such as a GPU in use."""
+        """Returns the running jobs. Without any, returns the last reason for waiting that a process of the pool wrote,
+        such as a GPU in use."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:
             self._subjects = "; ".join(subjects)

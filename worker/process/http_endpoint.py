@@ -21,7 +21,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Endpoint:
-    """An HTTP server that runs from `start` to `stop`. If its port is taken, it only logs that."""
+    """An HTTP server that runs from `start` to `stop`. A taken port is only logged."""
 
     def __init__(
         self, address: str, port: int, troubles: Troubles, stuck: Troubles, exposition: Callable[[], bytes]

@@ -16,8 +16,8 @@ from tilewatch.worker.queue.dispatch import COMPILE, NOTIFY_QUEUE, OF_ONE_GPU, T
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity of a worker. `name` is Celery's node name. NAME#PID owns the jobs of the worker's process PID. The
-    `queues` of a GPU worker always include the queue of its own GPU."""
+    """The identity of a worker. `name` is Celery's node name. Jobs of the worker's process PID are owned by NAME#PID.
+    The `queues` of a GPU worker always include the queue of its own GPU."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""Decides from which queues a worker takes jobs. Several reasons may close one queue, and may end in any order."""
+"""Decides from which queues a worker takes jobs. Several reasons may close one queue; they may end in any order."""
 
 import threading
 from collections.abc import Callable, Collection

@@ -26,14 +26,14 @@ log = structlog.get_logger()
 
 
 class Lifecycle:
-    """Runs the threads of a worker that are not for jobs. It closes all queues of `intake` while the database belongs
-    to another release, and the queues of the worker's GPU while that GPU is not healthy."""
+    """Runs the threads of a worker that are not for jobs. It closes all queues of `intake` while the database has the
+    tables of another release, and the queues of the worker's GPU while that GPU is not healthy."""
 
     def __init__(
         self, settings: Settings, identity: Identity, on_beat: Callable[[], None], intake: Intake, busy: Busy
     ) -> None:
-        """Raises StoreError if a compile or GPU worker cannot use the cubin store, because it could do no job. A judge
-        worker needs no store for most jobs. `busy` returns the task of each process of the pool."""
+        """Raises StoreError if a compile or GPU worker cannot use the cubin store, without which it can do no job. Most
+        jobs of a judge worker need no store. `busy` returns the task of each process of the pool."""
         context = Context.of(settings)
         if identity.kind in ("compile", "gpu"):
             CubinStore(context.store_url).require_access(writes=identity.kind == "compile")
@@ -86,8 +86,8 @@ class Lifecycle:
                 ended.open_alarm(self._database_url, self.identity.name, detail)
 
     def _refuses(self) -> str | None:
-        """Returns the reason why the worker takes no job if the database belongs to another release. Otherwise returns
-        None. Workers of different releases could misread each other's rows."""
+        """Returns the reason why the worker takes no job, which is that the database has the tables of another release;
+        else None. Workers of different releases could misread each other's rows."""
         try:
             migrate.require_head(self._database_url)
             refusal = None
@@ -112,7 +112,7 @@ class Lifecycle:
 
 
 def health_port(settings: Settings, identity: Identity) -> int:
-    """Returns the port of the health endpoint; 0 means none. Each GPU worker of a machine has a port of its own."""
+    """Returns the port of the health endpoint; 0 if there is none. Each GPU worker of a machine has its own port."""
     first: int = getattr(settings, f"{identity.kind}_health_port")
     return first + max(0, identity.gpu.index) if first and identity.gpu else first
 

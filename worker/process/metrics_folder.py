@@ -12,15 +12,15 @@ from tilewatch import processes
 
 FILES = "PROMETHEUS_MULTIPROC_DIR"
 LOCK = "lock"
-"""The name of a file that is locked while any process of the worker lives. The system unlocks it however they end."""
+"""The name of a file that is locked while a process of the worker lives. The system unlocks it when all have ended."""
 
 _held: list[int] = []
 """The open lock file of this worker's folder, which forked processes inherit."""
 
 
 def count_in(folder: Path) -> None:
-    """Makes an empty folder in which this process and its forks will count. Deletes the folders of workers that no
-    longer run, because a worker in a container has a new name after each start."""
+    """Makes an empty folder for the counts of this process and its forks. Deletes the folders of workers that no longer
+    run, because a worker in a container has a new name after each start."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / LOCK).open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # a folder that is being made is not locked yet

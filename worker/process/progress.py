@@ -1,7 +1,7 @@
 """Checks whether processes make progress with their tasks, and ends a process that does not.
 
-A process that waits for ever is asleep, while another of its threads renews the lease of its job. So progress is
-measured by how often its main thread got a processor, and by the processor time of its child processes."""
+A thread renews the lease of a job even if the main thread waits for ever. So progress is measured by how often the main
+thread got a processor, and by the processor time of its child processes."""
 
 import contextlib
 import os
@@ -14,13 +14,13 @@ from pathlib import Path
 from tilewatch import processes
 
 STILL_S = 60.0
-"""A worker is not healthy if one of its processes sleeps this long. A git command gives up after as many seconds."""
+"""A worker with a process that sleeps so many seconds is not healthy. A git command gives up after the same time."""
 
 END_S = 120.0
-"""A process that sleeps for this many seconds is ended. Another process gets its job when its lease has expired."""
+"""A process that sleeps so many seconds is ended. Another process gets its job when its lease has expired."""
 
 Busy = Callable[[], Mapping[int, str]]
-"""Returns a map from the process id of each busy process of the pool to the name of its task."""
+"""Returns the name of the task of each busy process of the pool, by process id."""
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Progress:
         self._seen: dict[int, _Seen] = {}
 
     def look(self) -> dict[str, str]:
-        """Checks the processes that are busy now, and ends those that made no progress for `end_s`. Returns a sentence
-        for each ended process, by the name of its task."""
+        """Checks the processes that are busy now, and ends those without progress for `end_s`. Returns a sentence for
+        each ended process, by the name of its task."""
         busy = self._busy()
         seen = {}
         for process, task in busy.items():
@@ -64,7 +64,7 @@ class Progress:
         return {each.task: f"it made no progress for {self._end_s:.0f} s and was ended" for _, each in still}
 
     def find_trouble(self) -> str | None:
-        """Returns a sentence about a task that makes no progress; None if all tasks do."""
+        """Returns a sentence about a task without progress; None if all tasks make progress."""
         for process, each in list(self._seen.items()):
             still_s = self._clock() - each.at
             if still_s >= STILL_S:

@@ -1,7 +1,7 @@
 """Makes the page `/metrics`: the counts of this worker's processes and, on a judge worker, the metrics of the queue.
 
-The queue's metrics are read from Postgres when Prometheus asks. They would be the same for all workers, so only the
-workers of the kind `judge` report them."""
+The queue's metrics are read from Postgres when Prometheus asks. They are the same for all workers, so only workers of
+the kind `judge` report them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

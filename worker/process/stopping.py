@@ -1,14 +1,14 @@
 """Tells all processes of a worker whether the worker is being stopped.
 
-If a process of the pool gets the signal to end while the worker is not being stopped, the code of a commit may have
-sent it, where the sandbox cannot block that (docs/operate/security.md). This counts as an attempt of the job, as a
-crash does. If the job were handed back instead, workers would take it again without end."""
+A process of the pool may get the signal to end although its worker is not being stopped. Then the code of a commit may
+have sent it, where the sandbox cannot block that (docs/operate/security.md), so it counts as an attempt of the job,
+like a crash. If the job were handed back instead, workers would take it again without end."""
 
 import mmap
 import time
 
 PATIENCE_S = 2.0
-"""The seconds for which a process waits for the parent's mark, because the parent may be the last to get a signal."""
+"""The seconds for which a process waits for the parent's mark. The parent may be the last to get the signal."""
 
 _flag = mmap.mmap(-1, 1)  # shared with every process that is forked from now on
 

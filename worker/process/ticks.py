@@ -17,7 +17,7 @@ log = structlog.get_logger()
 SET_BACK = dt.timedelta(seconds=1)
 
 PAUSE_S = 1.0
-"""The seconds after its end in which a task is not run again. After a day's pause 3,000 messages wait in a queue, and a
+"""The seconds after its end in which a task is not run again. After a day's pause, 3,000 messages wait in a queue. A
 worker skips hundreds of them per second."""
 
 

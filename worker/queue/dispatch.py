@@ -1,8 +1,8 @@
-"""Sends the ids of jobs to workers through Redis, and finds lost messages. Defines the Celery settings of sender and
+"""Sends the ids of jobs to workers through Redis, and finds lost messages. Defines Celery's settings for sender and
 worker.
 
-Redis may lose messages without harm, because the job table stores what is queued, and reconcile.py sends messages
-again. So a message is acknowledged on receipt, and there is no result backend."""
+Redis may lose messages without harm: the job table stores what is queued, and reconcile.py sends messages again. So a
+message is acknowledged on receipt, and there is no result backend."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,12 +27,12 @@ TRACE_QUEUE = "record"
 """The queue for host code that not every node can run, because it imports PyTorch or another package."""
 JUDGE = "judge"
 NOTIFY_QUEUE = "tell"
-"""The queue of jobs that write to people and forges. A worker of this queue takes no other jobs, because it has the
-forge's token and other workers run the code of commits. So no message waits until the runs of a night have ended."""
+"""The queue of jobs that write to people and forges. Its workers take no other jobs, because they have the forge's
+token and other jobs run the code of commits. So messages do not wait for the runs of a night either."""
 OF_ONE_GPU = "@"
 CONNECT_LIMIT_S = 5
 RESEND_AFTER_S = 60
-"""The seconds after which a queued job's message counts as possibly lost, so that `find_lost` looks for it in Redis."""
+"""The seconds after which a queued job's message may be lost, so that `find_lost` looks for it in Redis."""
 
 CONFIGURATION: dict[str, Any] = {
     "task_serializer": "json",
@@ -74,7 +74,7 @@ def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
 
 def configuration(broker_url: str) -> dict[str, Any]:
     """Returns Celery's settings for a broker. `broker_use_ssl` is set for a rediss:// URL, because Kombu would not
-    encrypt without it. Certificates that the URL names take precedence over that setting."""
+    encrypt without it. Certificates in the URL have precedence over that setting."""
     encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
     return {**CONFIGURATION, **encrypted, "broker_url": broker_url}
 
@@ -109,7 +109,7 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
 
 
 def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
-    """Starts the task that reads hardware counters on one GPU. If the message is lost, a later heartbeat repeats it."""
+    """Starts the task that reads hardware counters on one GPU. A later heartbeat repeats the message if it is lost."""
     with _reaching(celery):
         celery.send_task(COUNT_TASK, queue=one_gpu_queue(slug, gpu_uuid))
 
@@ -124,7 +124,7 @@ def _reaching(celery: Celery) -> Iterator[None]:
 
 
 def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """Returns the queued jobs whose messages are not in Redis. Only these are sent again, so that no queue fills up."""
+    """Returns the queued jobs whose messages are not in Redis. Only they are sent again, so that no queue fills up."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:
@@ -164,7 +164,7 @@ def _client(broker_url: str) -> "redis.Redis":
 
 
 def _ids(raw: bytes) -> Iterator[str]:
-    """Yields the id of a message. Yields nothing for an unreadable message, which a worker will drop."""
+    """Yields the id in a message, or nothing for an unreadable message, which a worker will drop."""
     with contextlib.suppress(task_message.Refused):
         yield task_message.read(raw).id
 

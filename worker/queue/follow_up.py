@@ -1,4 +1,4 @@
-"""Queues the jobs that follow from the end of a job, from a written run, or from a question of the judge."""
+"""Queues the jobs that follow the end of a job, a written run, or a question of the judge."""
 
 import hashlib
 
@@ -16,8 +16,8 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send. Call
-    it in its own transaction after the end of this job is committed: if two jobs end at once, the later call then finds
-    both ended. If the process crashes before this call, reconcile.py queues the same jobs."""
+    it in a transaction of its own, after the one that ends this job. If two jobs end at once, the later call then sees
+    both ends. If the process crashes before this call, reconcile.py queues the same jobs."""
     if job.kind in ("prepare", "confirm"):
         return judge_again(session, read_payload(ReplayJob, job.payload), job.priority)
     if job.kind == "compile":
@@ -49,8 +49,8 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job for each night with runs that no job would judge because the night's last measurement ended
-    without a run. With `submission_id`, only the night of that submission is checked. Returns the jobs to send."""
+    """Queues a judge job for each night with runs that no job would judge, because the night's last measurement ended
+    without a run. `submission_id` limits this to the night of one submission. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
@@ -74,7 +74,7 @@ def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -
 
 def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
     """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns a list of
-    the job to send, which is empty if the question was asked before."""
+    the job to send; an empty list if the question was asked before."""
     question, ready = asked.question, asked.question.is_compiled
     prepare_key, confirm_key = judging.job_keys(question.key)
     queue = _gpu_queue_of(question) if ready else COMPILE
@@ -102,8 +102,8 @@ def cancel_stranded(session: Session) -> None:
 
 
 def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues a judge job for the run that asked a question, if all questions of the round have ended. Returns a list of
-    the job to send, which is empty if a question of the round is open or if the job exists."""
+    """Queues a judge job for the run that asked a question, once all questions of the round have ended. Returns a list
+    of the job to send; an empty list if a question of the round is open or if the job exists."""
     suspicions.lock_run(session, asked.run_id)
     if judging.is_any_pending(session, asked.round):
         return []

@@ -13,7 +13,7 @@ from tilewatch.db.session import session
 log = structlog.get_logger()
 
 LEASE_S = 45
-"""The seconds without a renewal after which a worker loses its job. A restart of Postgres is shorter."""
+"""A worker that has not renewed its lease for this many seconds loses its job. A restart of Postgres is shorter."""
 
 RENEW_S = 5
 """The seconds between two renewals, which also store the job's progress and the last lines of its log."""

@@ -1,7 +1,7 @@
 """Recognises errors that pass by themselves, and waits until Postgres is back.
 
-A restart, a full disk, or a store, repository or GPU that is not available now is not a job's fault, so the job is put
-off. Any other error is a failure of the job or a bug (run_job.py)."""
+A job is put off, without fault of its own, by a restart, a full disk, or an unavailable store, repository or GPU. Any
+other error is a failure of the job or a bug (run_job.py)."""
 
 import errno
 import time
@@ -32,7 +32,7 @@ class NotNow(Exception):
 
 
 def passing(error: Exception) -> str | None:
-    """Returns a sentence about the error if it will pass by itself, and None if it will not."""
+    """Returns a sentence about an error that will pass by itself; None for any other error."""
     if isinstance(error, NotNow | StoreError | FetchFailed):
         return str(error)
     if (trouble := passing_trouble(error)) is not None:
@@ -43,8 +43,8 @@ def passing(error: Exception) -> str | None:
 
 
 def once_postgres_is_back(database_url: str, act: Callable[[Session], Result]) -> Result:
-    """Runs `act` in a transaction, again if Postgres goes away, until the transaction is committed. Returns the result
-    of `act`. There is no time limit, because giving up would lose the work whose result `act` writes."""
+    """Runs `act` in a transaction, repeatedly if Postgres goes away, until it is committed. Returns the result of
+    `act`. There is no time limit, because giving up would lose the work whose result `act` writes."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

@@ -82,12 +82,12 @@ def write_payload(payload: Any) -> dict[str, Any]:
 
 
 def read_payload(kind: type[Payload], stored: Mapping[str, Any]) -> Payload:
-    """Returns a stored payload as an object of `kind`. Raises pydantic's ValidationError if it does not fit `kind`."""
+    """Returns a stored payload as an object of `kind`. Raises pydantic's ValidationError if the two do not match."""
     payload: Payload = _adapter(kind).validate_python(stored)  # type: ignore[arg-type]
     return payload
 
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Returns the reader for a kind of payload. It is made once per process, because making it takes milliseconds."""
+    """Returns the reader for a kind of payload. It is kept, because making it takes milliseconds."""
     return TypeAdapter(kind)

@@ -43,7 +43,7 @@ class BuildSide:
 
 @dataclass(frozen=True)
 class BuildQuestion:
-    """A request to replay two sides, for `launches` launches after the `start` launches that are stored. Equal
+    """A request to replay two sides, for `launches` launches after the first `start`, which are stored already. Equal
     questions have the same `key`, so that they share one job. `gpu_uuid` and `host` name the only GPU that may run the
     replay. Both are None if any GPU of the model may run it."""
 
@@ -100,7 +100,7 @@ def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int,
 @dataclass(frozen=True)
 class ReplayJob:
     """A question, and what its job needs. `library` is the library's folder in the repository. `run_id` and
-    `submission_id` name the night that waits for the result. `round` has the keys of all questions of one round."""
+    `submission_id` name the night that waits for the result. `round` has the keys of all questions of the round."""
 
     question: BuildQuestion
     repository: str

@@ -1,8 +1,8 @@
 """Reads the messages of the broker, and refuses those that Tilewatch did not send. It only computes.
 
 Anybody who can reach Redis can write anything into a queue. Celery would obey much of it (further tasks, delays,
-limits), and its event loop ends at the first text that is not JSON. So each message is read here first. Celery gets a
-new message, made from the fields of a TaskMessage."""
+limits), and a text that is not JSON would end its event loop. So each message is read here first. Celery gets a new
+message, made from the fields of a TaskMessage."""
 
 import base64
 import binascii
@@ -25,7 +25,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A message that may be delivered. `job_id` is the job if the task is RUN, and None for any other task."""
+    """A message that may be delivered. `job_id` is the job of the task RUN; None for any other task."""
 
     task: str
     id: str

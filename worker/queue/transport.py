@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 class GuardedChannel(redis.Channel):
     def _brpop_read(self, **options: Any) -> bool:
-        """Reads the next message as Kombu's own method does, then delivers that message or, if refused, drops it."""
+        """Reads the next message as Kombu's own method does. Delivers the message, or drops it if it was refused."""
         try:
             try:
                 popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
@@ -49,8 +49,8 @@ class Transport(redis.Transport):
     connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
     def establish_connection(self) -> Any:
-        """Connects to Redis, and fails if Redis refuses writes. Kombu waits before it tries again after a failure here,
-        but would not wait after a failure of the first read."""
+        """Connects to Redis. Fails here if Redis refuses writes, because Kombu waits between attempts to connect, but
+        not after a failure of the first read."""
         opened = super().establish_connection()  # type: ignore[no-untyped-call]  # kombu is half typed
         channel = self._avail_channels[-1]
         try:

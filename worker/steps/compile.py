@@ -1,9 +1,9 @@
 """The compile step: compiles a submission's configs and attaches the compilations to the trials that wait for them.
 
-Compilations are stored per compiler. So a kernel's first compile job attaches those that this worker's compiler made
-before, and queues jobs for batches of the rest. A batch job compiles its configs. If their host code cannot run here,
+Compilations are stored per compiler. So a kernel's first compile job attaches the stored ones of this worker's
+compiler, and queues jobs for batches of the rest. A batch job compiles its configs. If their host code cannot run here,
 run_job.py moves the job to the queue `record`, whose workers write the bytecode into the store and queue the batch
-again. Each job may run twice, or at once with others."""
+again. Each job may run twice, or at the same time as others."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -30,10 +30,10 @@ from tilewatch.worker.queue.payloads import CompilePayload, read_payload, write_
 from tilewatch.worker.steps.compiler import compile_each, open_compiler
 
 BATCH = 10
-"""The most configs in a batch, which takes half a minute, so that little work is lost if a worker is killed."""
+"""The most configs in a batch. A batch takes half a minute, so that a killed worker loses little work."""
 
 CHUNK = 3
-"""The configs that each thread compiles between two writes to the database, which show people the progress."""
+"""The number of configs that each thread compiles between two writes to the database, which show the progress."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -77,15 +77,15 @@ def _plan_batches(job: ClaimedJob, payload: CompilePayload, context: Context) ->
 
 
 def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
-    """Attaches stored compilations to waiting trials. `code_keys` has the order in which the trials were planned."""
+    """Attaches stored compilations to waiting trials. `code_keys` are in the order in which the trials were planned."""
     for part in fact_writes.in_parts(code_keys):
         with session(database_url) as opened:
             fact_writes.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
 
 
 def split(items: Sequence[UnmeasuredCode]) -> list[list[UnmeasuredCode]]:
-    """Splits configs into batches that take about equally long. Neighbours in a search space are slow together, so they
-    go into different batches. One problem follows the other, so that the first can be measured early."""
+    """Splits configs into batches that take about equally long. Neighbours in a search space take similarly long, so
+    they go into different batches. The problems follow one another, so that the first can be measured early."""
     batches: list[list[UnmeasuredCode]] = [[]]
     for _, group in itertools.groupby(items, key=lambda each: each.problem):
         of_problem = list(group)

@@ -15,7 +15,7 @@ _compilers: dict[tuple[int, str], tuple[Toolchain, Compiler]] = {}
 """The open compilers and their toolchains, by the thread's id and the toolchain's name."""
 
 _threads: list[ThreadPoolExecutor] = []
-"""The only thread pool of this process. The list is empty until the pool is used."""
+"""The only thread pool of this process; an empty list until its first use."""
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -31,9 +31,9 @@ def close() -> None:
 
 
 def open_compiler(context: Context, name: str | None = None) -> Compiler:
-    """Returns this thread's compiler for a toolchain of this machine: the toolchain with this name, or the installed
-    one if `name` is None. The compiler stays open, as its child process keeps the tile compiler loaded. A reinstalled
-    toolchain gets a new compiler. Raises NotNow if this machine lacks the toolchain, as another worker may have it."""
+    """Returns this thread's compiler for the toolchain `name` of this machine; None means the installed one. The
+    compiler stays open, because its child process keeps the tile compiler loaded. A reinstalled toolchain gets a new
+    compiler. Raises NotNow if this machine lacks the toolchain, as another worker may have it."""
     toolchain = require_toolchain(context, name or INSTALLED)
     place = (threading.get_ident(), toolchain.name)
     kept, compiler = _compilers.get(place, (None, None))
@@ -48,7 +48,7 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
 def compile_each(
     compile_one: Callable[[Item], Outcome], items: Sequence[Item], threads: int
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yields each item with its result of `compile_one`, as they end. If `threads` is 1, the caller's thread works."""
+    """Yields each item with its result of `compile_one`, as they end. For one thread, the caller's thread is used."""
     if threads == 1:
         yield from ((item, compile_one(item)) for item in items)
         return

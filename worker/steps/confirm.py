@@ -1,7 +1,7 @@
 """The confirm step: replays the two sides of a question on this worker's GPU and writes the answer.
 
-The prepare step has put missing cubins into the store. Each question gets an answer, even if its replay failed. The
-last answer of a round queues the judge again."""
+The prepare step has put missing cubins into the store. A failed replay is an answer too, so every question gets one.
+The last answer of a round queues the judge again."""
 
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session

@@ -31,7 +31,7 @@ from tilewatch.worker.steps.write_run import TrialWriter, deliver, not_compiled
 
 SWEPT_AGAIN_DAYS = 7
 """The days after which a space with unchanged code is swept again, because a GPU's clocks or a driver's minor version
-may have changed. Each series has a day of its own, so that no night sweeps all of them."""
+may have changed. The days of the series are spread, so that no night sweeps all of them."""
 
 
 class NothingToMeasure(ExpectedError):
@@ -86,8 +86,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the start (UTC) of the last day on which a series had to be swept again. If the series was swept since
-    then, no further sweep is necessary."""
+    """Returns the start (UTC) of the last day on which a series was due for another sweep. A series that was swept
+    after that is not due."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS

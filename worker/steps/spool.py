@@ -1,6 +1,6 @@
 """Keeps finished runs on this machine's disk until they are in the database: one file each, safe from a power cut.
 
-GPU time is expensive, so a run is written to disk first. write_run.py deletes the file when Postgres has the run."""
+GPU time is expensive, so a run goes to disk first. write_run.py deletes the file when Postgres has the run."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from tilewatch.kernels.results import RunResult
 
 @dataclass(frozen=True)
 class Spooled:
-    """A run, and the id and key of the measure job that made it. The key is compared when the run is written to the
-    database, because that database may be newer than the file, and have the same id for another job."""
+    """A run, with the id and key of the measure job that made it. The key is compared when the run is written to the
+    database. A database that is newer than the file may have another job with the same id."""
 
     job_id: int
     job_key: str
@@ -26,7 +26,7 @@ _READ = TypeAdapter(Spooled)
 
 
 def keep(folder: Path, spooled: Spooled) -> Path:
-    """Writes a run to the spool, and returns its file once that is safely on disk. No file is ever incomplete."""
+    """Writes a run to the spool. Returns its file, which is safely on disk by then and never incomplete."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"job-{spooled.job_id}-{os.getpid()}-{spooled.result.started_at:%Y%m%dT%H%M%S%f}.json"
     making = file.with_suffix(".making")
@@ -55,7 +55,7 @@ def list_refused(folder: Path) -> list[Path]:
 
 def read(file: Path) -> Spooled | None:
     """Returns a run from the spool; None if another process of this machine has just delivered it. Raises ValueError if
-    the file is not a run, such as a file of another release."""
+    the file does not hold a run of this release."""
     try:
         return _READ.validate_python(json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def read(file: Path) -> Spooled | None:
 
 
 def refuse(file: Path) -> Path:
-    """Renames a file that cannot be delivered, so that no further attempt is made and a person can look at it."""
+    """Renames a file that cannot be delivered, so that it is not tried again and a person can look at it."""
     return file.rename(file.with_suffix(".refused"))
 
 

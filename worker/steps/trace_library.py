@@ -32,8 +32,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class PlansWanted:
-    """The part of a library to submit: one kernel, one problem of a kernel, or the suite, which has only `kernels` if
-    they are given. A `wide` sweep tries the whole space, one of a `night` the short list and a share of the space."""
+    """The part of a library to submit: one kernel, one problem of a kernel, or the suite. `kernels` limits the suite. A
+    `wide` sweep tries the whole space. A sweep of a `night` tries the short list and a share of the space."""
 
     kernel: str | None
     problem: str | None
@@ -45,7 +45,7 @@ class PlansWanted:
         return self.kernels is None or plan.kernel in self.kernels
 
     def read(self, database_url: str, library: Path, repository: str, model: GpuSpec) -> LibraryPlans:
-        """Returns the plans for a GPU model, with its night's shares of the space. Raises `read_library`'s errors."""
+        """Returns the plans for a GPU model, with the night's shares of the space. Raises as `read_library` does."""
         shares = WIDE if self.wide else SHORT_LISTS_ALONE
         if self.night is not None:
             with session(database_url) as opened:
@@ -54,7 +54,7 @@ class PlansWanted:
 
 
 def read_shares(session: Session, repository: str, gpu_model: str, day: str) -> Shares:
-    """Returns which configs were tried in each series of a repository and GPU model, if the series has a run."""
+    """Returns which configs were tried in each series of a repository and GPU model that has a run."""
     drivers, compilers = gpus.list_versions(session, gpu_model)
     series = {}
     for names, found in tried_configs.list_tried(session, repository, gpu_model).items():

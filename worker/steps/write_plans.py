@@ -1,5 +1,5 @@
-"""Writes the sweeps, trials and jobs of a submission's plans. It runs in the process that read the library's files: the
-submit command, or the record step on another node."""
+"""Writes the sweeps, trials and jobs of a submission's plans. It runs in the process that read the library's files:
+that of the submit command, or the record step on another node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class PlannedSubmission:
 
     The keys of its jobs begin with its `key`. `library` is the folder of the library if the commit's pyproject.toml
     does not name one. `words` names the repository and the toolchain for people if they are not the default ones.
-    `measure` is False if no GPU will measure. `toolchain` is the one to compile with; None means the installed one."""
+    `measure` is False if no GPU will measure. `toolchain` is the one to compile with; None for the installed one."""
 
     key: str
     submission_id: int
@@ -39,8 +39,8 @@ class PlannedSubmission:
 
 
 def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
-    """Writes plans and returns the jobs to send. A second call changes nothing. Sweeps with many configs are queued
-    first, because the night would end later if the longest sweep began last."""
+    """Writes plans and returns the jobs to send. A second call changes nothing. The largest sweeps are queued first: a
+    night whose longest sweep began last would end later."""
     plans = sorted(plans, key=lambda plan: -len(plan.trials))
     for plan in plans:
         sweep_id = _write_sweep(opened, submission, plan)

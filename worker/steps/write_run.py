@@ -30,7 +30,7 @@ from tilewatch.worker.steps.spool import Spooled
 log = structlog.get_logger()
 
 WRITE_S = 2.0
-"""The seconds between two writes of trials. Hundreds may end per second, and people look every few seconds."""
+"""The seconds between two writes of trials. Hundreds may end per second, and people look once in some seconds."""
 
 
 def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
@@ -72,15 +72,15 @@ def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[Uns
 
 @dataclass(frozen=True)
 class Delivered:
-    """Holds the jobs that a written run queued. `ill` says why the GPU was ill, so that the run is only evidence."""
+    """The jobs that a written run queued. If the GPU was ill, `ill` says why, and the run is only kept as evidence."""
 
     queued: list[UnsentJob]
     ill: str | None = None
 
 
 def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
-    """Writes a run and its judge job, unless the sweep has a run already. In that case, only returns the judge job.
-    Raises NotOurs if the run's job is not in this database."""
+    """Writes a run and its judge job. If the sweep has a run already, only returns the judge job. Raises NotOurs if the
+    run's job is not in this database."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
@@ -96,7 +96,7 @@ def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
 
 
 class TrialWriter:
-    """Writes trials as they end, a few at a time, so that a killed sweep keeps its results."""
+    """Writes trials as they end, a few at a time, so that an interrupted sweep keeps its results."""
 
     def __init__(self, database_url: str, sweep_id: int, config_ids: Mapping[str, int]) -> None:
         self.ended = 0

@@ -1,8 +1,8 @@
 """Stores the spans of a night's operators as series, so that they are judged and shown like times.
 
-A span is the time from the start of an operator's first launch to the end of its last, measured in the same rounds as
-its time, or in rounds of its own as one CUDA graph. An operator of one launch has no series of spans. A span is a
-sweep of one trial, the winner, with the winner's code, so a replay and a bisection find what to launch."""
+A span is the time from the start of an operator's first launch to the end of its last. It is measured in the rounds of
+its time, or in rounds of its own as one CUDA graph. An operator of one launch has no series of spans. A span is a sweep
+of one trial, the winner, with the winner's code, so a replay and a bisection find what to launch."""
 
 from sqlalchemy.orm import Session
 
@@ -62,4 +62,4 @@ def _write(session: Session, metric: SpanMetric, sweep: Sweep, run: Run, measure
 
 
 KEPT = ("rounds", "parts_us", "library_runs_apart", "stated", "not_apart", "unchecked", "sandbox")
-"""The details of a run that its spans keep: how it was measured, and the times whose sum the span compares with."""
+"""The details of a run that its spans keep: how it was measured, and the times with whose sum a span is compared."""

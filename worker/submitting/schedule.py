@@ -28,16 +28,16 @@ log = structlog.get_logger()
 
 
 def submit(settings: Settings) -> list[str]:
-    """Submits the nightly of every watched repository. Returns a sentence for each repository. An error in one of them,
-    such as a library that does not load, does not stop the rest."""
+    """Submits the nightly of every watched repository. Returns a sentence for each. An error in one repository, such as
+    a library that does not load, does not stop the rest."""
     names = watched.list_names(settings.connection().database_url, settings)
     return [_submit_one(settings, name, None) for name in names]
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
-    """Submits the last night's nightly of each repository that missed it. Returns a sentence for each such repository.
-    A repository that never had a nightly has missed none. If several nights were missed, only the last is submitted,
-    because all would measure the same commit."""
+    """Submits the last night's nightly of each repository that missed it. Returns a sentence for each of them. A
+    repository without any nightly has missed none. Of several missed nights only the last is submitted, because all
+    would measure the same commit."""
     night = due_night(now, settings)
     names = watched.list_names(settings.connection().database_url, settings)
     with session(settings.connection().database_url) as opened:
@@ -100,11 +100,11 @@ def _describe(error: Exception, what: str) -> str:
 
 
 BATCH = 10
-"""The sweeps whose samples are deleted in one transaction. They have about 5,000 trials."""
+"""The number of sweeps whose samples are deleted in one transaction, with about 5,000 trials."""
 
 
 def prune(database_url: str, days: int, now: dt.datetime) -> int:
-    """Deletes the samples of losing trials older than `days`, but keeps their medians. Returns the number of trials."""
+    """Deletes the samples, but not the medians, of losing trials older than `days`. Returns the number of trials."""
     before = now - dt.timedelta(days=days)
     rolled_up = 0
     while True:

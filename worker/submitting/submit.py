@@ -60,7 +60,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class _Request:
-    """The wanted sweeps, for any GPU model. `key` returns a submission's key for a commit's hash and a GPU's slug."""
+    """The sweeps to submit, for any GPU model. `key` maps a commit's hash and a GPU's slug to a submission's key."""
 
     reason: str
     priority: Priority
@@ -76,7 +76,7 @@ class _Request:
 @dataclass(frozen=True)
 class Source:
     """The repository to submit from. `fetch_failure` says why its fetch failed; None if it succeeded, or if the owner
-    does the fetching. `library` is the folder of the library if the commit's pyproject.toml does not name one."""
+    fetches it. `library` is the folder of the library if the commit's pyproject.toml does not name one."""
 
     watched: WatchedRepository
     fetch_failure: str | None
@@ -100,8 +100,8 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans of sweeps that were read from a library, by GPU model. If a worker has to make the plans, there are
-    none here, and `words` says so."""
+    """The plans of sweeps, read from a library, by GPU model. If a worker has to make them, they are missing here, and
+    `words` says so."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -109,8 +109,8 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for. `measure` says whether there are such GPUs. `plans` is None if a node that can run the
-    host code has to make the plans."""
+    """A GPU model to submit for. `measure` is True if there are such GPUs. `plans` is None if a node that can run the
+    host code has to make them."""
 
     model: GpuSpec
     measure: bool
@@ -167,8 +167,8 @@ def submit_sweep(
     once: str | None = None,
     wide: bool = False,
 ) -> Submitted:
-    """Submits one kernel on one problem, and its whole space if `wide` is set. Each call makes a new submission,
-    because a second call wants a second measurement. Only calls with the same `once` share one submission."""
+    """Submits one kernel on one problem, with its whole space if `wide` is set. Each call makes a new submission,
+    because a second call wants a second measurement. Calls with the same `once` share one."""
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
@@ -191,8 +191,8 @@ def submit_sweep(
 def submit_backfill(
     settings: Settings, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> Iterator[Submitted]:
-    """Submits the whole suite for each commit of a range A..B, starting with the newest, because people look at that
-    first. A second backfill of a commit changes nothing."""
+    """Submits the whole suite for each commit of a range A..B, the newest first, because people look at it first. A
+    second backfill of a commit changes nothing."""
     source = open_source(settings, repository)
     shas = _list_range(settings, source.watched, revisions)
     if not shas:
@@ -203,7 +203,7 @@ def submit_backfill(
 
 
 def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
-    """Lists the commits of a range, oldest first: along the followed branch, or along first parents if it lacks B."""
+    """Lists the commits of a range A..B, oldest first: along the followed branch, or first parents if that lacks B."""
     start, end = git_reads.resolve_range(source.folder, revisions)
     with session(settings.connection().database_url) as opened:
         order = watched.read_order(opened, source)
@@ -287,9 +287,9 @@ def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
 def _resolve(
     source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
 ) -> GitCommit:
-    """Returns a commit with the name of the repository that it is stored under. A commit off the main line is stored
-    under a repository of its own, the branch `line`. A commit with a toolchain is stored apart as well, because another
-    compiler is no change of the code."""
+    """Returns a commit with the name of the repository under which it is stored. A commit off the main line is stored
+    under the branch `line`, as under a repository of its own. A commit with a toolchain is stored apart as well,
+    because another compiler is no change of the code."""
     commit = watched.resolve(source, revision)
     branch = None
     if order.has(commit.sha):
@@ -309,8 +309,8 @@ def _read(
     wanted: PlansWanted,
     submodules: Sequence[str],
 ) -> _Read:
-    """Returns the library's plans for each GPU model. Returns none if a worker has to make them, as this machine lacks
-    a package. Raises NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package."""
+    """Returns the library's plans for each GPU model; none if a worker has to make them, as this machine lacks a
+    package. Raises NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package."""
     try:
         readings = {model.slug: wanted.read(database_url, library, repository, model) for model in models}
     except PackageMissing as error:

@@ -28,8 +28,8 @@ class NoGpuForCheck(ExpectedError):
 
 @dataclass(frozen=True)
 class CheckAsked:
-    """The wanted comparison: two revisions of a repository, on these GPU models. Without `gpus`, all models that have a
-    worker are used. Without `repository`, the usual one is used. A `fail_over` of 0.02 is 2 %."""
+    """The requested comparison: two revisions of a repository, on these GPU models. Empty `gpus` stand for all models
+    with a worker. A `repository` of None is the usual one. A `fail_over` of 0.02 is 2 %."""
 
     base: str
     head: str
@@ -86,7 +86,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """Returns the GPU models in `gpus`, or all that ever had a worker if it is empty. Raises NoGpuForCheck for none."""
+    """Returns the GPU models in `gpus`; if it is empty, all that ever had a worker. Raises NoGpuForCheck for none."""
     with session(database_url) as opened:
         measured = steps.list_gpu_models_measured_here(opened)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]

@@ -28,7 +28,7 @@ from tilewatch.worker.submitting.submit_check import CheckAsked, SubmittedChecks
 from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 AWAY = (BrokerUnreachable, DatabaseUnreachable, OperationalError)
-"""The errors that pass by themselves. The request then stays open, and is tried again within a minute."""
+"""The errors that pass by themselves. The request stays open, and is tried again within a minute."""
 
 FETCHED_WITHIN = dt.timedelta(minutes=15)
 """The time for which a check waits for its commit, because a forge may report a commit before it can be fetched."""
@@ -36,7 +36,7 @@ FETCHED_WITHIN = dt.timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The outcome of a request. `learned` has fields that are added to the fields of the stored request."""
+    """The outcome of a request. `learned` has fields to add to the stored request."""
 
     refused: bool
     sentence: str
@@ -114,8 +114,8 @@ def submissions(
 
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Carries out one request and returns its outcome. Returns None if the request must wait: a check for its commit,
-    or a bisection for a replay. Refuses a request after an unexpected error, which would recur each minute."""
+    """Carries out one request and returns its outcome; None if the request must wait: a check for its commit, or a
+    bisection for a replay. Refuses a request after an unexpected error, which would recur each minute."""
     try:
         with opened.begin_nested():  # what it raised may have been Postgres's, and its outcome is still to be written
             return _carry_out(opened, settings, asked)

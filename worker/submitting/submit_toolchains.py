@@ -25,9 +25,9 @@ from tilewatch.worker.submitting.submit import BadToolchainName, open_source
 
 @dataclass(frozen=True)
 class ToolchainsAsked:
-    """The wanted comparison of `toolchains`, the base first. Without `gpus`, all GPU models with a worker are used.
-    `archs` are architectures to compile for in addition to those of the GPUs. If there are none at all, those of
-    TILEWATCH_WATCH are used. `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
+    """The requested comparison of `toolchains`, the base first. Empty `gpus` stand for all GPU models with a worker.
+    `archs` are further architectures to compile for. Without any architecture, those of TILEWATCH_WATCH are used.
+    `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
 
     toolchains: Sequence[str]
     repository: str | None = None

@@ -17,7 +17,7 @@ from tilewatch.worker.transfer import replays as transfer_replays
 from tilewatch.worker.transfer.recorded_commits import MEASUREMENT_COLUMNS, RUN_COLUMNS, SWEEP_COLUMNS, write_commit
 
 NOT_TRAVELLING = frozenset({"id", "created_at"})
-"""The columns of a compilation that have no meaning in another database, so they are not exported."""
+"""The columns of a compilation that are not exported, because they mean nothing in another database."""
 
 
 class NothingToExport(ExpectedError):
@@ -25,7 +25,7 @@ class NothingToExport(ExpectedError):
 
 
 def export_file(database_url: str, path: Path, wanted: ExportFilter) -> int:
-    """Writes the runs that workers of this database measured, but no imported runs. Returns the number of rows."""
+    """Writes the runs that workers of this database measured, without imported runs. Returns the number of rows."""
     with session(database_url) as opened:
         sweeps = [
             export.read_sweep_export(opened, sweep_id) for sweep_id in export.list_sweeps_to_export(opened, wanted)

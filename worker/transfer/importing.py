@@ -123,7 +123,7 @@ def _import_sweeps(
     opened: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int, key: str, measured: set[Any]
 ) -> dict[Any, int]:
     """Adds the sweeps of a recording. Maps their ids in the file to their new ids. The sweeps of a night, commit and
-    GPU model share a submission, as they did before. A second sweep of the same problem gets another submission."""
+    GPU model share a submission again. A second sweep of the same problem gets another one."""
     ids = {}
     for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
         fact_writes.add_gpu_model(opened, **model, corrects=False)

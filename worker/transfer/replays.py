@@ -17,7 +17,7 @@ from tilewatch.worker.transfer.recorded_commits import RecordedCommits, write_co
 Row = Mapping[str, Any]
 
 ALIKE = ("kernel", "problem", "gpu_model", "axis", "failure", "host", "gpu_uuid", "telemetry", "gpu_s")
-"""The columns with the same name and content in a recording's rows and in the database table of replays."""
+"""The columns of the table of replays that a recording's rows have under the same name and with the same content."""
 
 OF_A_SIDE = ("content_key", "code_sha256", "toolchain")
 

@@ -1,6 +1,6 @@
-"""Compares the tuned tables of a repository, in the file that its pyproject.toml names, with the repository's newest
-runs. Replays decide which of the tables' configs are slower. Nights do not, because with their few samples a config may
-be tied on one day and slower on the next. People write the file, so a wrong entry in it is ignored."""
+"""Compares a repository's tuned tables, in the file that its pyproject.toml names, with its newest runs. Replays decide
+which configs of the tables are slower. Nights have few samples per config, so a config that is tied on one day may be
+slower on the next. People write the file, so a wrong entry in it is ignored."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 24
 """The largest file of tuned tables that is read, in bytes."""
 
 MOST_LOSS = 0.01
-"""A table's config that a sweep's few samples showed to be slower by this share is replayed beside the best config."""
+"""A table's config whose few samples in a sweep were slower by this share is replayed beside the best config."""
 
 Key = tuple[str, str]
 """The kernel and the GPU model of a table."""
@@ -60,7 +60,7 @@ class Sweeps:
 
 @dataclass(frozen=True)
 class ShippedEntry:
-    """A table's config `base` beside the winner of its problem's newest run. `replay` timed `base` beside the config
+    """A table's config `base` and the winner of its problem's newest run. `replay` timed `base` beside the config
     `head`. `size` is log(time of `head` / time of `base`). Both are None before a replay."""
 
     problem: str
@@ -77,8 +77,8 @@ class ShippedEntry:
 @dataclass(frozen=True)
 class TableState:
     """A table compared with the newest runs. Replays confirmed that the `stale` configs are slower than the best by
-    more than the policy's smallest change. The `unknown` configs have not been replayed yet. `uncovered` are the
-    problems that nights measure and the table lacks."""
+    more than the policy's smallest change. The `unknown` configs have not been replayed yet. `uncovered` are problems
+    that nights measure and the table lacks."""
 
     key: Key
     rows: int
@@ -88,8 +88,8 @@ class TableState:
 
 
 def read_tables(repository: Path, revision: str) -> ShippedTables | None:
-    """Returns the tuned tables of a commit. Returns None if its pyproject.toml names no file, or if the commit lacks
-    that file. Raises BadProject or WrongTable if one of the two files is wrong, and RepositoryError."""
+    """Returns the tuned tables of a commit; None if its pyproject.toml names no file, or if the commit lacks that file.
+    Raises BadProject or WrongTable if one of the two files is wrong, and RepositoryError."""
     settings = commits.read_settings(repository, revision)
     path = None if settings is None else settings.tuned
     text = None if path is None else commits.read_file(repository, revision, path, MOST_BYTES)
@@ -99,8 +99,8 @@ def read_tables(repository: Path, revision: str) -> ShippedTables | None:
 def compare(
     session: Session, repository: str, tables: ShippedTables, policy: Policy, *, gpu_model: str | None = None
 ) -> tuple[Sweeps, list[TableState]]:
-    """Compares tables with the newest runs of a repository, and only with the runs of `gpu_model` if that is given.
-    Tables of a kernel without runs are left out."""
+    """Compares tables with a repository's newest runs, or with those of `gpu_model` if it is given. Tables of a kernel
+    without runs are left out."""
     shipped: dict[Key, dict[str, Params]] = {}
     for _, key, row in tables.list_rows():
         shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]
@@ -135,8 +135,8 @@ def compare(
 
 
 def _is_suspected(config_id: int, winner: NewestWinner, times: Times) -> bool:
-    """Returns whether a config may be slower than a run's winner: it is not tied with the winner, and in the run it was
-    slower by MOST_LOSS or more, or was not timed."""
+    """Returns whether a config may be slower than a run's winner: it is not tied with the winner, and was slower by
+    MOST_LOSS or more in the run or was not timed there."""
     shipped_us, best_us = (times.get((winner.sweep_id, each)) for each in (config_id, winner.config_id))
     is_slower = shipped_us is None or best_us is None or shipped_us >= (1 + MOST_LOSS) * best_us
     return is_slower and config_id not in (winner.config_id, *winner.tie)

@@ -21,7 +21,7 @@ BUCKET = "m"
 """The size by which vLLM and sglang choose a config within a file. All other sizes are in the file's name."""
 
 BLOCK = ("block_n", "block_k")
-"""The sizes that make up the `block_shape` in a file's name."""
+"""The sizes in the `block_shape` of a file's name."""
 
 FILE_SIZES = ("e", "n", "k")
 """The sizes that come first in a file's name, in this order."""
@@ -32,7 +32,7 @@ REFERENCE = "torch"
 
 @dataclass(frozen=True)
 class Written:
-    """The texts of files by file name, and a sentence for each winner that is in none of the files."""
+    """The texts of files by file name, and a sentence for each winner that none of the files has."""
 
     texts: Mapping[str, str]
     left_out: Sequence[str]
@@ -77,7 +77,7 @@ def write_traces(winners: Iterable[NewestWinner], definitions: Mapping[str, Defi
     """Writes a Trace for each winner of a kernel that has a Definition and whose output was compared with its
     reference.
 
-    Solutions have no name in the database, so a Trace names the repository, the kernel and the commit."""
+    The database has no names of Solutions, so a Trace names the repository, the kernel and the commit."""
     lines, left_out = _make_each(winners, lambda winner: json.dumps(_make_trace(winner, definitions)) + "\n")
     return Written({file: "".join(lines)}, left_out)
 

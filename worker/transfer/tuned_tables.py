@@ -32,7 +32,7 @@ def write_tables(
     every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
     """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned without
-    winners, or for several repositories if `every_repository` is False, as host code only names kernel and GPU."""
+    winners, or if `every_repository` is False and several have winners, because host code names only kernel and GPU."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = found if every_repository else _of_one_repository(found, repository)
@@ -48,9 +48,9 @@ def write_tables(
 def make_tables(
     winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Params], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
-    """Returns one table for each kernel and GPU model. The first winner of a table in `winners` is of its newest
-    commit. Problems that were last measured before the kernel's source changed are left out. At one commit the source
-    may differ between problems, because a problem's source is what its tracing imported."""
+    """Returns one table for each kernel and GPU model. The first of a table's `winners` is of its newest commit.
+    Problems whose last measurement is older than the kernel's present source are left out. At one commit the source may
+    differ between problems, because a problem's source is what its tracing imported."""
     return [
         {
             "kernel": newest.kernel,
@@ -68,8 +68,8 @@ def make_tables(
 
 
 def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
-    """Lists the winners for the tables of one repository. `wanted` are the filters of list_newest_winners. Raises
-    NothingTuned if no winner passes the filters, or if winners of several repositories do."""
+    """Lists the winners for the tables of one repository. The filters are those of list_newest_winners. Raises
+    NothingTuned if no winner passes them, or if winners of several repositories do."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, **wanted)
     winners = _of_one_repository(found, wanted["repository"])
@@ -109,7 +109,7 @@ def make_row(
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
     """Returns by what share of its best time a problem is slower with the config of the nearest other problem; 0 if
-    that config is tied with the problem's own. None without another problem, or if that config was not timed."""
+    that config is tied with its own. Returns None if there is no other problem, or if that config was not timed."""
     own = tuned.split_problem(winner.problem)
     near = [
         (distance, row)
