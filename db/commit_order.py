@@ -1,8 +1,8 @@
 """Orders commits, for every query that needs to know which of two commits is newer.
 
-A commit's position is its place along the followed branch. It comes after the positions of all its ancestors, whatever
-the dates of these commits are (worker/git/branch_order.py computes it). The newest commit is the last one on the
-branch. Commits that a forced push removed keep their positions, but count as older than every commit on the branch.
+A commit's position is its place along the followed branch. A commit comes after all its ancestors, whatever their dates
+are (worker/git/branch_order.py computes positions). The newest commit is the last one on the branch. Commits that a
+forced push removed keep their positions, but count as older than every commit on the branch.
 """
 
 from typing import Any
@@ -14,16 +14,16 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from tilewatch.db.models import Commit
 
 Commits = type[Commit] | AliasedClass[Commit] | ReadOnlyColumnCollection[str, Any]
-"""The table of commits, an alias of it, or the columns of a subquery that has the same ones."""
+"""The table of commits, an alias of it, or a subquery's columns with the same names."""
 
 
 def oldest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for commits by position. Commits that left the branch precede their replacements."""
+    """Returns the sort terms for commits by position. A commit that left the branch precedes its replacement."""
     return (commit.position.asc(), commit.id.asc())
 
 
 def newest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for commits from the branch's tip backwards, then commits that left the branch."""
+    """Returns the sort terms for commits, from the branch's tip backwards. Commits that left the branch come last."""
     return (commit.left_branch_at.is_(None).desc(), commit.position.desc(), commit.id.desc())
 
 
@@ -43,24 +43,24 @@ def latest_columns(commit: Commits = Commit) -> tuple[Any, ...]:
 
 
 def place_of(commit: Commits = Commit) -> Tuple:
-    """Returns the columns by which commits of one repository compare. The smaller tuple is the earlier commit."""
+    """Returns the columns that order the commits of one repository. The smaller tuple is the earlier commit."""
     return tuple_(commit.position, commit.id)
 
 
 def place_of_night(commit: Commits, submission_id: Any, run_id: Any) -> Tuple:
-    """Returns the columns by which runs of a repository compare as the judge orders nights: first by commit, then by
-    the time when the night was requested. Two nights at one commit have different tuples."""
+    """Returns the columns that order the runs of a repository as the judge orders nights: first by commit, then by the
+    time when the night was requested. Two nights at one commit have different tuples."""
     return tuple_(commit.position, commit.id, submission_id, run_id)
 
 
 def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for runs in the judge's order of nights, the last night first. Among a series' earlier
-    runs on one host, the first is that of the night before, with which the judge and the alarms compare a run."""
+    """Returns the sort terms for runs in the judge's order of nights, the last night first. The first of a series'
+    earlier runs on a host is then its run of the night before, with which the judge and the alarms compare a run."""
     return (*latest_first(), submission_id.desc(), run_id.desc())
 
 
 def nearness_of(commit: Commits, run_id: Any) -> Tuple:
-    """Returns the columns by which runs compare. The larger tuple is the run of the commit nearer to the tip."""
+    """Returns the columns that order runs by commit. The larger tuple is the run of the commit nearer to the tip."""
     return tuple_(commit.left_branch_at.is_(None), commit.position, commit.id, run_id)
 
 

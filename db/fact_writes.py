@@ -1,9 +1,9 @@
 """Writes facts: what was submitted, compiled, measured and judged. It makes no decisions about them.
 
-Each step may run twice. The second write of a row finds the first by its natural key and changes nothing, except where
-a docstring says what it corrects. The caller opens the session and commits. Bulk writes sort their rows by natural key,
-so that two workers with overlapping rows lock these in the same order and cannot deadlock. A `row` has columns of the
-table of the same name in db/models.py: those without a default must be there, and Postgres refuses a row without them.
+Each step may run twice. The second write of a row finds the first by its natural key and changes nothing, unless a
+docstring says otherwise. The caller opens the session and commits. Bulk writes sort their rows by natural key, so that
+two workers with overlapping rows lock these in the same order and cannot deadlock. A `row` has columns of the table of
+the same name in db/models.py. It must have those without a default, or Postgres refuses it.
 """
 
 import dataclasses
@@ -79,7 +79,7 @@ MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
 
 @dataclass(frozen=True)
 class NewVerdict:
-    """A new row of `verdicts`. The change came after the good commit, and at the bad commit at the latest."""
+    """A new row of `verdicts`. The change lies after the good commit and not after the bad commit."""
 
     run_id: int
     verdict: str
@@ -96,8 +96,8 @@ class NewVerdict:
 
 
 def add_gpu_model(session: Session, *, corrects: bool = True, **row: Any) -> None:
-    """Adds a GPU model. If it is stored already, `corrects` decides: True replaces its datasheet rates by known new
-    ones; False, as for a recording, fills only its unknown rates. An unknown rate never replaces a known one."""
+    """Adds a GPU model. If it is stored already and `corrects` is True, known new datasheet rates replace the stored
+    ones. If `corrects` is False, as for a recording, they only fill unknown rates. No known rate becomes unknown."""
     new = insert(GpuModel).values(**row)
     first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
     session.execute(
@@ -116,10 +116,10 @@ def add_gpu_model(session: Session, *, corrects: bool = True, **row: Any) -> Non
 def add_commit(session: Session, *, corrects: bool = True, **row: Any) -> int:
     """Adds a commit and returns its id. If `corrects`, a stored commit gets the larger of the two positions.
 
-    The larger position is right, because a shallow clone counts too few commits. Without `corrects`, as from a
-    recording of a repository that is watched here, the position stays. If the repository has a clone,
-    commit_positions.py stores the final order afterwards. A known author stays, because old recordings have none. Only
-    recordings give `left_branch_at`, and a known time stays.
+    The larger position is right, because a shallow clone counts too few commits. Without `corrects`, as for a recording
+    of a repository that is watched here, the stored position stays. If the repository has a clone, commit_positions.py
+    stores the final order afterwards. A known author stays, because old recordings have none. Only recordings give
+    `left_branch_at`, and a stored time stays.
     """
     new = insert(Commit).values(**row)
     corrected = new.on_conflict_do_update(
@@ -178,7 +178,7 @@ def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str
 
 
 def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: float) -> None:
-    """Adds a run's winner as the only trial of another sweep, with this time, if that sweep does not have it yet."""
+    """Adds a run's winner, with this time, as the only trial of another sweep, unless that sweep has it already."""
     columns = ("config_id", "compilation_id", "status", "error")
     found = (
         select(literal(sweep_id), literal(median_us), *(getattr(Trial, name) for name in columns))
@@ -191,8 +191,8 @@ def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: 
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
     """Stores compilations; a row has every column but id and created_at. A success replaces a failure of the same code
-    key and compiler. A timeout is replaced by any outcome that used more CPU time, because the machine may only have
-    been busy. An outcome from this database replaces one from a recording. Otherwise, the stored outcome stays."""
+    key and compiler. An outcome that used more CPU time replaces a timeout, because the machine may have been busy
+    then. An outcome of this database replaces one of a recording. Any other stored outcome stays."""
     if not rows:
         return
     new = insert(Compilation)
@@ -253,7 +253,7 @@ def attach_compilations(
 
 
 def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
-    """Stores the trial counts of each of these sweeps in which no trial waits for its compilation."""
+    """Stores the trial counts of those of these sweeps whose trials all have a compilation."""
     waits = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
     session.execute(
         update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count())
@@ -261,17 +261,17 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
 
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Splits rows that change trials, sorted like the trials, into parts. Each part is for one transaction and changes
-    a few rows of every page of the table. Postgres can then keep a row's new version on the row's page, in the space
-    that the previous transaction freed. One transaction would move every row and leave all pages half empty."""
+    """Splits rows that change trials, sorted like the trials, into one part per transaction. A part changes a few rows
+    of every page of the table. Postgres can then put a row's new version on the same page, in space that the previous
+    transaction freed. A single transaction would move every row and leave all pages half empty."""
     parts = min(PARTS, -(-len(rows) // PART_ROWS))
     return [rows[part::parts] for part in range(parts)]
 
 
 def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
     """Stores results of trials; a row has config_id, status, samples_us, median_us, error and failure. A status from a
-    GPU replaces any other, because a repeated sweep knows better. "not_compiled" and "compiled" do not replace a status
-    from a GPU. Rows with the status "waiting" are ignored."""
+    GPU replaces any other, because a repeated sweep knows better. "not_compiled" and "compiled" replace no status from
+    a GPU. Rows with the status "waiting" are ignored."""
     # Of several rows for a config the last one counts, as if they had been written one by one.
     last = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
     if not last:
@@ -288,7 +288,7 @@ def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) ->
 
 
 def _result(row: Row) -> Row:
-    """Returns a row with `error` as text, because JSON lacks NaN and infinity, which Postgres reads from text."""
+    """Returns a row whose `error` is text. JSON lacks NaN and infinity, which Postgres reads from text."""
     error = row["error"]
     return {**row, "error": None if error is None else str(error)}
 
@@ -323,7 +323,7 @@ def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> 
 
 
 def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
-    """Stores verdicts. Only an "undecided" verdict is replaced, because people may have acted on any other verdict."""
+    """Stores verdicts. Of stored ones, only "undecided" is replaced, because people may have acted on the others."""
     rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
         return
@@ -341,14 +341,14 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 def write_code_diff(
     session: Session, keys: tuple[str, str], sentence: str, changes: Sequence[Row], instructions: Sequence[Row]
 ) -> None:
-    """Stores the difference between the cubins with these keys. Equal keys mean equal code, so a stored one stays."""
+    """Stores the difference between the cubins with these keys, unless it is stored. Equal keys mean equal code."""
     base_key, head_key = keys
     row = {"base_key": base_key, "head_key": head_key, "sentence": sentence}
     session.execute(insert(CodeDiff).values(**row, changes=changes, instructions=instructions).on_conflict_do_nothing())
 
 
 def mark_compared(session: Session, run_id: int) -> None:
-    """Stores that the code of a run's winner was compared with the code of the previous run's winner."""
+    """Stores that the code of a run's winner was compared with that of the previous run."""
     session.execute(update(Run).where(Run.id == run_id).values(code_compared_at=func.now()))
 
 

@@ -21,10 +21,10 @@ UPGRADE_LOCK = 7_114_553_023
 """The number of the Postgres advisory lock by which migrating processes take turns. It is the same in every release."""
 
 LOCK_LIMIT = "5s"
-"""The time that a migration waits for a table before it pauses and tries again. Readers queue behind the migration."""
+"""The time for which a migration waits for a table before it pauses. Meanwhile readers queue behind the migration."""
 
 PAUSE_S = 2.0
-"""The seconds between two tries of a migration, during which the queued readers can read."""
+"""The seconds between two attempts of a migration, in which the queued readers can read."""
 
 PATIENCE_S = 120.0
 """The seconds after which a migration fails if a table is in use. A person must then end the processes that use it."""
@@ -168,7 +168,7 @@ def _list_table_users(connection: Connection) -> str:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Returns a database's revision; None if it has none. Alembic's own function would log a line before each job."""
+    """Returns a database's revision; None if it has none. Alembic's function would write a log line before each job."""
     if connection.scalar(text("select to_regclass('alembic_version')")) is None:
         return None
     revision: str | None = connection.scalar(text("select version_num from alembic_version"))

@@ -55,7 +55,7 @@ def one_of(column: str, *values: str) -> CheckConstraint:
 
 
 class GpuModel(Base):
-    """A GPU model, its architecture and its datasheet's peak rates (dense FP8 TFLOP/s, device memory GB/s)."""
+    """A GPU model, its architecture and its peak rates by the datasheet (dense FP8 TFLOP/s, device memory GB/s)."""
 
     __tablename__ = "gpu_models"
     slug: Mapped[words] = mapped_column(primary_key=True)
@@ -114,8 +114,8 @@ class Recording(Base):
 
 
 class Submission(Base):
-    """A request to sweep a commit for one GPU model. The `key` makes a nightly unique per night, commit and GPU model.
-    If `measure` is false, the sweeps end with compilation ("static facts only"), and no GPU worker measures."""
+    """A request to sweep a commit for one GPU model. A nightly's `key` is unique per night, commit and GPU model. If
+    `measure` is false, the sweeps end with compilation ("static facts only"), and no GPU worker measures."""
 
     __tablename__ = "submissions"
     __table_args__ = (one_of("reason", "nightly", "manual", "backfill", "recorded"), Index(None, "requested_at"))
@@ -134,7 +134,7 @@ class Submission(Base):
 class Sweep(Base):
     """All trials of a kernel on a problem for a GPU model at a commit. TFLOP/s and the roofline are computed from
     `flops` and `bytes`. A weighted total over the problems of a language model is also stored as a sweep, of the kernel
-    "total" and without trials (see db/worker_reads/totals.py)."""
+    "total", which has no trials (see db/worker_reads/totals.py)."""
 
     __tablename__ = "sweeps"
     __table_args__ = (
@@ -217,8 +217,8 @@ class Compilation(Base):
 
 class CodeDiff(Base):
     """The difference between the machine code of two cubins, which are named by content key. `sentence` is empty if the
-    code is equal. `changes` lists source lines whose instructions changed, `instructions` the machine instructions that
-    one cubin has more often. Each list contains only the first few."""
+    code is equal. `changes` lists source lines whose instructions changed, `instructions` the machine instructions of
+    which one cubin has more. Each list has only the first few."""
 
     __tablename__ = "code_diffs"
     base_key: Mapped[words] = mapped_column(primary_key=True)
@@ -230,7 +230,7 @@ class CodeDiff(Base):
 
 
 class Trial(Base):
-    """One config of one sweep. It waits, is compiled, or has ended with either a time or the reason for having no time.
+    """One config of one sweep. It waits, is compiled, or has ended with a time or with the reason why it has none.
 
     `samples_us` are the sweep's few times of this config, by which the winner is chosen. Pages show the careful timing
     of the winner, from `measurements`. There are a hundred million of these rows, so every byte and every index counts
@@ -264,9 +264,9 @@ class Trial(Base):
 class Run(Base):
     """One session on one GPU that measured a sweep's winner and its baselines.
 
-    `toolchain` maps the name of everything but the commit to its version. `telemetry` lists readings of the GPU between
-    groups of rounds. `tie` lists the ids of configs that are as fast as the winner, within the error. `origin` and
-    `timer` are "simulated" if no GPU ran. `code_compared_at` is null until the winner's code was compared (CodeDiff).
+    `toolchain` maps each part of the toolchain to its version. `telemetry` lists readings of the GPU between groups of
+    rounds. `tie` lists the ids of configs that are as fast as the winner, within the error. `origin` and `timer` are
+    "simulated" if no GPU ran. `code_compared_at` is null until the winner's code was compared (CodeDiff).
     """
 
     __tablename__ = "runs"
@@ -327,7 +327,7 @@ class Measurement(Base):
 class Verdict(Base):
     """The verdict on a run, with the judge's policy and the reason. Judging twice gives the same verdict. `change` is
     relative, with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of this series
-    could show. The change came after the commit `good_commit_id`, and at `bad_commit_id` at the latest."""
+    could show. The change lies after the commit `good_commit_id` and not after `bad_commit_id`."""
 
     __tablename__ = "verdicts"
     __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
@@ -348,7 +348,7 @@ class Verdict(Base):
 
 class Suspicion(Base):
     """A change that may have happened in a run's night, and the outcome. `launches` counts the launches of its replays.
-    `size` is the change that the nights' times suggest; null if the suspicion has another reason."""
+    `size` is the change that nightly times suggest; null if the suspicion has another reason."""
 
     __tablename__ = "suspicions"
     __table_args__ = (
@@ -423,8 +423,8 @@ class Replay(Base):
 
 class Regression(Base):
     """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it. The
-    change came after the commit `good_commit_id`, and at `bad_commit_id` at the latest. `size` is that of its worst
-    series. `cause` is one sentence, and `explanation` a list of sentences with the reasons for this cause."""
+    change lies after the commit `good_commit_id` and not after `bad_commit_id`. `size` is that of its worst series.
+    `cause` is one sentence, and `explanation` a list of sentences with the reasons for this cause."""
 
     __tablename__ = "regressions"
     __table_args__ = (
@@ -457,7 +457,7 @@ class Regression(Base):
 
 
 class RegressionSeries(Base):
-    """A series that a regression changed. The night of `run_id` confirmed this; `good_run_id` is an earlier run."""
+    """A series that a regression changed, as the night of `run_id` confirmed. `good_run_id` is an earlier run."""
 
     __tablename__ = "regression_series"
     __table_args__ = (
@@ -495,7 +495,7 @@ class RegressionEvent(Base):
 
 
 class Mark(Base):
-    """A person's mark, right or wrong, on a run's verdict or a regression. A person's new mark replaces the old."""
+    """A person's mark, right or wrong, on a run's verdict or a regression. A person's new mark replaces the old one."""
 
     __tablename__ = "marks"
     __table_args__ = (
@@ -527,8 +527,8 @@ class Alarm(Base):
 
 
 class Message(Base):
-    """A message to people, sent once per `key`. The transaction that makes a change also writes its message. A "held"
-    message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last claimed it."""
+    """A message to people, sent once per `key`. It is written in the transaction of the change that it reports. A
+    "held" message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last claimed it."""
 
     __tablename__ = "messages"
     __table_args__ = (
@@ -590,11 +590,11 @@ class PullRequest(Base):
 
 
 class Check(Base):
-    """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times are in `check_operators`.
-    These times are in no series, and no verdict on a night uses them.
+    """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times, in `check_operators`,
+    are in no series, and no verdict on a night uses them.
 
-    `changed` counts the operators that need launches, among which the error rate is divided; null until the check is
-    prepared. `exit_code` is that of `tilewatch compare`: 0 no operator is slower, 1 one is slower, 2 could not tell.
+    `changed` counts the operators that need launches; the error rate is divided among these. It is null until the check
+    is prepared. `exit_code` is that of `tilewatch compare`: 0 no operator is slower, 1 one is slower, 2 could not tell.
     `failure` says why the check has no operators.
     """
 
@@ -697,9 +697,9 @@ class Job(Base):
 
     A job is queued, running, then done or failed. A waiting job is queued as soon as it has what it needs. A running
     job whose lease ran out is queued again. After three expired leases its state is "poison", because it kills its
-    workers. A job that failed for a passing reason is not tried before `not_before`; `trouble` is the reason, and
-    `put_offs` counts these failures. Jobs with a low `priority` go first. `payload` has the step's arguments; `subject`
-    names the job on pages. See docs/reference/jobs.md.
+    workers. A job that failed for a passing reason, `trouble`, is not tried before `not_before`; `put_offs` counts such
+    failures. Jobs with a low `priority` go first. `payload` has the step's arguments; `subject` names the job on pages.
+    See docs/reference/jobs.md.
     """
 
     __tablename__ = "jobs"
@@ -836,7 +836,7 @@ TOTAL = "total"
 """The kernel's name in a sweep that is a weighted total. The problem's name is then that of the language model."""
 
 RECORDED_HOST_END = " (recorded)"
-"""The end of a host's name in compilations from a recording. If these failed, workers still compile the code here."""
+"""The end of a host's name in compilations from a recording. Code that failed there is still compiled here."""
 
 OPEN_JOB = ("waiting", "queued", "running")
 """The states of a job that has not ended."""

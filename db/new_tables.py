@@ -23,7 +23,7 @@ $$;
 create trigger repository_of_sweep before insert or update of commit_id, repository on sweeps
     for each row execute function repository_of_sweep();
 """
-"""The trigger that copies a sweep's repository from its commit, so that the two cannot differ."""
+"""A trigger that copies a sweep's repository from its commit, so that the two are always equal."""
 
 ROLES = """
 do $$

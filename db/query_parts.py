@@ -39,7 +39,7 @@ from tilewatch.metrics import SPAN_METRICS, name_series
 
 Made = TypeVar("Made")
 SERIES = ("repository", "kernel", "problem", "gpu_model")
-"""The columns that identify a series. The repository is needed, because two may have a kernel of the same name."""
+"""The columns that identify a series. Two repositories may have a kernel of the same name."""
 
 WORKER_ALIVE_S = 60
 """The seconds without a heartbeat after which a worker counts as gone. Workers write one every few seconds."""
@@ -50,7 +50,7 @@ MACHINE = func.coalesce(Recording.machine, Run.host)
 """The machine of a run: the machine of its recording, else its host. The query must outer-join Recording."""
 
 SHORT_DETAIL = Measurement.detail.op("-")("checklist")
-"""The JSON stored with a measurement, without the checklist, because 3 kB for each of hundreds of runs are too much."""
+"""The JSON stored with a measurement, without the checklist, whose 3 kB are too much for hundreds of runs."""
 
 
 def committed_runs(query: Query) -> Query:
@@ -90,7 +90,7 @@ def is_swept(kernel: ColumnElement[str] | InstrumentedAttribute[str]) -> ColumnE
 
 
 NOT_TRIED = Trial.status.in_(("waiting", "compiled"))
-"""The condition that no GPU has tried a config: it waits to be compiled or measured, or a run omitted it."""
+"""The condition that no GPU has tried a config: it still waits to be compiled or measured, or a run left it out."""
 
 
 def is_drawn() -> ColumnElement[bool]:
@@ -100,7 +100,7 @@ def is_drawn() -> ColumnElement[bool]:
 
 
 def is_part_of_space() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's sweep has a run that omitted compiled configs. Configs outside
+    """Returns the condition that the enclosing query's sweep has a run that left out compiled configs. Configs outside
     the short list do not count, because a night stops trying them when one of them hangs."""
     left_out = exists().where(Trial.sweep_id == Sweep.id, NOT_TRIED, ~is_drawn()).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
@@ -141,7 +141,7 @@ def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | Non
 
 
 def take_turns(session: Session, work: str) -> None:
-    """Waits until no other process does this work, and excludes other processes from it until the transaction ends."""
+    """Waits until no other process does this work, then excludes other processes from it until the transaction ends."""
     session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(work, 0))))
 
 
@@ -192,8 +192,8 @@ def read_fields(
     """Runs a query and returns each result as a dict from column names to values.
 
     `values` are the bound parameters of a query that is built once per process, because SQLAlchemy needs 5 ms to build
-    one with 30 columns and ten tables (2 cores, 2026-11-23). `documents` are columns of JSON as text. Equal texts are
-    decoded once and share the object, because a year of nights has few toolchains and configs.
+    one with 30 columns and ten tables (2 cores, 2026-11-23). `documents` are columns of JSON as text. A year of nights
+    has few toolchains and configs, so equal texts are decoded once and share the object.
     """
     session.flush()
     found = session.connection().execute(query, values)  # session.execute takes a third more time

@@ -6,7 +6,7 @@ BRANCH_START = " (branch "
 UNDER = "under "
 
 EXAMPLES = ("tilewatch-story",)
-"""Names of repositories in recordings with planted regressions, which show what a regression looks like."""
+"""Names of repositories in recordings with planted regressions, which are examples for people."""
 
 
 def name_of_branch(repository: str, branch: str) -> str:
@@ -15,7 +15,7 @@ def name_of_branch(repository: str, branch: str) -> str:
 
 
 def is_example(name: str) -> bool:
-    """Returns whether a repository's changes were planted. Such changes are shown separately and not counted."""
+    """Returns whether a repository's changes were planted. Planted changes are shown apart and not counted."""
     return name in EXAMPLES
 
 
@@ -36,7 +36,7 @@ def name_under_toolchain(branch: str | None, toolchain: str) -> str:
 
 
 def branch_without_toolchain(name: str) -> str | None:
-    """Returns the branch in a branch name without the toolchain; None if the name is the main line's."""
+    """Returns a branch name without its toolchain; None if the name is the main line's."""
     _, branch = split_branch(name)
     return f" {branch or ''}".partition(f" {UNDER}")[0].strip() or None
 

@@ -34,7 +34,7 @@ DATABASE_IS_AWAY = (InterfaceError, OperationalError)
 
 
 UNSYNCHRONIZED = {"synchronize_session": False}
-"""The option of sessions whose updates leave loaded rows as they are, so that Postgres need not return their keys."""
+"""The option of sessions whose updates do not change loaded rows, so that Postgres need not return their keys."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def reading_session(url: str) -> Iterator[Session]:
-    """Opens a transaction in which Postgres refuses every change, even from a user with the right to make it."""
+    """Opens a transaction in which Postgres refuses every change, even from a user with the right to it."""
     with session(url) as opened:
         opened.connection(execution_options={READS: True})
         opened.execute(text("set transaction read only"))
@@ -56,8 +56,8 @@ def reading_session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def filling_session(url: str) -> Iterator[Session]:
-    """Opens a transaction that may fill empty tables. Postgres plans each of its statements anew, because a plan made
-    for almost empty tables would read a whole table for each row of another one."""
+    """Opens a transaction that may fill empty tables. Postgres plans each of its statements anew, because a plan for
+    almost empty tables would read a whole table for each row of another one."""
     with session(url) as opened:
         opened.execute(text("set local plan_cache_mode = force_custom_plan"))
         yield opened
@@ -74,7 +74,7 @@ def require_database(url: str) -> None:
 
 
 READS = "tilewatch_reads"
-"""The option of an engine's connections whose sessions must not change anything."""
+"""The option of an engine's connections in whose sessions Postgres refuses changes."""
 
 READ_ONLY = "25006"
 """The error code of Postgres for a change in a read-only transaction (listed in the Postgres manual)."""

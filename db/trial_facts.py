@@ -1,7 +1,7 @@
 """Counts the compilations of a sweep's trials by outcome.
 
-db/fact_writes.py stores the counts with the sweep when no trial waits any more. Otherwise a page would read hundreds of
-sweeps, each with 500 trials all over the disk. Sweeps without stored counts are counted when read.
+db/fact_writes.py stores the counts with the sweep when no trial waits any more. Otherwise a page would read the trials
+of hundreds of sweeps, 500 each, all over the disk. Sweeps without stored counts are counted when read.
 """
 
 from typing import Any
@@ -49,5 +49,5 @@ def count() -> ScalarSelect[dict[str, Any]]:
 
 
 def of_sweep() -> ColumnElement[dict[str, Any]]:
-    """Returns the counts of the enclosing query's sweep, as stored with the sweep, else as `count` computes them."""
+    """Returns the stored counts of the enclosing query's sweep, or else what `count` computes."""
     return func.coalesce(Sweep.trial_facts, count(), type_=JSONB)

@@ -1,8 +1,8 @@
 """Carries out or stores what a person or program requests, with its name: a row of `actions` in the same transaction.
 
-The command line and the dashboard use the same functions. Cancelling and retrying change the jobs at once; for retried
+The command line and the dashboard use the same functions. Cancelling and retrying change the jobs at once. For retried
 jobs, the reconciler sends the messages to workers within a minute. A submission needs the watched repository's clone,
-which the requesting process may lack. So a worker reads the row and submits (worker/submitting/submit_requests.py).
+which the requesting process may lack, so a worker submits it (worker/submitting/submit_requests.py).
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ BY_A_COMMIT = ("code", "search_space", "unknown")
 
 
 AWAITS_REPLAY = "; a replay is asked for"
-"""Ends the reason of an undecided verdict while a replay that decides it is in the queue."""
+"""The end of an undecided verdict's reason while a replay that decides it is in the queue."""
 
 
 class NoSuchWork(ExpectedError):
@@ -57,7 +57,7 @@ class JobSelection:
 
 @dataclass(frozen=True)
 class RequestedAction:
-    """A stored request that a worker shall carry out. `wanted` contains the arguments of the request."""
+    """A stored request for a worker to carry out. `wanted` has the arguments of the request."""
 
     id: int
     who: str
@@ -75,7 +75,7 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Queues again, for a person, jobs that ended before their work was done, and stores the action. Returns a sentence
+    """Queues jobs that ended before their work was done again, and stores this as a person's action. Returns a sentence
     about the queued jobs. Raises NoSuchWork if no selected job ended this way."""
     again = jobs.retry(session, _list_chosen(session, chosen, ENDED_SHORT))
     if not again:
@@ -87,9 +87,9 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def ask(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str | None = None) -> int | None:
-    """Requests an action with the arguments in `wanted`, without those that are None. Without a repository, the worker
-    takes the main watched one; with empty `gpus`, all GPU models that are watched or were measured here. Returns the
-    action's id; None if `key` was used before."""
+    """Requests an action with the arguments in `wanted`, without those that are None. A missing repository stands for
+    the main watched one, empty `gpus` for all GPU models that are watched or were measured here. Returns the action's
+    id; None if `key` was used before."""
     given = {name: value for name, value in wanted.items() if value is not None}
     asked = postgresql.insert(Action).values(who=who, action=action, wanted=given, state="asked", key=key)
     once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
@@ -129,8 +129,8 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
 
 def replay(session: Session, run_id: int, who: str) -> str:
     """Requests a replay of an undecided run's commit beside the one measured before it. Returns a sentence for the
-    person, and adds to the verdict's reason that a replay is asked for. Raises NotPossible if no replay is possible, or
-    if one is asked for already: two clicks make one replay."""
+    person, and adds to the verdict's reason that a replay was requested. Raises NotPossible if no replay is possible,
+    or if one was requested already: two clicks make one replay."""
     suspicions.lock_run(session, run_id)
     run = find_run(session, run_id)
     if run is None:

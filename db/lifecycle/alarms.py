@@ -17,7 +17,7 @@ ENDED_PROCESS = "process_ended"
 BEATEN_LIST = "list_beaten"
 
 WATCHING = "open and close alarms"
-"""The work for which the processes that open or close alarms take turns."""
+"""The name of the work for which processes that open or close alarms take turns."""
 
 
 def open_once(session: Session, *, key: str, kind: str, subject: str, detail: str) -> tuple[int, bool]:

@@ -53,8 +53,8 @@ class OpenOperator:
 
 
 def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, bool]:
-    """Opens a check if there is no check with the same inputs, or if all of those ended without comparing everything.
-    Returns the id of the new or found check, and whether it is new."""
+    """Opens a check, unless one with the same inputs is open or compared everything. Returns the id of the new or found
+    check, and whether it is new."""
     key = ":".join(
         (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
     )
@@ -68,14 +68,14 @@ def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, boo
 
 
 def is_prepared(session: Session, check_id: int) -> bool:
-    """Returns whether a check was prepared or has ended. In both cases nothing is left to prepare."""
+    """Returns whether a check was prepared or has ended, so that nothing is left to prepare."""
     query = select(or_(Check.changed.is_not(None), Check.ended_at.is_not(None))).where(Check.id == check_id)
     return session.scalars(query).one()
 
 
 def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, str, str]]:
-    """Stores every operator of a check. The row of an operator that needs no launches includes its outcome. Returns the
-    id, the kernel and the problem of each operator that needs launches."""
+    """Stores every operator of a check, with its outcome if it needs no launches. Returns the id, the kernel and the
+    problem of each operator that needs launches."""
     waiting = []
     for row in rows:
         ended = {} if row["kind"] is None else {"ended_at": clock_now()}

@@ -1,8 +1,8 @@
 """Changes the state of a job: added, sent, claimed, renewed, ended. docs/reference/jobs.md draws the states.
 
 A worker owns a job by a lease. Each write of the worker names it as the owner, so a worker that lost its lease changes
-nothing. Leases use only the database's clock, because the clocks of nodes differ. This clock is read when the statement
-runs, not when the transaction began. Other modules send the messages to workers; `mark_sent` stores that they did.
+nothing. Leases use only the database's clock, because the clocks of nodes differ. That clock is read when the statement
+runs, not when the transaction began. Other modules send the messages to workers, and `mark_sent` stores that.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,16 +19,16 @@ from tilewatch.db.natural_keys import find_or_add
 
 RENEWAL_S = 30.0
 MAX_ATTEMPTS = 3
-"""The number of workers that may die during a job. After that, the job must be the cause, and its state is "poison"."""
+"""The number of workers that may die during a job. After that the job counts as the cause; its state is "poison"."""
 
 CHECKS_TURN_S = 300.0
-"""The seconds after which a worker that did only checks prefers the jobs of nightlies. Even with the longest job of a
-check (worker/comparing/check.py) added, nightlies wait less than 10 minutes."""
+"""The seconds of only checks after which a worker prefers the jobs of nightlies. Nightlies wait less than 10 minutes,
+which includes the longest job of a check (worker/comparing/check.py)."""
 
 
 class Priority(IntEnum):
     """The order of jobs in a queue, the lowest number first. A job passes its priority on to the jobs that it queues.
-    The jobs of checks have MANUAL, but precede other jobs with MANUAL, in the order of their checks."""
+    The jobs of checks have MANUAL, but come before other jobs with MANUAL, in the order of their checks."""
 
     CONFIRM = 0
     BISECT = 1
@@ -80,8 +80,8 @@ class NewJob(TypedDict):
 
 
 def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
-    """Adds a job if none has the same key. Returns the job's id, and whether it is new. The default is a queued job
-    with a nightly's priority. A job in state "waiting" cannot be claimed before `release`."""
+    """Adds a job unless one has the same key. Returns the job's id, and whether it is new. By default the job is queued
+    and has a nightly's priority. A job in state "waiting" cannot be claimed before `release`."""
     priority = int(row.get("priority", Priority.NIGHTLY))
     return find_or_add(session, Job, ("key",), {"state": "queued", **row, "priority": priority})
 
@@ -89,11 +89,11 @@ def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
 def claim(
     session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
 ) -> ClaimedJob | None:
-    """Claims the most urgent job in the queue of job `job_id`, often job `job_id` itself; None if there is none.
+    """Claims the most urgent job in the queue of job `job_id`, often that job itself. Returns None if there is none.
 
     A message about a job only says that its queue has work, because queues in Redis have no priorities. Each job has a
-    message, so every job is claimed in the end. Jobs that another process is claiming are skipped. If `queues` is
-    given, jobs of other queues are not claimed.
+    message, so every job is claimed in the end. Jobs that another process is claiming are skipped. `queues`, if given,
+    limits the jobs to these queues.
     """
     own_queue = select(Job.queue).where(Job.id == job_id)
     queue = (own_queue if queues is None else own_queue.where(Job.queue.in_(queues))).scalar_subquery()
@@ -151,8 +151,8 @@ def fail(
 
 
 def hand_back(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues a job again because its worker must stop, or with another `queue` because another worker must do it.
-    Counts no attempt. Returns False if the lease was lost."""
+    """Queues a job again because its worker must stop, or in another `queue` because another worker must do it. Counts
+    no attempt. Returns False if the lease was lost."""
     again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     return _as_owner(session, job_id, owner, {**again, **columns})
 
@@ -183,7 +183,7 @@ def requeue_expired(session: Session) -> list[UnsentJob]:
 
 def list_unsent(session: Session, older_than_s: float) -> list[UnsentJob]:
     """Lists queued jobs whose message was never sent, or was sent so long ago that it may be lost, the most urgent
-    first. Jobs that wait after a failure are not listed before their time. Sending a message twice does no harm."""
+    first. A job that waits after a failure is listed when its time has come. Sending a message twice does no harm."""
     lost = or_(Job.sent_at.is_(None), Job.sent_at <= after(-older_than_s))
     due = or_(Job.not_before.is_(None), Job.not_before <= clock_now())
     query = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
@@ -213,8 +213,8 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def _urgency(owner: str) -> ColumnElement[int]:
-    """Returns the SQL sort key by which jobs are claimed. Jobs of checks come between replays and sweeps. If the worker
-    has done only checks for CHECKS_TURN_S, they come after the nightly's jobs."""
+    """Returns the SQL sort key by which jobs are claimed. Jobs of checks come between replays and sweeps, or after the
+    nightly's jobs if the worker has done only checks for CHECKS_TURN_S."""
     over = select(Worker.checks_since <= after(-CHECKS_TURN_S)).where(Worker.name == _worker_of(owner))
     return case(
         (Job.check_id.is_(None), 2 * Job.priority),
@@ -224,20 +224,20 @@ def _urgency(owner: str) -> ColumnElement[int]:
 
 
 def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
-    """Stores when a worker began to do only checks. A job that is not part of a check removes this time."""
+    """Stores when a worker began to do only checks. A job of another kind removes that time."""
     changes = Worker.checks_since.is_(None) if is_check else Worker.checks_since.is_not(None)
     since = clock_now() if is_check else None
     session.execute(update(Worker).where(Worker.name == _worker_of(owner), changes).values(checks_since=since))
 
 
 def _worker_of(owner: str) -> str:
-    """Returns the worker's name in a job's owner, NAME#PID. Each process of a worker owns its jobs separately."""
+    """Returns the worker in a job's owner, NAME#PID. Each process of a worker owns jobs under its own PID."""
     return owner.rpartition("#")[0]
 
 
 def _expired() -> ColumnElement[bool]:
-    """Returns the condition that a job's lease ran out. If that was while Postgres was away, the owner has RENEWAL_S to
-    renew it. Otherwise, a full disk that ends Postgres again and again would poison jobs."""
+    """Returns the condition that a job's lease ran out. If that was while Postgres was away, its owner has RENEWAL_S
+    more to renew it. Otherwise a full disk that ends Postgres again and again would poison jobs."""
     started = func.pg_postmaster_start_time()
     renewable = and_(Job.lease_until < started, started > after(-RENEWAL_S))
     return and_(Job.state == "running", Job.lease_until <= clock_now(), not_(renewable))

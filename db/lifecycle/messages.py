@@ -1,7 +1,7 @@
 """Changes the state of a message to people: written, claimed, sent, put off, failed. worker/notify sends messages.
 
-Only one sender can claim a message. The claim stores the state that the message shall have if its sender dies. Times
-are those of the database's clock.
+Only one sender can claim a message. The claim stores the state that the message gets if its sender dies. Times are
+those of the database's clock.
 """
 
 import datetime as dt
@@ -19,10 +19,10 @@ from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.query_parts import is_recorded
 
 MOST_ATTEMPTS = 500
-"""The number of attempts, in about three days, after which a message counts as failed. The digest then lists it."""
+"""The number of attempts (about three days) after which a message counts as failed. The digest then lists it."""
 
 REPORT_WITHIN_S = 7 * 86_400.0
-"""The age in seconds from which a change is not reported, so that a new channel gets no messages about old changes."""
+"""The age in seconds up to which a change is reported, so that a new channel gets no messages about old changes."""
 
 UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sent again"
 
@@ -76,9 +76,9 @@ def write(session: Session, **row: Unpack[NewMessage]) -> bool:
 
 
 def list_unreported_changes(session: Session) -> list[UnreportedChange]:
-    """Lists changes of regressions that no message reports yet, the oldest first. Each change is stored with its event
-    in one transaction, so that none is forgotten. The keys of a change's messages contain the event's id, so that none
-    is reported twice. Regressions that came with a recording are not listed."""
+    """Lists changes of regressions that no message reports yet, the oldest first. A change and its event are stored in
+    one transaction, so that no change is missed. The keys of a change's messages contain the event's id, so that no
+    change is reported twice. Regressions that came with a recording are not listed."""
     event = RegressionEvent
     kind = case(
         (event.action == "open", "opened"),
@@ -123,11 +123,11 @@ def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
 def claim(
     session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()
 ) -> ClaimedMessage | None:
-    """Claims the oldest message that is due, on a channel that is not in `without`; None if there is none.
+    """Claims the oldest due message on a channel that is not in `without`. Returns None if there is none.
 
     `repeatable` names the channels that recognise a repeated message by its key. If the sender dies, a message to such
-    a channel is due again after the lease. On another channel, the message might then arrive twice, so the claim marks
-    it as failed until `mark_sent` or `put_off`. A message waits for earlier ones about its regression on its channel.
+    a channel is due again after the lease. On another channel it might then arrive twice, so the claim marks it as
+    failed until `mark_sent` or `put_off`. A message waits for earlier ones about its regression on its channel.
     """
     earlier = aliased(Message)
     overtakes = exists().where(
@@ -179,8 +179,8 @@ def mark_sent(session: Session, message_id: int) -> None:
 
 
 def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
-    """Queues a message that its channel did not accept. It is sent again after `wait_s` if the service gave this time,
-    else after a wait that doubles each time. After MOST_ATTEMPTS, the message counts as failed."""
+    """Queues a message that its channel did not accept. It is sent again after `wait_s` if the service named that time,
+    else after a wait that doubles each time. After MOST_ATTEMPTS it counts as failed."""
     doubled = backoff_s(Message.attempts - 1)
     over = Message.attempts >= MOST_ATTEMPTS
     _end(
@@ -200,7 +200,7 @@ def fail(session: Session, message_id: int, trouble: str) -> None:
 
 
 def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
-    """Queues again those of the messages that have failed, because a person requested it, and returns their ids."""
+    """Queues failed messages again, as a person requested, and returns their ids."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)

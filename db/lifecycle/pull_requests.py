@@ -8,14 +8,14 @@ from sqlalchemy.orm import Session
 from tilewatch.db.models import PullRequest
 
 TURNS = 7_114_553_047
-"""The number of the Postgres advisory lock for pull requests. No other lock of Tilewatch has this number."""
+"""The number of the Postgres advisory lock for pull requests, which no other lock of Tilewatch has."""
 
 GOING_ON = ("open", "closing")
 """The states of a pull request that has not ended."""
 
 
 def take_turn(session: Session) -> bool:
-    """Returns False if another process updates pull requests. Else excludes others until the transaction ends."""
+    """Returns True and excludes others until the transaction ends; False if another process updates pull requests."""
     return bool(session.scalar(select(func.pg_try_advisory_xact_lock(TURNS))))
 
 
@@ -26,7 +26,7 @@ def list_pull_requests(session: Session, repository: str) -> list[PullRequest]:
 
 
 def add(session: Session, **row: Any) -> PullRequest:
-    """Stores a pull request before the forge is asked to open it, so that it is found if the opening is interrupted."""
+    """Stores a pull request before the forge opens it, so that it is found again if the opening is interrupted."""
     added = PullRequest(**row, state="open")
     session.add(added)
     session.flush()

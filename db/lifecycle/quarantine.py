@@ -19,7 +19,7 @@ CANARY_RUNS = 50
 
 @dataclass(frozen=True)
 class OpenQuarantine:
-    """A quarantine that has not ended. `waited_s` is the seconds since its last canary, else since its beginning."""
+    """A quarantine that has not ended. `waited_s` is the time since its last canary, or else since its beginning."""
 
     id: int
     gpu_uuid: str
@@ -33,7 +33,7 @@ class OpenQuarantine:
 def begin(
     session: Session, *, gpu_uuid: str, gpu_model: str, host: str, kind: str, reason: str, evidence: Mapping[str, Any]
 ) -> bool:
-    """Puts a GPU into quarantine. Returns False, and keeps the earlier reason, if it is in quarantine already."""
+    """Puts a GPU into quarantine. Returns False if it is in quarantine already, whose reason then stays."""
     new = insert(Quarantine).values(
         gpu_uuid=gpu_uuid, gpu_model=gpu_model, host=host, kind=kind, reason=reason, evidence=dict(evidence)
     )

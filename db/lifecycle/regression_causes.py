@@ -1,7 +1,7 @@
 """Opens regressions by their cause, adds series to them, and resolves regressions that recovered. The judge uses it.
 
 One cause is one regression, however many series it changed and however many judges find it at once. A lock on the
-kernel makes judges take turns, and a unique key prevents a second regression even without it. The caller commits.
+kernel makes judges take turns, and a unique key prevents a second regression if the lock fails. The caller commits.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ RECOVERED_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause of a change, which came after the commit `good_commit_id`, and at `bad_commit_id` at the latest. `what`
+    """The cause of a change, which lies after the commit `good_commit_id` and not after `bad_commit_id`. `what`
     distinguishes causes that are not commits: it names the base and head toolchain, or the two nodes."""
 
     direction: Direction
@@ -57,7 +57,7 @@ class ChangedSeries:
 @dataclass(frozen=True)
 class OpenedRegression:
     """The regression that contains a confirmed change. `created`: the regression is new. `joined`: the series is new in
-    the regression. `reopened`: the regression was resolved and is open again."""
+    it. `reopened`: the regression was resolved and is open again."""
 
     id: int
     created: bool
@@ -98,8 +98,8 @@ def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
     """Marks a series as recovered in its open regressions after a confirmed improvement. Returns the regressions' ids.
-    A regression is resolved when its last series has recovered. Considers only regressions caused by a node if
-    `of_node`, else only all others, as a commit cannot repair a node. Does nothing if the series became slower."""
+    A regression is resolved when its last series has recovered. `of_node` limits this to regressions caused by a node,
+    else these are left out, as a commit cannot repair a node. Does nothing if the series became slower."""
     if moved.size >= 0:
         return []
     series = aliased(RegressionSeries)
@@ -144,7 +144,7 @@ def _describe_commit(session: Session, run_id: int) -> str:
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
     """Returns the newest regression of the same kernel, direction, category and `what` whose range of commits overlaps
-    that of `cause`, because two series rarely narrow a change to equal ranges. A node's ranges need not overlap."""
+    that of `cause`. Two series rarely narrow a change to equal ranges. A node's ranges need not overlap."""
     good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
     query = (
         select(Regression)
@@ -186,8 +186,8 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
 
 
 def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
-    """Marks a series of a node's regression as slow again, with its new size, if the series had recovered or the
-    regression was resolved. Returns whether it marked the series. A repaired node can become slow without a commit."""
+    """Marks a series of a node's regression as slow again, with its new size, if it had recovered or the regression was
+    resolved. Returns whether it marked the series. A repaired node can become slow again without a commit."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)
@@ -206,8 +206,8 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> bool:
-    """Updates a regression after a series joined it. The size becomes that of the worst series, and the range of
-    commits the overlap of both ranges. A resolved regression is reopened. Returns whether it was reopened."""
+    """Updates a regression after a series joined it, and returns whether it was reopened. The size becomes that of the
+    worst series, the range of commits the overlap of both ranges. A resolved regression is reopened."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high

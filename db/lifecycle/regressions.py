@@ -17,7 +17,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
 ITSELF = "tilewatch"
-"""The author of events whose change was made by Tilewatch itself."""
+"""The author of events whose change Tilewatch itself made."""
 
 TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "acknowledge": {"new": "acknowledged", "reopened": "acknowledged"},
@@ -25,15 +25,15 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     "resolve": {"new": "resolved", "acknowledged": "resolved", "reopened": "resolved"},
     "reopen": {"resolved": "reopened", "expected": "reopened"},
 }
-"""Maps each action to the states in which it is possible, each with the state that follows."""
+"""Maps each action to the states in which it is possible, and each of these to the state that follows."""
 
 OPEN = ("new", "acknowledged", "reopened")
-"""The states in which a regression waits for a person. In "expected", people have accepted the new level."""
+"""The states in which a regression waits for a person. "expected" is none, because people accepted the new level."""
 
 Field = Literal["owner", "note", "link"]
 
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
-"""The pattern of a web address. No other link is stored, because browsers would run the code of `javascript:` links."""
+"""The pattern of a web address. Other links are refused, because browsers would run the code of `javascript:` links."""
 
 
 class NoSuchRegression(ExpectedError, LookupError):
@@ -45,8 +45,8 @@ class NotPossible(ExpectedError, ValueError):
 
 
 def triage(session: Session, regression_id: int, action: str, who: str, note: str | None = None) -> None:
-    """Moves a regression to the state that follows from an action of TRANSITIONS. Who acknowledges a regression without
-    an owner becomes its owner. Later nights are judged against the new level of an expected one."""
+    """Moves a regression to the state that follows from an action of TRANSITIONS. A person who acknowledges a
+    regression without an owner becomes its owner. Later nights are compared with the new level of an expected one."""
     regression = lock(session, regression_id)
     change_state(session, regression, action, who, note)
     if action == "acknowledge" and regression.owner is None:
@@ -55,7 +55,7 @@ def triage(session: Session, regression_id: int, action: str, who: str, note: st
 
 def edit(session: Session, regression_id: int, who: str, field: Field, text: str | None) -> None:
     """Sets the owner of a regression, its note, or its link to the work on it, such as an issue. An empty text removes
-    it; the events keep older ones. Raises NotPossible for a link that is not a web address."""
+    the value; the events keep older values. Raises NotPossible for a link that is not a web address."""
     given = _given(text)
     if field == "link" and given is not None and not WEB_ADDRESS.fullmatch(given):
         raise NotPossible(f"'{given}' is not stored as a link: expected an address like https://example.org/issues/12")
@@ -148,5 +148,5 @@ def _person(who: str) -> str:
 
 
 def _given(text: str | None) -> str | None:
-    """Returns a text without control characters, which could command a terminal; None if nothing is left."""
+    """Returns a text without control characters, which could command a terminal; None for an empty result."""
     return without_controls(text or "").strip() or None

@@ -20,7 +20,7 @@ Outcome = Literal["confirmed", "refuted", "undecided"]
 
 
 def open_once(session: Session, **row: Any) -> int:
-    """Returns the id of a run's suspicion. Opens a suspicion if the run has none, else keeps its range and reason."""
+    """Returns the id of a run's suspicion. Opens one if the run has none; a stored one keeps its range and reason."""
     return find_or_add(session, Suspicion, ("run_id",), row)[0]
 
 
@@ -39,8 +39,8 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 
 
 def close_older(session: Session, scope: Scope, reason: str) -> int:
-    """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. A change that is
-    still suspected gets a new suspicion in this night."""
+    """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. If a change is
+    still suspected, it gets a new suspicion in this night."""
     older = committed_runs(select(Run.id)).where(
         Commit.repository == scope.repository,
         Commit.position <= scope.position,
@@ -78,5 +78,5 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Locks a run until the transaction ends, so that of two replays ending together, the later sees the earlier."""
+    """Locks a run until the transaction ends. If two replays end together, the later one then sees the earlier."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

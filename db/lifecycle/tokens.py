@@ -89,9 +89,9 @@ def find_holder(session: Session, *, token: str | None = None, name: str = "") -
 def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
     """Raises BudgetSpent if the checks of the last BUDGET_H hours have used up the budget of a token.
 
-    An operator without an outcome counts as at least `open_gpu_s`, and a check that is not prepared as one such
-    operator. The token stays locked until the transaction ends, because a submission may fetch for minutes. Raises
-    TokenInUse if another caller has locked the token, because both would see the same budget left.
+    An operator without an outcome counts as at least `open_gpu_s`, and an unprepared check as one such operator. The
+    token stays locked until the transaction ends, because a submission may fetch for minutes. Raises TokenInUse if
+    another caller has locked the token, because both would see the same budget left.
     """
     own = select(Token.id).where(Token.id == holder.token_id).with_for_update(skip_locked=True)
     if session.execute(own).one_or_none() is None:

@@ -44,12 +44,12 @@ def read_contents(session: Session, report_id: int) -> dict[str, Any]:
 
 
 def change(session: Session, report_id: int, **columns: Any) -> None:
-    """Stores the job that makes the next part of a report, or what the report contains while jobs are making it."""
+    """Stores the job that makes the next part of a report, or the contents of an unfinished report."""
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))
 
 
 def write_report(session: Session, report: JudgedReport) -> Written:
-    """Stores a report. Replaces a stored report of the same key if it differs. Returns which of these was done."""
+    """Stores a report. Replaces a stored report of the same key if it differs. Returns which of the two was done."""
     columns = vars(report)
     report_id, is_new = find_or_add(session, ToolchainReport, ("key",), columns)
     if is_new:

@@ -1,5 +1,5 @@
-"""Computes times on the database's clock, and how long a failed job or message waits before it is tried again. The
-clock is read when the statement runs, not when the transaction began."""
+"""Computes times on the database's clock, and how long a failed job or message waits before the next attempt. The clock
+is read when the statement runs, not when the transaction began."""
 
 from typing import Any
 

@@ -12,8 +12,8 @@ from tilewatch.db.query_parts import read_rows, select_row
 
 @dataclass(frozen=True)
 class ActionRow:
-    """One action that a person or a program requested. `outcome` is None while the action is not done. `gpu_s` is the
-    GPU time in seconds that the action's checks have used so far; None if it submitted no check."""
+    """One action that a person or a program requested. `outcome` is None until it is done. `gpu_s` is the GPU time in
+    seconds that its checks have used so far; None if it submitted no check."""
 
     asked_at: dt.datetime
     who: str

@@ -45,7 +45,7 @@ ALARMS = {
 
 
 def describe_kind(kind: str) -> tuple[str, str]:
-    """Returns the description and next action of a kind of alarm; the description is its name if ALARMS lacks it."""
+    """Returns the description and next action of a kind of alarm. A kind that ALARMS lacks is its own description."""
     return ALARMS.get(kind, (kind.replace("_", " "), "Look at the queue."))
 
 

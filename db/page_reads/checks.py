@@ -14,8 +14,8 @@ from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 @dataclass(frozen=True)
 class CheckRow:
     """One row of the list of checks. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the
-    check has ended. `operators` counts the check's operators, `answered` those with an outcome; both are 0 until the
-    check is prepared. `changed` counts those to be timed; None until then. `failure` says why it has no operators."""
+    check has ended. `operators` counts the operators and `answered` those with an outcome; both are 0 until the check
+    is prepared. `changed` counts those to be timed; None until then. `failure` says why the check has no operators."""
 
     id: int
     repository: str

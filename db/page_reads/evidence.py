@@ -46,8 +46,8 @@ class RunRow(SeriesRow, JudgedRunColumns):
 @dataclass(frozen=True)
 class SamplesRow(MeasurementColumns):
     """The raw times of one implementation in a run. Element i of `samples_us` is from paired round i. `throttled_us`
-    are the times of rounds with a throttled GPU, which are left out of all statistics; None if there are none. `detail`
-    is the JSON stored with the measurement, which includes the config that a baseline chose."""
+    are the times of rounds with a throttled GPU, which no statistics use; None if there are none. `detail` is the JSON
+    stored with the measurement, which includes the config that a baseline chose."""
 
     config_id: int | None
     samples_us: list[float]

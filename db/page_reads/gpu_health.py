@@ -1,5 +1,5 @@
-"""Reads the health of GPUs and the GPU time of each kernel's nights. The health of a GPU is its quarantines and its
-canaries, whose times change only if the GPU does."""
+"""Reads the health of GPUs and the GPU time of each kernel's nights. A GPU's health is seen in its quarantines and in
+its canaries, whose times change only if the GPU does."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tilewatch.db.query_parts import is_swept, read_rows, select_row
 
 @dataclass(frozen=True)
 class CanaryRow:
-    """The times of a canary's two parts, for computing and for memory, on one GPU before or after a run."""
+    """The times of a canary's two parts, compute and memory, on one GPU before or after a run."""
 
     gpu_uuid: str
     gpu_name: str
@@ -80,7 +80,7 @@ class GpuTimeRow:
 
 
 def list_gpu_times(session: Session, since: dt.datetime, until: dt.datetime) -> list[GpuTimeRow]:
-    """Lists the kernels that nightlies measured here between two times, the one with the most GPU time first."""
+    """Lists the kernels that nightlies of this database measured between two times, with the most GPU time first."""
     spent_s = func.extract("epoch", Run.finished_at - Run.started_at) - func.coalesce(WAITED_S, 0.0)
     gpu_s = cast(func.sum(spent_s), Double).label("gpu_s")
     query = (

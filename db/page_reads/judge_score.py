@@ -1,6 +1,6 @@
 """Reads how good the judge is: what people marked right and wrong, how soon they were notified, how many replays ran.
 
-The number of marks is read too, because precision is computed from them. If several people marked a regression or a
+The number of marks is read too, because precision is computed from marks. If several people marked a regression or a
 verdict, only the newest mark counts.
 """
 
@@ -16,7 +16,7 @@ from tilewatch.db.models import Commit, Mark, Message, Regression, RegressionSer
 from tilewatch.db.query_parts import is_counted
 
 FALSE_ALARM_BUDGET = 0.05
-"""The most false alarms per 1,000 judged points that are allowed in simulations with disturbances."""
+"""The largest allowed number of false alarms per 1,000 judged points, in simulations with disturbances."""
 
 Z_95 = 1.96
 
@@ -32,9 +32,9 @@ class Delay:
 
 @dataclass(frozen=True)
 class Score:
-    """How well the judge did. `missed` counts runs that were marked wrong though their verdict was no change.
-    `from_commit` is the time from the commit that made a regression to its first message. `from_run` begins at the end
-    of the run that showed it. `launches` counts the launches of replays, `runs` the nightly runs."""
+    """How well the judge did. `missed` counts runs whose verdict "no change" was marked wrong. `from_commit` is the
+    time from the commit that made a regression to its first message; `from_run` is that from the end of the run that
+    showed it. `launches` counts the launches of replays, `runs` the nightly runs."""
 
     since: dt.datetime | None
     points: int
@@ -59,7 +59,7 @@ class Score:
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """Returns the 95 % Wilson interval of the precision, because three right marks of three do not prove 100 %."""
+        """Returns the 95 % Wilson interval of the precision. Three right marks of three do not prove 100 %."""
         marked = self.right + self.wrong
         if not marked:
             return None
@@ -71,7 +71,7 @@ class Score:
 
     @property
     def false_alarms_per_1000(self) -> float | None:
-        """Returns the known false alarms per 1,000 judged points. There may be more, as few verdicts are marked."""
+        """Returns the known false alarms per 1,000 judged points. Few verdicts are marked, so there may be more."""
         return 1000 * self.wrong / self.points if self.points else None
 
     @property
@@ -84,7 +84,7 @@ class Score:
 
 
 def read_score(session: Session, since: dt.datetime | None = None) -> Score:
-    """Returns the judge's score for the time from `since` on. None stands for the beginning of the database."""
+    """Returns the judge's score for the time from `since` on; None means from the beginning of the database."""
     opened = (*_after(Regression.opened_at, since), is_counted())
     by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)
     directions = {row[0]: row[1] for row in session.execute(by_direction)}
@@ -132,8 +132,8 @@ def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[in
 
 
 def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
-    """Returns three counts of runs: with a reported change that was marked right, with one that was marked wrong, and
-    with another verdict that was marked wrong. Leaves out the runs of regressions that have their own mark."""
+    """Returns three counts of runs: with a reported change marked right, with a reported change marked wrong, and with
+    another verdict marked wrong. Leaves out the runs of regressions that have their own mark."""
     theirs = aliased(Mark)
     of_marked = exists().where(
         RegressionSeries.run_id == Mark.run_id, theirs.regression_id == RegressionSeries.regression_id

@@ -1,5 +1,5 @@
-"""Reads jobs, workers and queues, and the overview for `tilewatch status`. Ages, and whether a worker is alive, use the
-database's clock, because the reader's clock may differ."""
+"""Reads jobs, workers and queues, and the overview for `tilewatch status`. Ages and lifetimes of workers are computed
+by the database's clock, because the reader's clock may differ."""
 
 import datetime as dt
 from collections import Counter
@@ -110,8 +110,8 @@ def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list
 
 
 def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
-    """Lists queued jobs in the order in which `lifecycle.jobs.claim` takes them, then waiting jobs. The order ignores
-    that a worker may take a nightly's job between the jobs of checks."""
+    """Lists queued jobs in the order in which `lifecycle.jobs.claim` takes them, then waiting jobs. It ignores that a
+    worker may take a nightly's job between the jobs of checks."""
     return _read_jobs(session, ("queued", "waiting"), limit, Job.state, Job.priority, Job.check_id, Job.id)
 
 

@@ -1,4 +1,4 @@
-"""Reads the metrics for alerting: how many jobs wait and how long, GPUs in quarantine, the last complete night."""
+"""Reads the metrics for alerting: waiting jobs, their waiting time, GPUs in quarantine, the last complete night."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def read_queue_metrics(session: Session) -> QueueMetrics:
 
 
 def _queues(session: Session) -> list[QueueDepth]:
-    """Lists the queues with depth and waiting time. A job to be tried again later waits only from that time on."""
+    """Lists the queues with depth and waiting time. A job put off to a later time waits only from that time on."""
     since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
     query = (
         select(Job.queue, func.count(), func.extract("epoch", func.now() - func.min(since)))

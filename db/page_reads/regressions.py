@@ -25,8 +25,8 @@ from tilewatch.db.repository_names import is_example
 @dataclass(frozen=True)
 class RegressionRow:
     """A confirmed change, better or worse. `size` is the relative change in time of its worst series: +0.05 is 5 %
-    slower. If `recorded`, it came with a recording, so people were notified elsewhere. If `simulated`, its times are
-    not from a GPU. If `counted`, all pages and messages count it: it is neither recorded nor a planted example."""
+    slower. If `recorded`, it came with a recording, so people were notified elsewhere. If `simulated`, no GPU made its
+    times. If `counted`, pages and messages count it, because it is neither recorded nor a planted example."""
 
     id: int
     direction: str
@@ -87,7 +87,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class LevelRow:
-    """A confirmed change of one series, after the commit at `good_position`, at or before that at `bad_position`."""
+    """A confirmed change of one series, after the commit at `good_position` and not after the one at `bad_position`."""
 
     regression_id: int
     direction: str
@@ -98,8 +98,8 @@ class LevelRow:
 
 
 def describe_origin(row: Mapping[Any, Any]) -> str:
-    """Returns the origin of a regression in brackets, such as " (simulated)". Returns an empty string if a GPU here
-    showed the regression. `row` has the fields of RegressionRow."""
+    """Returns the origin of a regression in brackets, such as " (simulated)"; an empty string if a GPU here showed the
+    regression. `row` has the fields of RegressionRow."""
     if is_example(row["repository"]):
         return " (planted example)"
     return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""

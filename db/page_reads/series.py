@@ -60,7 +60,7 @@ class UnknownName(ExpectedError):
 
 def require_known(session: Session, **given: str | None) -> None:
     """Raises UnknownName if no sweep has one of these names, so that a misspelt or renamed kernel is noticed. The
-    arguments may be repository, kernel, problem and gpu_model. None stands for all names and is accepted."""
+    arguments may be repository, kernel, problem and gpu_model; None is accepted and stands for all names."""
     for what, name in given.items():
         column = Commit.repository if what == "repository" else getattr(Sweep, what)
         query = select(column).select_from(Sweep).join(Commit, Commit.id == Sweep.commit_id).distinct()
@@ -135,8 +135,8 @@ def list_points(
     The static facts are those of the measured config's cubin; a baseline has none. With `static_facts=False` the query
     is faster, because the winners' trials lie far apart among millions.
 
-    Runs and measurements are read by two queries. A year of nights has 1,000 points. As one joined row with 41 columns,
-    each point took 31 us of CPU time (12 of them in Postgres).
+    Runs and measurements are read by two queries. A year of nights has 1,000 points. One joined query with 41 columns
+    took 31 us of CPU time per point (12 of them in Postgres).
     """
     about = {"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}
     runs = read_fields(session, _select_runs(), ("toolchain", "work", "rate"), about)
@@ -156,7 +156,7 @@ _OF_RUNS = [name for name in PointRow.__dataclass_fields__ if name not in (*_STA
 
 @cache
 def _select_runs() -> Query:
-    """Returns the query for the runs of a series. Its bound parameters are the columns in SERIES."""
+    """Returns the query for the runs of a series. Its bound parameters have the names in SERIES."""
     ill = (
         select(Quarantine.id)
         .where(
@@ -194,7 +194,7 @@ def _select_runs() -> Query:
 @cache
 def _select_measurements(*, static_facts: bool) -> Query:
     """Returns the query for the measurements of runs, in the order of the runs. Its bound parameters are `run_ids` and
-    `sweep_ids`, lists of equal length. Leaves out baselines without samples, because they could not run."""
+    `sweep_ids`, lists of equal length. Leaves out baselines that could not run, which have no samples."""
     ids = (bindparam(name, type_=ARRAY(BigInteger)) for name in ("run_ids", "sweep_ids"))
     runs = func.unnest(*ids).table_valued("run_id", "sweep_id", with_ordinality="place").render_derived("listed")
     query = (

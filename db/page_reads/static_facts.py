@@ -24,7 +24,7 @@ class SpaceRow(SeriesRow):
 
 @dataclass(frozen=True)
 class StaticRow:
-    """The numbers of one sweep's configs by their static facts. db/trial_facts.py describes these numbers."""
+    """The counts of one sweep's configs by their static facts, as db/trial_facts.py describes them."""
 
     sweep_id: int
     sha: str
@@ -133,7 +133,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Lists the numbers of configs by static fact for the newest sweep at each recent commit, oldest commit first."""
+    """Lists the counts of configs by static fact for the newest sweep at each recent commit, oldest commit first."""
     names = [each.name for each in fields(StaticRow)]
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:5]))

@@ -73,8 +73,8 @@ def list_last_nights(session: Session) -> list[SubmissionRow]:
 
 
 def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
-    """Lists these submissions with their states, the newest first. Another query finds the ids, because for a query
-    with `limit` Postgres keeps a plan that expects a tenth of all submissions and counts every sweep."""
+    """Lists these submissions with their states, the newest first. The ids come from another query, because a `limit`
+    in this one would make Postgres keep a plan that expects a tenth of all submissions and counts every sweep."""
     ids = list(submission_ids)
     trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
     counted = [column for each in (trials, runs, jobs) for column in each.c if column.name != "submission_id"]
@@ -99,7 +99,7 @@ def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> l
 
 
 def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) -> list[int]:
-    """Lists the ids of the regressions that the nights of these submissions confirmed, without improvements."""
+    """Lists the ids of the regressions, without improvements, that the nights of these submissions confirmed."""
     query = (
         select(Regression.id)
         .join(RegressionSeries, RegressionSeries.regression_id == Regression.id)
@@ -111,7 +111,7 @@ def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) 
 
 
 def _trial_counts(submission_ids: list[int]) -> Subquery:
-    """Returns the query for the trial counts of submissions. Counts the trials of sweeps without stored counts."""
+    """Returns the query for the trial counts of submissions. It counts the trials of sweeps without stored counts."""
     counted = (
         select(
             func.count().label("trials"),

@@ -27,7 +27,7 @@ from tilewatch.db.row_columns import CommitColumns, MeasurementColumns, RunColum
 
 @dataclass(frozen=True)
 class SweepRow(SeriesRow, CommitColumns):
-    """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` that of the host code."""
+    """One row of the list of sweeps. `tile_table` is the config of the tile table, `ships` the host code's config."""
 
     id: int
     arch: str
@@ -100,7 +100,7 @@ class SizeRow:
 def list_sweeps(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int = 1_000
 ) -> list[SweepRow]:
-    """Lists the sweeps of a kernel on a problem in any state, the newest commit first, and of each the newest sweep."""
+    """Lists the sweeps of a kernel on a problem in any state, the newest commit first, then the newest sweep first."""
     query = (
         select_row(
             SweepRow,
@@ -184,7 +184,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
 
 
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
-    """Lists the times of a kernel and its baselines on each problem at a commit, the fewest operations first."""
+    """Lists the times of a kernel and its baselines on each problem at a commit, in ascending order of operations."""
     newest = (
         committed_runs(select(Run.id.label("run_id")))
         .where(Commit.repository == repository, Commit.sha == sha, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)

@@ -15,9 +15,9 @@ from tilewatch.db.row_columns import JudgedSeriesColumns
 
 @dataclass(frozen=True)
 class VerdictRow(JudgedSeriesColumns):
-    """The verdict on a run. `change` is the relative change of the time (+0.05 is 5 % slower), with its 95 % interval
-    `low` to `high`; None if the history is too short. The change came after the commit `good_sha`, and at `bad_sha` at
-    the latest; both are None if nothing changed."""
+    """The verdict on a run. `change` is the relative change of the time (+0.02 is 2 % slower), with its 95 % interval
+    `low` to `high`; None if the history is too short. The change lies after the commit `good_sha` and not after
+    `bad_sha`; both are None if nothing changed."""
 
     origin: str
     verdict: str

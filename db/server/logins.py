@@ -1,6 +1,6 @@
 """Makes database logins that have only the rights that a process needs. The migrations make the roles.
 
-A login that exists gets the given password, role and limit, and loses Tilewatch's other roles. So a password is changed
+An existing login gets the given password, role and limit, and loses Tilewatch's other roles. So a password is changed
 by making the login again.
 """
 

@@ -51,7 +51,7 @@ class SweepExport:
 
 @dataclass(frozen=True)
 class ReplayExport:
-    """A replay with its two commits and configs, which are exported too because no exported run may have them."""
+    """A replay with its two commits and configs. They are exported too, because perhaps no exported run has them."""
 
     replay: Replay
     good_commit: Commit

@@ -21,7 +21,7 @@ from tilewatch.db.row_columns import SeriesColumns
 LAST_ASKED = (Sweep.submission_id.desc(), Sweep.id.desc())
 PLACE = commit_order.place_of_night(Commit, Sweep.submission_id, Sweep.id)
 LOOKED_AT = 3
-"""The number of a series' newest sweeps in which a compiled one is searched, because the newest may still compile."""
+"""The number of a series' newest sweeps among which a compiled one is searched. The newest may still compile."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class FallenConfig:
 
 
 def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
-    """Lists a pair for each series whose newest fully compiled sweep was made since `since`: this and the previous."""
+    """Lists for each series its newest fully compiled sweep, if made since `since`, and the sweep before it."""
     keys = series_keys()
     own = _sweeps().where(*is_of_series(keys))
     after = _first_compiled(own, commit_order.newest_first, keys)
@@ -60,7 +60,7 @@ def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
     """Lists a pair for each series of a kernel in a submission: the last sweep before the submission and the newest.
-    The pairs show whether an open alarm still holds. With `measured`, the newest sweep with a run is taken."""
+    The pairs show whether an alarm still holds. `measured` limits the newest sweep to those with a run."""
     named = (Sweep.submission_id == submission_id, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
     then = _sweeps().where(*named).subquery()
     compiles = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
@@ -81,8 +81,8 @@ def list_pairs_since(
 
 
 def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
-    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs. Leaves out
-    timeouts, because the machine may only have been busy, and people stop reading alarms that are often wrong."""
+    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs. Timeouts are left
+    out, because the machine may only have been busy, and people stop reading alarms that are often wrong."""
     if not pairs:
         return []
     of = func.unnest([pair.before_id for pair in pairs], [pair.after_id for pair in pairs])
@@ -140,7 +140,7 @@ def _find_place(sweep: FromClause) -> Tuple:
 
 
 def _first_compiled(sweeps: Query, order: Callable[..., Any], *outside: FromClause) -> LateralFromClause:
-    """Returns the query for the first sweep, among the first LOOKED_AT in `order`, with no config left to compile.
+    """Returns the query for the first sweep with no config left to compile, among the first LOOKED_AT in `order`.
     `outside` are the tables of the enclosing query to which `sweeps` refers."""
     few = sweeps.order_by(*order(), *LAST_ASKED).limit(LOOKED_AT).correlate(*outside).subquery()
     waits = exists().where(Trial.sweep_id == few.c.sweep_id, Trial.status == "waiting")

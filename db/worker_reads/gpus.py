@@ -13,12 +13,12 @@ from tilewatch.db.models import Job, Quarantine, Regression, RegressionSeries, R
 from tilewatch.db.query_parts import WORKER_ALIVE_S
 
 AWAY_S = 900
-"""The seconds that a job for one GPU must have waited to count as stranded if the GPU has no worker."""
+"""The seconds after which a job for one GPU without a worker counts as stranded."""
 
 
 @dataclass(frozen=True)
 class NodeGpu:
-    """One GPU in its node, with the version of its driver, or None if the version is not known."""
+    """One GPU in its node, with the version of its driver; None if the version is unknown."""
 
     host: str
     gpu_uuid: str
@@ -27,7 +27,7 @@ class NodeGpu:
 
 @dataclass(frozen=True)
 class StrandedJob:
-    """A queued job for one particular GPU, which has no worker or is in quarantine."""
+    """A queued job for one particular GPU that has no worker or is in quarantine."""
 
     id: int
     payload: dict[str, Any]
@@ -56,7 +56,7 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns, by kernel and problem, the nodes and toolchains that caused unresolved regressions, with sizes."""
+    """Returns, by kernel and problem, the nodes and toolchains that caused unresolved regressions, with their sizes."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -92,7 +92,7 @@ def list_stranded_jobs(session: Session) -> list[StrandedJob]:
 
 
 def list_confinements(session: Session) -> list[tuple[str, str]]:
-    """Lists the hosts of live workers, each with what its sandbox blocks for commits' code, such as "network"."""
+    """Lists the hosts of live workers, each with what its sandbox blocks in commits' code, such as "network"."""
     kept_from = Worker.toolchain["sandbox"].astext
     query = select(Worker.host, kept_from).where(_lives(), kept_from.is_not(None)).distinct()
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]

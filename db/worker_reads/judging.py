@@ -1,5 +1,5 @@
 """Queries for the judge: the nights of a scope, their measurements, and the results of replays. A scope is the runs of
-one repository and GPU model that have the same origin, because only such runs can be compared."""
+one repository and GPU model with the same origin, because others cannot be compared."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ class PlacedCommit:
 
 @dataclass(frozen=True)
 class UnjudgedNight:
-    """A submission with unjudged runs that no job will judge: one run, and its measure job's subject and priority."""
+    """A submission with unjudged runs that no job will judge. Has one of the runs and its measure job's data."""
 
     run_id: int
     submission_id: int
@@ -207,7 +207,7 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
 
 
 def is_measuring(session: Session, submission_id: int) -> bool:
-    """Returns whether a night has a sweep that has no run yet and whose measure job has not ended."""
+    """Returns whether a night has a sweep without a run whose measure job has not ended."""
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
@@ -258,7 +258,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to the scope's own, oldest first. Leaves out other commits' nights at its position."""
+    """Lists the nights up to the scope's own, oldest first. Leaves out nights of other commits at its position."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -291,7 +291,7 @@ def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """Lists the kernels' times in these nights, in a fixed order. Leaves out weighted totals, computed from them."""
+    """Lists the kernels' times in these nights, in a fixed order, without weighted totals, which follow from them."""
     query = (
         select_row(Point, [Sweep, Run, Measurement], run_id=Run.id, time_us=Measurement.median_us)
         .join(Run, Run.id == Measurement.run_id)
@@ -424,7 +424,7 @@ def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
 
 
 def was_given_up(session: Session, key: str) -> bool:
-    """Returns whether a replay will never have a result: none of its jobs is open, and one of them did not succeed."""
+    """Returns whether a replay will never have a result: none of its jobs is open, and one did not succeed."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 

@@ -1,8 +1,8 @@
 """Reads the newest run of each series and its run of the night before, so that their winners, shipped configs and
 toolchains can be compared.
 
-Both runs may be of the same commit. A new baseline therefore raises one alarm, and not one each night until somebody
-pushes a commit. worker/notify/update_alarms.py decides which differences raise alarms.
+Both runs may be of the same commit. So a new baseline raises one alarm, and not one each night until somebody pushes a
+commit. worker/notify/update_alarms.py decides which differences raise alarms.
 """
 
 import datetime as dt
@@ -27,7 +27,7 @@ from tilewatch.db.query_parts import (
 from tilewatch.db.row_columns import SeriesColumns
 
 HISTORY = dt.timedelta(days=60)
-"""The longest time from the end of the run of the night before to the beginning of the requested period."""
+"""The longest time between the end of the run of the night before and the beginning of the requested period."""
 
 SHIPPED, TILE_TABLE = "shipped", "tile_table"
 """The names of two implementations that are timed beside the winner: the kernel with the config that the library's host
@@ -40,9 +40,9 @@ class RunPair(SeriesColumns):
 
     `ships` is the config that the library's host code launches. `regret` is the time of this config, or of the tile
     table's config if `ships` is None, divided by the winner's, minus 1. `old_table_regret` is that of the tile table's
-    config in the night before. `old_winner_loss` compares the old winner with today's in the sweep's few samples; None
-    if it still wins, is tied or has no time. `checklist` has lines with item, answer and evidence. `verdict` is on the
-    newest run. All may be None.
+    config in the night before. `old_winner_loss` compares the old winner with today's winner by the sweep's few
+    samples; None if the old one still wins, is tied or has no time. `checklist` has lines with item, answer and
+    evidence. `verdict` is on the newest run. Each may be None.
     """
 
     host: str

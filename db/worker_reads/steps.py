@@ -37,7 +37,7 @@ from tilewatch.db.query_parts import (
 from tilewatch.db.repository_names import name_of_branch
 
 RUNS_WITH_COUNTERS = 20
-"""The number of newest runs whose counters are read: several, as tied configs win alternately, on different GPUs."""
+"""The number of newest runs whose counters are read. One is too few: tied configs win alternately, GPUs differ."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class CompiledConfig:
 class LastSweep:
     """The last run of a series that tried the kernel's whole short list, or the whole space if there is no list.
     `tried` maps the ids of these configs to the content keys of their cubins. `timed_again` has the configs that won,
-    tied or were timed beside the winner."""
+    were tied or were timed beside the winner."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]
@@ -103,8 +103,8 @@ def list_gpu_models_measured_here(session: Session) -> list[str]:
 
 def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[UnmeasuredCode]:
     """Lists the distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
-    Includes trials with a compilation, because the compilation's cubin may be missing in this store: it may come from a
-    recording or from another kernel's compile job."""
+    Includes trials with a compilation whose cubin may be missing in this store, because it came from a recording or
+    from another kernel's compile job."""
     code_key = func.coalesce(Trial.code_key, Compilation.code_key)
     first = (
         select(code_key.label("code_key"), Sweep.problem, Trial.sweep_id, Trial.config_id)
@@ -141,8 +141,8 @@ def read_compiled_keys(
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
     """Lists the waiting measure jobs that need no open compile job, of all submissions and kernels or of one. A sweep
-    needs the job that plans the batches of its kernel, and the batches that have its code. It is not enough that every
-    trial has a compilation, because its cubin may be missing here."""
+    needs the job that plans the batches of its kernel, and the batches that have its code. A compilation for each trial
+    does not suffice, because its cubin may be missing here."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -166,8 +166,8 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None, ke
 
 
 def _find_with_code(session: Session, sweep_ids: Sequence[int], code_keys: Sequence[str | None]) -> Iterable[int]:
-    """Returns those of these sweeps that try one of these code keys. Passes both as arrays, because a join took 0.7 s
-    for the 666 keys of a kernel: Postgres has no statistics on their number (2 cores, 2026-11-28)."""
+    """Returns those of these sweeps that try one of these code keys. Passes both as arrays. A join took 0.7 s for the
+    666 keys of a kernel, because Postgres has no statistics on their number (2 cores, 2026-11-28)."""
     own = func.coalesce(Trial.code_key, Compilation.code_key)
     query = select(Trial.sweep_id).outerjoin(Compilation, Compilation.id == Trial.compilation_id).distinct()
     return session.scalars(query.where(Trial.sweep_id == func.any(list(sweep_ids)), own == func.any(list(code_keys))))
@@ -213,7 +213,7 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
 
 
 def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
-    """Lists the JSON stored with a series' newest winners that have counters, each with its run's end, oldest first."""
+    """Lists the details of a series' newest winners that have counters, each with its run's end, the oldest first."""
     query = (
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
@@ -226,7 +226,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
-    """Returns the series' last run since a time that tried the whole short list; None for a manual sweep."""
+    """Returns the series' last run since a time that tried the whole short list; None for a sweep by hand."""
     this = aliased(Sweep)
     same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     query = (
@@ -266,7 +266,7 @@ def is_any_due(session: Session, queues: Collection[str]) -> bool:
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
-    """Returns the measure job with this id and key; None if the two are from another database."""
+    """Returns the measure job with this id and key; None if there is none, because both are of another database."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     return find_row(session, query, MeasureJob)
 

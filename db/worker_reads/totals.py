@@ -30,7 +30,7 @@ class Part:
 
 
 def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
-    """Returns, for each language model, those of its problems that a night measured, each from its newest run."""
+    """Returns, for each language model, the problems that a night measured, each from its newest run."""
     kernel, baseline = aliased(Measurement), aliased(Measurement)
     query = (
         select(Sweep, Run, kernel, baseline.samples_us, Verdict)

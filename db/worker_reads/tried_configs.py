@@ -1,7 +1,7 @@
 """Reads which configs outside its short list a series has tried in one state.
 
-A state is the compiler, the machine code of the configs, and the driver's major version. Two runs are in one state if
-the configs that both have tried have the same code. A run's certificate names the first run of its state.
+A state is the compiler, the machine code of the configs, and the driver's major version. Two runs have the same state
+if the configs that both have tried have the same code. A run's certificate names the first run of its state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tilewatch.db.models import Compilation, Config, Measurement, Run, Sweep, Tr
 from tilewatch.db.query_parts import NOT_TRIED, SERIES, Query
 
 REACH = 1.3
-"""The largest time of a config, relative to the winner's, with which the config may still win later in its state."""
+"""The largest ratio of a config's time to the winner's with which the config may still win later in its state."""
 
 CERTIFICATE = Measurement.detail["certificate"]
 DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
@@ -26,8 +26,8 @@ DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
 class TriedConfigs:
     """The configs outside the short list that a series has tried in the state of its newest run. `near` maps the sha256
     of each config to whether it came within REACH of a winner, the config tried longest ago first. `kept` are those
-    that won or tied in the newest run. This run had this source, compiler and major version of the driver.
-    `has_changed`: an earlier run of the series was in another state."""
+    that won or tied in the newest run, whose source, compiler and driver's major version the other fields name.
+    `has_changed`: an earlier run of the series had another state."""
 
     source_sha256: str
     compiler: str
@@ -39,8 +39,8 @@ class TriedConfigs:
 
 @dataclass(frozen=True)
 class TriedState:
-    """The state of a run. `certificate` is that of the previous run in this state; None for the state's first run. Of
-    the `rest` configs outside the short list `listed`, `tried` were tried in this state."""
+    """The state of a run. `certificate` is that of the previous run with this state; None for the state's first run.
+    `rest` is the number of configs outside the short list `listed`, `tried` that of those tried in this state."""
 
     certificate: Mapping[str, Any] | None
     listed: Sequence[int]
@@ -154,7 +154,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
-    """Lists how far configs outside the short list led, per fully tried series of a repository and GPU model."""
+    """Lists for each fully tried series of a repository and GPU model how far a config outside the short list led."""
     query = (
         _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(

@@ -17,9 +17,9 @@ from tilewatch.db.row_columns import SeriesRow
 
 @dataclass(frozen=True)
 class NewestWinner(SeriesRow):
-    """The winner of the newest run of a series. `tie` lists the ids of the configs that are as fast, the winner's
-    included. `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list.
-    `ratio` is the baseline's time over the winner's. `error` is None if there was no reference to compare with."""
+    """The winner of the newest run of a series. `tie` lists the ids of the configs that are as fast, with the winner's.
+    `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list. `ratio` is the
+    baseline's time divided by the winner's. `error` is None if there was no reference to compare with."""
 
     arch: str
     sha: str
@@ -76,8 +76,8 @@ def list_newest_winners(
 
 @dataclass(frozen=True)
 class ConfigReplay:
-    """The newest replay of the config `base` against `head`, which is the winner of a run or a config tied with it,
-    both with the machine code of that run. Without times, the two configs have equal machine code."""
+    """The newest replay of the config `base` beside `head`, which is the winner of a run or a config tied with it, both
+    with the machine code of that run. If there are no times, both configs have the same machine code."""
 
     run_id: int
     base: Mapping[str, Any]

@@ -52,7 +52,7 @@ class LastTrial:
 class RunFacts:
     """The winner of a run and what may explain its time. `tied` lists the other configs that were as fast, within the
     error. `instructions` counts the instructions that the compiler's remarks name. `counters` is empty if the run read
-    no counters. `is_swizzled` is the answer of the winner's checklist; None if the checklist has no answer."""
+    none. `is_swizzled` is the answer in the winner's checklist; None if the checklist has none."""
 
     time_us: float
     baseline: str | None
@@ -107,8 +107,8 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 
 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
-    """Returns by run id the fastest config of the short list, for runs that a config outside the list won. Its lead
-    over the list must exceed its lead in earlier runs of the same state by at least `better_by`."""
+    """Returns, for runs that a config outside the short list won, the list's fastest config. Leaves out runs whose lead
+    over the list exceeds earlier leads in the same state by less than `better_by`."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
     query = (
@@ -164,7 +164,7 @@ def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
-    """Returns the ids of the commits at which a series was measured, keyed by position."""
+    """Returns the ids of the commits at which a series was measured, by position."""
     query = (
         select(Commit.position, func.min(Commit.id))
         .join(Sweep, Sweep.commit_id == Commit.id)
@@ -228,8 +228,8 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
 
 
 def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tuple[RunFacts, RunFacts]:
-    """Returns the facts that may explain the times of two runs. If a replay has profiled both winners, the replay's
-    counters replace those of the runs, which are from different nights. Raises NoResultFound if a run has no winner."""
+    """Returns the facts that may explain the times of two runs. If a replay has profiled both winners, its counters
+    replace those of the runs, which are from different nights. Raises NoResultFound if a run has no winner."""
     good, bad = (read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
     query = (
         select(Replay.counters)
