@@ -102,7 +102,7 @@ def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """Returns the sizes that get a tick. A size too close above another tick gets none; hover texts show it."""
+    """Returns the sizes that get a tick. A size too close above another tick has none; hover texts show it."""
     span = math.log(max(sizes) / min(sizes))
     kept: list[int] = []
     for size in sorted(set(sizes)):

@@ -37,7 +37,7 @@ Row = Mapping[Any, Any]
 Address = Callable[[Row], str]
 """The type of functions that return the link of a row's cell, relative to the page."""
 Sparks = Mapping[tuple[str, str, str, str], Sequence[float]]
-"""The newest ratios of each series, oldest first, by kernel, problem, GPU model and origin. They become sparklines."""
+"""The newest ratios of each series, for its sparkline, oldest first. Keys: kernel, problem, GPU model and origin."""
 NO_SPARKS: Sparks = MappingProxyType({})
 
 
@@ -86,7 +86,7 @@ def ratio_table(
 
 
 def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) -> dict[str, str]:
-    """Returns a table of ratios for each group of the Overview that has a ratio. Each table has its own scale."""
+    """Returns the HTML of a table for each group of the Overview that has ratios. Each table has its own scale."""
     pairs = pairs[pairs["ratio"].notna()]
     groups = [
         scores.find_group(kernel, baseline) for kernel, baseline in zip(pairs["kernel"], pairs["baseline"], strict=True)

@@ -55,7 +55,7 @@ def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
 
 
 def _split(row: Mapping[Any, Any]) -> list[str]:
-    """Returns how both times of two ratios to one baseline changed; empty without two ratios or one baseline."""
+    """Returns how the kernel's and the baseline's time changed, for two ratios to one baseline; else an empty list."""
     if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
         return []
     now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]

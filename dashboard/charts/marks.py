@@ -116,7 +116,7 @@ def _by_machine(rows: Iterable[Row]) -> Iterable[list[Row]]:
 
 
 def _list_kernel(points: pd.DataFrame, *names: str) -> list[Row]:
-    """Lists the kernel's points with these and four other columns. Reading all forty takes four times longer."""
+    """Lists the kernel's points with only the columns that marks read. Reading all forty takes four times longer."""
     columns = ("role", "position", "origin", "machine", *names)
     rows = (
         dict(zip(columns, row, strict=True)) for row in zip(*(points[name].tolist() for name in columns), strict=True)

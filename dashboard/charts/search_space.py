@@ -1,5 +1,5 @@
 """Compares the search spaces of two sweeps, and computes the cost of keeping an earlier winner. The times are the few
-by which a sweep chooses its winner, not those of a run. The frames are `prepare(reads.trials(...))`."""
+by which a sweep chooses its winner, not the careful ones of a run. The frames are `prepare(reads.trials(...))`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tilewatch.text import change_text, count_text, plain_html, shorten
 
 FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
 MOVED = 0.02
-"""The largest relative difference of two times that counts as noise, as a sweep times a config only a few times."""
+"""The largest relative difference of two times that counts as noise. A sweep times a config only a few times."""
 LONGEST_NAME = 60
 """The most characters of a winner's name in the legend."""
 

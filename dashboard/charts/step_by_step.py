@@ -58,7 +58,7 @@ class Bar:
 
 
 def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
-    """Returns the bar of a sweep's fastest timed config with the step's parameter values; None if none has them."""
+    """Returns the bar of a sweep's fastest timed config with a step's parameter values; None if no config has them."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     for name, value in step.config.items():
         if f"param.{name}" not in timed:

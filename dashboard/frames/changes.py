@@ -60,7 +60,7 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
 
 
 def _noise(pairs: pd.DataFrame) -> pd.Series:
-    """Returns the judge's noise of each series, else NOISE_BETWEEN_RUNS, which is also the least between two GPUs."""
+    """Returns the judge's noise of each series; NOISE_BETWEEN_RUNS if unknown, or if it is less between two GPUs."""
     own = pairs[["noise", "noise_before"]].astype(float).max(axis="columns")
     same_gpu = pairs["gpu_uuid"] == pairs["gpu_uuid_before"]
     return own.where(same_gpu, own.clip(lower=NOISE_BETWEEN_RUNS)).fillna(NOISE_BETWEEN_RUNS)

@@ -73,7 +73,7 @@ def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.Da
 
 
 def needs_person(row: Mapping[Any, Any]) -> bool:
-    """Returns whether a regression is open, or whether nobody has accepted an improvement yet."""
+    """Returns whether a regression is open, or an improvement is not accepted yet."""
     return row["state"] in OPEN if row["direction"] == REGRESSION else row["state"] == "new"
 
 

@@ -122,7 +122,7 @@ def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Ca
 
 
 def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
-    """Returns a function like that of `_read`, except that it returns a data frame of the query's rows."""
+    """Returns a function like that of `_read`, but with a data frame of the query's rows as its result."""
     (row,) = get_args(get_type_hints(query)["return"])
 
     @functools.wraps(query)
@@ -178,8 +178,8 @@ judge_score_since = _read(judge_score.read_score, HISTORY_TTL_S)
 
 @_cached(HISTORY_TTL_S)
 def compared(url: str, repository: str, at: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """Returns one row per series at `until`, with its change since `at` and its finding. The result is cached for
-    several viewers, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
+    """Returns one row per series at `until`, with its change since `at` and its finding. Viewers share the cached
+    result, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
     pairs = changes.pair_snapshots(snapshot(url, repository, at), snapshot(url, repository, until))
     return changes.one_row_per_series(differences.add_findings(pairs, judged_changes(url, repository, EVER)))
 

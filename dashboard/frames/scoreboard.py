@@ -66,7 +66,7 @@ class GpuScore:
 
     @property
     def week_before(self) -> LinePoint | None:
-        """Returns the newest point at least a week older than the last, else the oldest; None if there is only one."""
+        """Returns the newest point at least a week older than the last, or else the oldest; None for a single point."""
         if len(self.line) < 2:
             return None
         due = self.line[-1].at - WEEK

@@ -167,14 +167,14 @@ Act = Callable[[Session, JobSelection, str], str]
 
 
 def _offer(url: str, label: str, key: str, act: Act, jobs: JobSelection, who: str | None) -> None:
-    """Shows a button that cancels or retries jobs in the name of `who`. Nobody can press it if that is None."""
+    """Shows a button that cancels or retries jobs in the name of `who`. If `who` is None, the button is disabled."""
     if st.button(label, key=key, disabled=who is None) and who:
         run_action.run(url, lambda opened: act(opened, jobs, who))
 
 
 def ends_text(row: Mapping[Any, Any], now: dt.datetime, workers: pd.DataFrame) -> str:
     """Returns, in words, when a submission ends at its present speed. It ends when its sweeps are measured, or compiled
-    if `measure` is false. Empty before the first result, after the last, and without a live worker for its jobs."""
+    if `measure` is false. Returns an empty text before the first result, after the last, and without a live worker."""
     done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
     queue = {"compiling": "compile", "measuring": f"gpu.{row['gpu_model']}"}.get(row["state"])
     taken = any(alive and queue in queues for alive, queues in zip(workers["alive"], workers["queues"], strict=True))

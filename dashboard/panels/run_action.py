@@ -20,7 +20,7 @@ OUTCOME = "outcome"
 
 
 def find_actor() -> str | None:
-    """Returns the visitor's name, typed if there is no sign-in; None, after showing why, if they may not act."""
+    """Returns the visitor's name, typed if there is no sign-in. Shows why and returns None if they may not act."""
     claimed = ""
     rules = rights.find_rules()
     if rules.anonymous == "act" and rights.find_rights().who is None:
@@ -42,8 +42,8 @@ def show_outcome() -> None:
 
 
 def run(url: str, act: Callable[[Session], Any], done: str = "") -> None:
-    """Runs `act` in one transaction and draws the page again. The page then shows what `act` returns if it is a text,
-    else `done`; or the reason if `act` is refused."""
+    """Runs `act` in one transaction and draws the page again. The page then shows the text that `act` returns, else
+    `done`. If `act` is refused, it shows the reason."""
     try:
         with session(url) as opened:
             outcome = act(opened)

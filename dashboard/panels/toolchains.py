@@ -96,8 +96,8 @@ def _name_compilers(found: ReportStory) -> None:
 
 
 def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators on the chosen GPU model that have the chosen verdict with any head. The most urgent
-    verdicts come first, and of one verdict the slowest operators."""
+    """Returns the operators on the chosen GPU model that have the chosen verdict with any head. They are sorted by
+    verdict, the most urgent first, then by speed, the slowest first."""
     places = list(dict.fromkeys(_place(row) for row in operators))
     place = filters.choose("On", places, "on") if len(places) > 1 else (places or [ALL])[0]
     here = [row for row in operators if _place(row) == place]

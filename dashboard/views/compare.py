@@ -18,10 +18,10 @@ WORDS = {
         (differences.HIGHER, differences.LOWER),
     ),
 }
-"""The quantity, the meaning of minus, and the findings counted even if 0, for each kind of comparison."""
+"""For each kind of comparison: the quantity, the meaning of a minus sign, the findings that are counted even if 0."""
 MOST_BACK = 10
-"""The most commits to search for the default A: the newest commit before B that measured one of B's series. The commit
-right before B may have measured none of them, because the recordings of two machines alternate."""
+"""The most commits among which the default A is searched: the newest commit before B that measured one of B's series.
+The commit right before B may have measured none, because the recordings of two machines alternate."""
 
 ABOUT = (
     "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "

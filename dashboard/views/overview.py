@@ -17,7 +17,7 @@ from tilewatch.text import change_text, short_sha
 
 SHOWN_MOVERS = 20
 PERIODS = {"yesterday": 1, "a week ago": 7, "a month ago": 30, "a year ago": 365}
-"""How many days each choice goes back from today's noon, before which the night ends. A commit can be chosen too."""
+"""The days by which each choice goes back from today's noon, when the night is over. A commit can be chosen too."""
 A_COMMIT = "a commit"
 AN_HOUR = dt.timedelta(hours=1)
 
@@ -104,7 +104,7 @@ def _draw_groups(url: str, name: str, since: dt.datetime, now: dt.datetime, *, o
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str]:
-    """Returns the time with which the page compares the newest runs, and words for this time."""
+    """Returns the time from which on the page counts changes of the newest runs, and words for this time."""
     if picked in PERIODS:
         at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
         return at, picked

@@ -123,7 +123,7 @@ def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
 
 
 def _order(rows: pd.DataFrame, column: str) -> list[str]:
-    """Returns the values of a column: measured values, then the others. Both parts begin with values in MAIN."""
+    """Returns the values of a column: first those with measurements, then the others, each part beginning with MAIN."""
     measured = filters.main_first(set(rows.loc[rows["is_measured"].astype(bool), column]))
     return [*measured, *filters.main_first(set(rows[column]) - set(measured))]
 

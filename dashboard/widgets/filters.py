@@ -78,7 +78,7 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 
 def pick_commit(rows: pd.DataFrame, label: str, key: str, *first: str) -> str:
-    """Shows a select box of commits under `first`. Returns the chosen commit's short hash, or one of `first`."""
+    """Shows a select box with the entries `first`, then commits. Returns a commit's short hash or one of `first`."""
     names = dict(zip(first, first, strict=True))
     names |= {short_sha(row.sha): f"{short_sha(row.sha)} {row.subject}" for row in rows.itertuples()}
     return pick(label, list(names), key, names=names)

@@ -58,7 +58,7 @@ class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
 
 @cache
 def _template() -> dict[str, Any]:
-    """Returns the template of Plotly's figures with the colours and fonts of Streamlit's theme."""
+    """Returns the template of Plotly's figures that uses the colours and fonts of Streamlit's theme."""
     return dict(go.Figure().to_dict()["layout"]["template"])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tilewatch.errors import ExpectedError
 
 STRONG = 0.05
-"""The largest chance that an untried config is 1 % better for which a certificate is not called weak."""
+"""A certificate is weak if an untried config is 1 % better with more than this probability."""
 
 
 class BadConfigText(ExpectedError):

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from tilewatch.errors import ExpectedError
 
 SUBMIT_PATIENCE = dt.timedelta(minutes=5)
-"""The time by which other processes wait for beat, which submits nightlies on schedule, before they submit one."""
+"""The time for which other processes leave the submission of a late nightly to beat, which submits on schedule."""
 
 MISSING_AFTER = dt.timedelta(minutes=30)
 """The time after which a nightly counts as missing. By then the reconciler has submitted it if that is possible."""
@@ -42,7 +42,7 @@ class NightlyTimes(BaseSettings):
 
 
 def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SUBMIT_PATIENCE) -> dt.date:
-    """Returns the newest night whose nightly should be submitted by now if up to `patience` late is allowed."""
+    """Returns the newest night whose nightly should have been submitted at least `patience` ago."""
     then = now - patience
     return then.date() if then.time() >= times.nightly_at else then.date() - dt.timedelta(days=1)
 

@@ -93,8 +93,8 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -> None:
-    """Sends each signal in turn to the process groups of those processes that still run, and waits for their end up to
-    the signal's seconds. A process that ignores all signals keeps running."""
+    """Sends each signal in turn to the process groups of the processes that still run, and waits up to the signal's
+    seconds for their end. A process that ignores all signals keeps running."""
     for kind, limit_s in signals:
         for process in processes:
             if process.poll() is None:
@@ -121,7 +121,7 @@ def give_way() -> None:
 
 def adopt_orphans() -> None:
     """Makes this process the parent of every descendant whose own parent ends, so that `list_descendants` finds it.
-    Otherwise the machine's first process would become the parent, and would not end the descendant."""
+    Otherwise process 1 would become the parent, and would not end the descendant."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

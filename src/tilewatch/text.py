@@ -10,11 +10,11 @@ Unicode's control characters change the direction of text, so that a name can lo
 
 _MARKDOWN = re.compile(r"([\\`*\[\]<>$|~&]|(?<!\w)_|_(?!\w)|:(?=[A-Za-z]))")
 _SIGNS = re.compile(r"(?<=[-<])(\\?)(?=[->])|(?<=[<>~])(?==)|(?<=:)(?=[\w+-]+\\?:)")
-"""Places inside an arrow, a dash, a comparison or a word like :+1:. Streamlit draws such text as one character, even if
-the text is escaped."""
+"""The pattern of places inside an arrow, a dash, a comparison or a word like :+1:. Streamlit draws such text as one
+character, even if it is escaped."""
 
 _BLOCK = re.compile(r"\A(\d{1,9}(?=[.)](?: |\Z))|(?=#{1,6}(?: |\Z)|[+-] ))")
-"""The place at the beginning of a line that Markdown reads as a heading or a list."""
+"""The pattern of the place at the beginning of a line by which Markdown recognises a heading or a list."""
 
 _ADDRESS = re.compile(r":(?=//)|\bwww(?=\.)|@", re.IGNORECASE)
 WORD_JOINER = "\N{WORD JOINER}"
@@ -29,7 +29,7 @@ LONGEST_FAILURE = 4_000
 """The most characters of a library's error text, which may contain a whole file."""
 
 _IN_URL = re.compile(r"(?P<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:)\S+@")
-"""A password in a URL. It ends at the last @, because a password that was not escaped may contain an @ or a slash."""
+"""The pattern of a password in a URL. It ends at the last @, as an unescaped password may contain an @ or a slash."""
 
 _NAMED = re.compile(
     r"(?i)(?P<before>\b[\w-]*(?:password|passwd|secret|token|api_?key|access_?key)\b['\"]?\s*[=:]\s*)"
@@ -40,7 +40,7 @@ _PRIVATE_KEY = re.compile(r"(?P<before>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!
 _TOKEN = re.compile(
     r"\b(?P<before>gh[opsur]_|github_pat_|glpat-|xox[abprs]-|AKIA|sk-|hf_|eyJ(?=[\w-]+\.[\w-]+\.))[\w.-]{12,}"
 )
-"""Tokens of forges, chats and clouds, which begin with known letters."""
+"""The pattern of tokens of forges, chats and clouds, which begin with known letters."""
 
 SAME_IN_PLURAL = ("series",)
 

@@ -136,8 +136,8 @@ def _read_branches(url: str, key: Key, *, static_facts: bool) -> Iterator[tuple[
 
 
 def _beside(line: pd.DataFrame, points: pd.DataFrame, in_view: pd.DataFrame) -> pd.DataFrame:
-    """Returns the points of a branch between the view's first and last commit. Includes all later points if the view
-    ends with the main line's newest commit."""
+    """Returns the points of a branch between the view's first and last commit, and all later ones if the view ends with
+    the main line's newest commit."""
     first, last = in_view["position"].min(), in_view["position"].max()
     until = math.inf if last == points["position"].max() else last
     return line[line["position"].between(first, until)].reset_index(drop=True)

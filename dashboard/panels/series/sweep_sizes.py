@@ -83,7 +83,7 @@ def show_steps(url: str, sweep: pd.Series) -> None:
 
 
 def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
-    """Yields a bar for each step that one GPU model measured, and then for each baseline of the last step."""
+    """Yields a bar for each step that a GPU model measured, then a bar for each baseline of the last step."""
     found, baselines = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
     for space in spaces.to_dict("records"):
         sweeps = reads.sweeps(url, *(space[name] for name in ("repository", "kernel", "problem", "gpu_model")))

@@ -37,7 +37,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Number:
-    """A quantity that makes a rule hold: its value in the faster version (`base`) and in the slower one (`head`)."""
+    """A quantity that makes a rule hold: its values in the faster version (`base`) and the slower one (`head`)."""
 
     label: str
     base: float
@@ -83,7 +83,7 @@ def read_counters(pair: Pair, name: str, label: str) -> Number | None:
 
 
 def sum_moved(pair: Pair, kind: str, *, in_loop: bool | None = None) -> Number | None:
-    """Returns the counts of a kind of differing instructions in both versions; None if the counts are equal."""
+    """Returns the sums of a kind of differing instructions in both versions; None if the sums are equal."""
     some = [each for each in pair.moved if each.kind == kind and in_loop in (None, each.in_loop)]
     base, head = sum(each.base for each in some), sum(each.head for each in some)
     return None if base == head else Number(LABELS.get(kind, kind), base, head)

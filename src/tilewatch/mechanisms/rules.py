@@ -37,7 +37,7 @@ WAITS = (("stalled_on_memory", "warps that wait for memory"), ("stalled_on_mma",
 
 INSTRUCTION_BYTES = 16
 OWN_THREADS = 128
-"""The threads of a thread block besides its worker warps. A thread block without worker warps has only these."""
+"""The threads of a thread block that are in no worker warp. A thread block without worker warps has only these."""
 
 DEFAULT_WORKER_WARPS = 4
 
@@ -125,7 +125,7 @@ def _swizzle(pair: Pair) -> list[Number]:
 
 
 def _clusters(pair: Pair) -> list[Number]:
-    """Returns the cluster sizes if the slower version's is larger. Parts of a GPU with no room for a cluster idle."""
+    """Returns the cluster sizes if the slower version's is larger. A part of a GPU too small for a cluster is idle."""
     fast, slow = (each.params.get("num_ctas") for each in (pair.fast, pair.slow))
     if fast is None or slow is None or slow < LARGE_CLUSTER or slow < 2 * fast:
         return []

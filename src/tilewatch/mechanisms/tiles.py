@@ -10,7 +10,7 @@ GROUP = re.compile(r"group(_size)?(_m)?", re.IGNORECASE)
 """The pattern of the name of a swizzle's group size: the number of tiles down M before a step along N."""
 
 BLOCKS_AT_ONCE = 132
-"""Concurrent thread blocks: one per multiprocessor of an H200. With a B200's 148, eight rows read 8 % more tiles."""
+"""The number of concurrent thread blocks: one per multiprocessor of an H200. A B200's 148 read 8 % more tiles."""
 
 
 def read_sizes(problem: str) -> tuple[int, ...]:
@@ -30,8 +30,8 @@ def count_loaded(params: Mapping[str, int]) -> float | None:
 
 
 def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns how many rows and columns of the operands concurrent thread blocks read, given the swizzle's group: those
-    of 133 tiles if they form one row of 132, of 25 tiles if they form eight rows. None for a config without a group."""
+    """Returns how many rows and columns of the operands concurrent thread blocks read, for the swizzle's group size.
+    132 tiles in one row read those of 133 tiles, in eight rows of 25. Returns None for a config without a group."""
     m, n = (_find_side(params, axis) for axis in ("m", "n"))
     group = next((value for name, value in params.items() if GROUP.fullmatch(name)), None)
     if m is None or n is None or not group:
