@@ -25,7 +25,7 @@ from tilewatch.kernels.children.child_process import IMPORT_FIRST, WITHOUT_GPU
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 FILE_BYTES = 256 << 20
-"""Largest file that a child may write. Cubins have kilobytes. One file gets all output that libraries print."""
+"""The largest file that a child may write. Cubins have kilobytes. The log of libraries' output is one file."""
 
 
 def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:

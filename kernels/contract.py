@@ -66,8 +66,8 @@ class Array:
 @dataclass(frozen=True)
 class Space:
     """A search space: its axes in order, and a filter `only` of their combinations. `size` counts all combinations.
-    `only` removes configs that cannot work on the hardware, or that give the same launch as another config. `only` must
-    not remove a config that was slow once, since another compiler may make it fast; a ShortList may leave it out."""
+    `only` removes configs that cannot work on the hardware, or that give the same launch as another config. It must not
+    remove a config for being slow, since another compiler may make it fast; a ShortList may leave it out."""
 
     axes: tuple[tuple[str, tuple[int, ...]], ...]
     only: Callable[[Config], bool] | None = None

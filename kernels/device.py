@@ -19,8 +19,8 @@ CLOCK_MARGIN = 1.15
 """Factor on datasheet rates. A GPU may exceed a datasheet's clock: an H200 runs at 1980 MHz, not 1830 (2026-11)."""
 
 HALF_SUMS = 2.0
-"""Factor on a GeForce's peak rates, which are for sums in float32. With sums in float16 the peak rates are twice as
-high (Ada whitepaper, RTX 4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
+"""The factor by which a GeForce's peak rates, which are for sums in float32, double with sums in float16 (Ada
+whitepaper, RTX 4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
 
 LARGEST_L2_BYTES = 128 << 20
 """Most bytes that a kernel may leave in L2 without writing them to memory. The RTX PRO 6000 has 128 MiB of L2."""
@@ -135,7 +135,7 @@ def model_of(arch: str) -> GpuSpec | None:
 
 
 def model_named(name: str) -> GpuSpec | None:
-    """Returns the GPU model for the name that a driver gives, or None. The longest match wins: a GB200 is no B200."""
+    """Returns the GPU model for a driver's name of a GPU, or None. The longest match wins: a GB200 is no B200."""
     words = name.upper().replace("-", " ").split()
     matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
     return max(matches, key=lambda model: len(model.name), default=None)

@@ -56,8 +56,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts about a cubin that are known without running it. `tma_loads` of the `loads` became TMA, `tensor_core_mmas`
-    of the `mmas` became Tensor Core code. `remarks` are the compiler's remarks, each a dict of pass, name, passed,
+    """Facts about a cubin that are known without running it. Of the `loads`, `tma_loads` became TMA; of the `mmas`,
+    `tensor_core_mmas` became Tensor Core code. `remarks` are the compiler's remarks, each a dict of pass, name, passed,
     line, instruction, shape and text."""
 
     registers: int
@@ -154,7 +154,7 @@ class RunResult:
     started_at: dt.datetime
     finished_at: dt.datetime
     key: str = field(default_factory=lambda: secrets.token_hex(16))
-    """Names the run. It is random, because several runs may start on a GPU in one microsecond (2026-11-28)."""
+    """The random name of the run. Several runs may start on a GPU in one microsecond (2026-11-28)."""
 
     def note(self, **facts: Any) -> "RunResult":
         """Returns the run with these facts added to the details of the kernel's measurement."""

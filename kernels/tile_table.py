@@ -177,7 +177,7 @@ TABLE = (
 )
 
 TYPICAL = {"sm_80": "a100", "sm_90": "h200", "sm_100": "b200", "sm_103": "b300", "sm_120": "rtx5090"}
-"""Maps an architecture to the GPU model whose rows apply if no model is named."""
+"""Maps an architecture to the GPU model whose rows apply if only the architecture is known."""
 
 
 def find_kind(axes: Collection[str]) -> Kind | None:

@@ -1,4 +1,4 @@
-"""Copies as many bytes as the problem moves and computes nothing. Kernels that only move data have this baseline."""
+"""Copies as many bytes as the problem moves, without computing. This is the baseline of kernels that only move data."""
 
 import cupy
 

@@ -30,9 +30,9 @@ class Call:
 class BaselineLaunch:
     """Holds a function that launches a baseline. `detail` says how the library is called.
 
-    If the baseline chooses where to write, `settle` copies the result into the call's output. Only the check of results
-    calls `settle`. If `solves` is False, the baseline computes something else (a copy), and its result is not checked.
-    `kernels` is the number of kernels in a launch for which `detail` is true, or None for any number."""
+    If the baseline chooses where it writes, `settle` copies the result into the call's output; only the check of
+    results calls it. If `solves` is False, the baseline computes something else (a copy), and its result is not
+    checked. `kernels` is the number of kernels in a launch for which `detail` is true, or None for any number."""
 
     launch: Callable[[], None]
     detail: Mapping[str, Any]

@@ -1,8 +1,8 @@
 """Calls DeepGEMM, the main baseline: products in FP8 with their block scales or in bfloat16, for groups of rows or of
 K, and for heads. Its FP8 kernels take one scale per row of A and 128 elements of K, and one per 128x128 block of B.
 Hopper's kernels read scales as float32. Kernels of B200 and B300 read scales that are powers of two, as four exponents
-in an int32, and also take one scale per row of B. With float32 scales, extra kernels lay the scales out in every call
-there. DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
+in an int32, and also take one scale per row of B. Given float32 scales, they launch extra kernels in every call to
+convert them. DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
 
 import os
 from collections.abc import Callable
@@ -29,7 +29,7 @@ BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of A (.., M, K / 128), and the scales of B by the recipe. `held` says whose scales they are."""
+    """The scales of A (.., M, K / 128), and those of B in the recipe's form. `held` says whose scales they are."""
 
     a: Any
     b: Any
@@ -59,14 +59,14 @@ def with_scales_as_called(call: Call) -> BaselineLaunch:
 
 
 def by_ends(call: Call) -> BaselineLaunch:
-    """Returns a launch with laid-out scales that passes the ends of groups (psum layout), not each row's group."""
+    """Returns a launch with laid-out scales that gets the ends of groups (psum layout) instead of each row's group."""
     scales = _find_scales(call)
     return _make_fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1, by_ends=True)
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
     """Returns a launch that copies the tokens' rows and scales, multiplies all experts in one DeepGEMM kernel, and
-    activates in two kernels of torch. DeepGEMM is told the padding as our kernel is, so its warps skip 64 rows that are
+    activates in two kernels of torch. DeepGEMM gets the same padding as our kernel, so its warps skip 64 rows that are
     only padding."""
     deep_gemm, torch = _import_deepgemm(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
@@ -104,7 +104,7 @@ def _make_mqa_logits(call: Call) -> BaselineLaunch:
 
 def _make_paged_mqa_logits(call: Call) -> BaselineLaunch:
     """Returns a launch on a copy of the cache, in which the scales of a page follow its keys, as DeepGEMM reads them.
-    Which of its thread blocks computes what is decided beforehand, as in a model, whose layers share that decision."""
+    The work of its thread blocks is planned beforehand, as in a model, whose layers share that plan."""
     compute, deep_gemm = _find_function("fp8_paged_mqa_logits", "0.1.0"), _import_deepgemm()
     torch = torch_module()
     q, k, scale_k, weights, length, page_of = (
@@ -198,7 +198,7 @@ def _reshape_d(call: Call) -> Any:
 
 
 def _find_scales(call: Call) -> Scales:
-    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if this GPU's kernels do not take them."""
+    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if DeepGEMM on this GPU does not take them."""
     if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one scale per row of B too
         if find_major() == HOPPER:
             raise BaselineMissing("DeepGEMM takes a scale for each row of B on B200 and B300, and none on Hopper")

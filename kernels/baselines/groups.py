@@ -1,4 +1,4 @@
-"""Finds the group of each row, for libraries that need the groups. Our kernels may get only the ends of groups."""
+"""Finds the group of each row, for libraries that need it. Our kernels may get only the ends of groups."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,8 +23,8 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def list_ranges(call: Call) -> list[tuple[int, int]]:
-    """Lists the end of the group before and the own end of each group. Along K a group starts at the former; a group
-    of rows starts at the next multiple of BLOCK."""
+    """Lists the end of the previous group and the own end of each group. A group along K starts at the former, a group
+    of rows at the next multiple of BLOCK."""
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     return list(zip([0, *ends], ends, strict=False))
 

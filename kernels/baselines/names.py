@@ -37,6 +37,6 @@ def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | Non
 
 
 def find_library(baseline: str) -> str:
-    """Returns the package whose kernels a baseline calls, such as nvidia-cublas; "" if it is the baseline's own."""
+    """Returns the package whose kernels a baseline calls, such as nvidia-cublas; "" if the kernels are its own."""
     known = BY_NAME.get(baseline)
     return "" if known is None or known.library in (None, known.package) else str(known.library)

@@ -261,7 +261,7 @@ def moe_route(call: Call) -> BaselineLaunch:
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
     """Returns a launch that copies the tokens' rows, multiplies all experts in one kernel, and activates in two more
-    kernels. Nothing is fused. As in our kernel, halves of blocks that contain only padding are left out."""
+    kernels, so nothing is fused. As in our kernel, halves of blocks that contain only padding are left out."""
     torch = torch_module()
     x, gate_up, experts = (tensor(call, name) for name in ("x", "gate_up", "expert_of_half"))
     real = (experts >= 0).repeat_interleave(GROUP_ROWS // 2)
@@ -280,8 +280,8 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
-    """Returns a launch of two products and a softmax between them, because no installed fused kernel takes heads of 576
-    elements."""
+    """Returns a launch of two products and a softmax between them, because no installed fused kernel takes heads of
+    576."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
     latent = out.shape[2]

@@ -26,8 +26,8 @@ class UnknownKernel(ExpectedError):
 
 @dataclass(frozen=True)
 class LibraryPlans:
-    """Holds the plans of a library folder. `failures` are sentences that say which file or kernel was left out, and
-    why. `package_missing` is the first failure that is due to a missing package, which another machine may have."""
+    """Holds the plans of a library folder. `failures` are sentences on files or kernels that were left out, with the
+    reason. `package_missing` is the first failure that is due to a missing package, which another machine may have."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]
@@ -35,7 +35,7 @@ class LibraryPlans:
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, **asked: Any) -> tuple[Plan, ...]:
-    """Returns the plans that `read_library` returns, without failures. See `read_library` for the other parameters."""
+    """Returns the plans of `read_library` without its failures. The parameters are explained there."""
     return read_library(library, arch=arch, kernel=kernel, **asked).plans
 
 
@@ -83,7 +83,7 @@ def read_library(
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
-    """Returns the library file's description of one config. Raises what `read_library` raises."""
+    """Returns the library file's description of one config. Raises the errors of `read_library`."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "config": dict(config)}
     return read_description(_ask(library, request)["description"])
 

@@ -116,7 +116,7 @@ def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, shares: Shar
 
 
 def plan_alone(loaded: Entry, problem: Problem, arch: str, shares: Shares = SHORT_LISTS_ALONE) -> dict[str, Any]:
-    """Returns the fields of Plan as JSON, without `parts_of`. Raises LibraryError if the library file has a mistake."""
+    """Returns the fields of Plan, except `parts_of`, as JSON. Raises LibraryError if the library file has a mistake."""
     if isinstance(loaded, LibraryOperator):
         plan = plan_operator(loaded, problem, arch, shares)
     else:

@@ -16,10 +16,10 @@ from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.problems.given_values import encode_given
 
 ROW_ALIGNMENT_BYTES = 16
-"""TMA needs every row to start at a multiple of this."""
+"""Every row must start at a multiple of this, so that TMA can load it."""
 
 MANY = 1 << 20
-"""More multiprocessors than any GPU has."""
+"""A number of multiprocessors larger than that of any GPU."""
 
 
 @dataclass(frozen=True)

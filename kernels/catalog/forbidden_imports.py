@@ -16,7 +16,7 @@ ALLOWED = (
     "nothing of its own repository"
 )
 OURS = ("tilewatch", "kernels")
-"""The package of the contract, and its name until 2026-11. Children cannot import a repository's own `kernels`."""
+"""The contract's package, now and until 2026-11. Children cannot import a repository's own `kernels`."""
 
 STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
@@ -30,8 +30,8 @@ class ForbiddenImport(Exception):
 
 
 def refuse_imports(source: str) -> None:
-    """Raises ForbiddenImport for the first import of a file that is not allowed, even inside a function. An import of a
-    package that is not installed is allowed, because another machine may have the package."""
+    """Raises ForbiddenImport for the first import of a file that is not allowed, even inside a function. A package that
+    is not installed may be imported, because another machine may have it."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue

@@ -91,8 +91,8 @@ class LibraryOperator:
             raise self.describe_failure(f"with {config} cannot be traced", error) from error
 
     def describe_failure(self, what: str, error: Exception) -> LibraryError:
-        """Returns an error that names the operator's file and line, and the line of the checkout that failed. The error
-        is a PackageMissing if the host code needs a package that another machine may have."""
+        """Returns an error that names the operator's file and line, and the line of the checkout that failed. It is a
+        PackageMissing if the host code needs a package that another machine may have."""
         if isinstance(error, BadWatchFile):
             return LibraryError(f"watch file {error}")
         kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
@@ -173,7 +173,7 @@ def list_failures(library: Path, arch: str | None = None) -> tuple[LibraryError,
 
 
 def join_failures(failures: Sequence[LibraryError]) -> LibraryError:
-    """Joins several errors into one error and returns it. The result is a PackageMissing if one of the errors is."""
+    """Joins several errors into one and returns it. It is a PackageMissing if one of them is."""
     missing = any(isinstance(each, PackageMissing) for each in failures)
     return (PackageMissing if missing else LibraryError)("; ".join(map(str, failures)))
 
@@ -296,8 +296,8 @@ def _choose_error(error: BaseException) -> type[LibraryError]:
 
 
 def _describe_error(error: BaseException, name: str) -> str:
-    """Returns an error as one line of text. The text names the traceback's last line in the file `name`, and its last
-    line in the checkout's host code."""
+    """Returns an error as one line of text. It names the traceback's last line in the file `name`, and the last one in
+    the checkout's host code."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     places = [] if line is None else [f"line {line}"]

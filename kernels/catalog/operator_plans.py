@@ -1,4 +1,4 @@
-"""Plans and describes watched operators. catalog_child.py does so for kernels of library files."""
+"""Plans and describes watched operators, as catalog_child.py does for the kernels of library files."""
 
 import inspect
 from typing import Any

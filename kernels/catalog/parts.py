@@ -10,7 +10,7 @@ from tilewatch.kernels.library_errors import LibraryError
 
 Parts = Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]
 """Maps a kernel and a problem to the language models that use it. For each model, `weight` is how often a step runs the
-problem. `parts` is the number of problems in the model's total, by which an incomplete total is noticed."""
+problem. `parts` is the number of problems in the model's total, so that an incomplete total is noticed."""
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:

@@ -1,7 +1,7 @@
 """Finds names in a plan that no table, page or terminal can show.
 
-The plan comes from a process that runs a library, so the plan's names are checked twice: in that process, to name the
-file in the message, and in the process that reads the plan, because the library may have changed the plan."""
+A plan comes from a process that runs a library. Its names are checked in that process, to name the file in the message,
+and again in the process that reads the plan, because the library may have changed it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

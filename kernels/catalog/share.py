@@ -12,16 +12,16 @@ from tilewatch.configs import config_sha256
 from tilewatch.kernels.contract import Config
 
 ROTATION_NIGHTS = 28
-"""Number of nights within which the whole space is tried once after a change, however large the space is."""
+"""The nights within which the whole space is tried once after a change, whatever its size."""
 
 LEAST_LOOK = 288
-"""Fewest configs that a series tries in a night after a change, until all configs were tried since the change. So three
-nights are enough for a space of 864 configs, the largest space with a recorded full sweep."""
+"""The fewest configs that a series tries in a night after a change, until all configs were tried. Three nights are then
+enough for a space of 864 configs, the largest space with a recorded full sweep."""
 
 MOST_QUIET = 6
-"""Most configs that a series draws in a night if nothing has changed since its first night. For 126 series this makes
-756 trials of 25 ms, in a night of 4 minutes. With 1/28 of each space, up to 64 configs, a first night took 540 s, and
-all code was compiled only after 431 s (H100, 16 cores, 2026-11-28)."""
+"""The most configs that a series draws in a night if nothing has changed since its first night. For 126 series this
+makes 756 trials of 25 ms, in a night of 4 minutes. With 1/28 of each space, at most 64 configs, a first night took 540
+s, and all code was compiled only after 431 s (H100, 16 cores, 2026-11-28)."""
 
 KEY_LENGTH = 12
 """Digits of a config's hash that identify it within its space. Two of 20,000 configs collide with probability 1e-6."""
@@ -30,9 +30,9 @@ KEY_LENGTH = 12
 @dataclass(frozen=True)
 class Tried:
     """The keys of the configs outside the short list that a series has tried with the machine code and driver of its
-    newest run. `near` are the configs that may still win, the one tried longest ago first. `kept` are the configs that
-    won or tied in the newest run. `source` is the hash of that run's source, or "" if its compiler or driver is not in
-    use any more. `has_changed` is True if an earlier run of the series had other source, compiler or driver."""
+    newest run. `near` are the configs that may still win, the one tried longest ago first. `kept` are those that won or
+    tied in the newest run. `source` is the hash of that run's source, or "" if its compiler or driver is no longer in
+    use. `has_changed` is True if an earlier run of the series had another source, compiler or driver."""
 
     keys: Sequence[str]
     near: Sequence[str]

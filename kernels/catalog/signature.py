@@ -11,7 +11,7 @@ from tilewatch.kernels.catalog.parameters import BadArguments, Constant, Scalar,
 from tilewatch.kernels.contract import HINTS, Array, Config, Kernel, Problem
 
 DIVISOR = 16
-"""The compiler is told if a size is a multiple of this, as cuTile's own launcher does. TMA needs such sizes."""
+"""The compiler learns which sizes are multiples of this, as from cuTile's own launcher. TMA needs such sizes."""
 
 
 class BadConfig(ValueError):

@@ -72,7 +72,7 @@ def list_configs(loaded: LibraryKernel, arch: str) -> Configs:
 
 @functools.cache
 def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
-    """Returns the configs of the short list, then the rest. If there is no short list, the first has all configs."""
+    """Returns the configs of the short list, then the rest. Without a short list, the first part has all configs."""
     configs = list_configs(loaded, arch)
     try:
         return split_configs(configs, loaded.kernel.short_lists.get(arch))
@@ -81,7 +81,7 @@ def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
 
 
 def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Configs, Configs]:
-    """Returns the configs in a short list, then the others. Raises LibraryError if the list has none of the configs."""
+    """Returns the configs that are in a short list, then the others. Raises LibraryError if none of them is in it."""
     if short_list is None or not configs:
         return configs, ()
     listed = tuple(filter(short_list.has, configs))
@@ -148,7 +148,7 @@ def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
 
 
 def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
-    """Returns the keys of the dictionary that a reference returns, read from its source, or None if it hides them."""
+    """Returns the keys of the dictionary that a reference returns, read from its source; None if it hides them."""
     code = getattr(inspect.unwrap(reference), "__code__", None)
     if code is None:
         return None

@@ -15,13 +15,13 @@ from tilewatch.mechanisms.rules import CONFLICTS_SHARE
 Answer = Literal["yes", "no", "unknown", "does not apply"]
 
 BUSY_WARPS = 0.5
-"""Share of a multiprocessor's warps. The guide asks that more warps than this share are active."""
+"""The share of a multiprocessor's warps that the active warps must exceed, according to the guide."""
 
 L2_HITS_PCT = 80.0
-"""Percentage of memory accesses. The guide asks that more accesses than this percentage hit L2."""
+"""The percentage of memory accesses that the hits in L2 must exceed, according to the guide."""
 
 MEMORY_PCT = 60.0
-"""Percentage of the memory's peak throughput to exceed. The rule does not apply if the Tensor Cores are busier."""
+"""The percentage of the memory's peak throughput to exceed, unless the Tensor Cores are busier than the memory."""
 
 K_ALIGNMENT = {1: 32, 2: 16, 4: 8, 8: 4}
 """Maps the bytes per element to the elements of K in one Tensor Core step, which takes 32 bytes of K."""

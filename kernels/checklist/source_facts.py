@@ -166,7 +166,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Returns the first value assigned to each local name. For a loop's accumulator, this is its initial value."""
+    """Returns the first value assigned to each local name. For an accumulator of a loop, that is its initial value."""
     found: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -175,7 +175,7 @@ def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
 
 
 def _find_reassigned(function: ast.FunctionDef) -> set[str]:
-    """Returns the names that are assigned more than once, so that their first value does not hold later."""
+    """Returns the names that are assigned more than once, so that their first value is not their only one."""
     bound = Counter(
         node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )

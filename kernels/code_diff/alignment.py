@@ -1,6 +1,6 @@
 """Pairs the operations of two TileIR texts that do the same work, even if others were moved, added or removed. Four
-passes pair operations in order, each in the gaps that earlier passes left: operations that compute equal values from
-equal inputs, then those of equal kind and type, then of equal kind, then of equal opcode. At last, unpaired operations
+passes pair operations in order, each in the gaps that earlier passes left: first operations that compute equal values
+from equal inputs, then those of equal kind and type, of equal kind, and of equal opcode. At last, operations left over
 that compute equal values from equal inputs are paired wherever they stand, because they only moved."""
 
 import hashlib

@@ -45,7 +45,7 @@ def list_rows(
     base: Sequence[Instruction], head: Sequence[Instruction], head_line: Callable[[SourceLine], SourceLine] | None
 ) -> tuple[InstructionRow, ...]:
     """Lists the instructions that differ, the deepest loops first, then by kind. `head_line` maps a line of the base to
-    a line of the head. Without `head_line`, lines are paired by their instructions."""
+    a line of the head. If it is None, lines are paired by their instructions."""
     moved = head_line or pair_lines(base, head)
     counts: dict[tuple[SourceLine | None, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for side, instructions in enumerate((base, head)):

@@ -15,7 +15,7 @@ from tilewatch.kernels.code_diff.tile_ir import LOOPS, TERMINATORS, TileOperatio
 LITERALS = ("constant", "reduce", "scan")
 """Operations whose attributes contain literal numbers."""
 PREPARING = ("constant", "reshape", "broadcast", "assume", "make_token")
-"""Helper operations whose results are only inputs of others. Edits of helpers are listed last for a line."""
+"""Helper operations, whose results are only inputs of others. Their edits are listed last for a line."""
 WORD = re.compile(r"[\w.+-]+|\S")
 
 

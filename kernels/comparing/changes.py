@@ -70,8 +70,8 @@ class Changed:
 @dataclass
 class Comparison:
     """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty for
-    none. If `may_race` is False, each side gets only the recorded winner, or else the shipped config. Launches are
-    compared by `metric`."""
+    none. If `may_race` is False, each side has only one config: the recorded winner, or else the shipped one. Launches
+    are compared by `metric`."""
 
     base: Library
     head: Library
@@ -122,8 +122,8 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Sets the outcome of a target that does not load, is on one side only or has equal source. Returns whether it did
-    so."""
+    """Sets the outcome of a target that does not load, is on one side only or has equal source. Returns whether it
+    did."""
     if target.failure is not None:
         comparison.end(target, "failed", target.failure)
         return True

@@ -25,8 +25,8 @@ class CubinDiff:
 
 
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
-    """Returns a sentence about the differences of each pair of cubins. If a pair cannot be read, its sentence says why.
-    Raises StoreError if the store cannot be read."""
+    """Returns a sentence about the differences of each pair of cubins, or on why the pair cannot be read. Raises
+    StoreError if the store cannot be read."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))
 

@@ -21,7 +21,7 @@ MOST_TIES = 4
 
 
 class ConfigSource(enum.StrEnum):
-    """The source of configs. `auto` takes the first of the next three that has configs; `given` is typed by a user."""
+    """A source of configs. `auto` stands for the first of the next three that has configs; a user types `given`."""
 
     auto = "auto"
     recording = "recording"

@@ -17,7 +17,7 @@ class LaunchBench(Protocol[Work]):
     """A GPU that times pairs of cubins, or baselines."""
 
     def launch_each(self, works: Sequence[Work]) -> Iterator[tuple[Work, LaunchResult]]:
-        """Times each pair once and yields it with its result. No pair is timed after the caller stops iterating."""
+        """Times each pair once and yields it with its result. Stops timing if the caller stops iterating."""
 
 
 class GpuBench(LaunchBench[PairWork], Protocol):

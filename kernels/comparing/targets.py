@@ -79,8 +79,8 @@ def list_targets(
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
-    """Returns the plans of a side. If the side lacks a named kernel or problem for this architecture, returns that
-    error. Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
+    """Returns the plans of a side, or the error that it lacks a named kernel or problem for this architecture. Raises
+    LibraryError, with the side's name, if the folder as a whole cannot be read."""
     try:
         try:
             return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)

@@ -1,9 +1,9 @@
 """Decides which pairs the GPU times next, and times them until every verdict is sure or the time is spent.
 
-First every pair is launched once, to find the pairs that are slowed down most. These pairs come next, PAIRS_AT_ONCE at
-a time, up to the first look at which a verdict can be sure. Pairs that are then undecided get more looks after all
-pairs had one. Choosing by early launches adds no error, because the intervals of kernels/comparing/sequential.py hold
-whenever one stops."""
+Every pair is first launched once, to find those that are slowed down most. These come next, PAIRS_AT_ONCE at a time, up
+to the first look at which a verdict can be sure. Pairs that are then undecided wait for more looks until all pairs had
+one. Choosing by early launches adds no error, because the intervals of kernels/comparing/sequential.py hold whenever
+one stops."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design, Verdict, j
 from tilewatch.kernels.measuring.pair_bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult
 
 MOST_DEATHS = 3
-"""Number of processes that may die while they launch a pair. After that many deaths the pair is given up."""
+"""A pair is given up after so many processes died while they launched it."""
 
 Key = tuple[str, str, str]
 """Identifies a pair to time: kernel, problem and label."""
@@ -52,7 +52,7 @@ class TimingRun(Generic[Work]):
         known: Mapping[Key, Timing] | None = None,
         is_sure: Callable[[Verdict], bool] = lambda verdict: verdict.is_final,
     ) -> None:
-        """Takes over the launches of earlier runs from `known`. A pair is launched until its verdict `is_sure`."""
+        """Takes over the launches of earlier runs from `known`. Launches a pair until `is_sure` accepts its verdict."""
         self._works: dict[Key, Work] = {work.key: work for work in works}
         self.timings: dict[Key, Timing] = {key: (known or {}).get(key, Timing()) for key in self._works}
         self._design, self._on_timing, self._is_sure = design, on_timing, is_sure

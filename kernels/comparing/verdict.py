@@ -25,19 +25,18 @@ NOT_SLOWER_ERROR = 0.01
 INTERVAL_ERROR = 0.05
 
 MARGIN = 0.005
-"""Launches are added until a change is sure, or surely under this share, if no --margin was given. Machines of one GPU
-model differ by as much."""
+"""Without --margin, launches are added until a change is sure, or is surely under this share. Machines of one GPU model
+differ by as much."""
 
 ACCEPTABLE = 0.01
-"""Largest x of "not slower than x" that is accepted when the budget is spent, if no --fail-over or --margin was
-given."""
+"""Without --fail-over and --margin, the largest x of "not slower than x" that is accepted when the budget is spent."""
 
 STEP = 0.001
 """The x of "not slower than x" is rounded up to a multiple of this, or of a fifth of the margin if that is less."""
 
 HOPELESS = 6
-"""A comparison with a --margin ends early if it would need this many times its largest number of launches. Of 975
-made comparisons that ended so at a margin of 0.1 %, all 40 launches would have decided 22 (2026-11-29)."""
+"""A comparison with a --margin ends early if it needs this many times its largest number of launches. Of 975 simulated
+comparisons that ended so at a margin of 0.1 %, all 40 launches would have decided 22 (2026-11-29)."""
 
 FIRST_FORECAST = 16
 """Fewest launches from which the number of needed launches is estimated."""
@@ -68,7 +67,7 @@ class Design:
 
     @property
     def sought(self) -> float:
-        """Returns the size of a change as a share under which no further launches are worth their time."""
+        """Returns the size of a change, as a share, below which further launches are not worth their time."""
         margin = self.margin or MARGIN
         return min(margin, self.fail_over or margin)
 

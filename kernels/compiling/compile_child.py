@@ -1,7 +1,7 @@
 """Child role `compile`: compiles the launches of a config to a cubin with its static facts, or hashes their code.
 
 This process runs no library, because a request contains bytecode that trace_child.py made in another process. So no
-commit's code decides under which key a cubin is stored, what is stored, or what the compiler may use."""
+code of a commit decides the key of a cubin, what is stored, or what the compiler may use."""
 
 import functools
 import hashlib

@@ -57,8 +57,8 @@ class Compiler:
         memory_bytes: int = MEMORY_BYTES,
         toolchain: Toolchain | None = None,
     ) -> None:
-        """`limit_s` is CPU time. `wall_limit_s` is WALL_LIMITS times as long if it is None. `toolchain` is None for the
-        installed toolchain. Raises StoreError if the store's protocol is unknown."""
+        """`limit_s` is CPU time. If `wall_limit_s` is None, it is WALL_LIMITS times `limit_s`. `toolchain` is None for
+        the installed toolchain. Raises StoreError if the store's protocol is unknown."""
         self._cubins = LocalCubins(store_url)
         self.limit_s = limit_s
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
@@ -98,7 +98,7 @@ class Compiler:
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str
     ) -> Mapping[str, Any]:
         """Stores the launches of a config, for machines that cannot run its host code. Returns them in the format of
-        config_code.py, or the reason why the config has no launches. Raises what `compile` raises."""
+        config_code.py, or the reason why the config has none. Raises the errors of `compile`."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("trace", request)
@@ -132,7 +132,7 @@ class Compiler:
         return self._make_outcome(answer, arch)
 
     def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
-        """Returns hashes of a config's code, grids and arguments, without compiling. Raises what `compile` raises."""
+        """Returns hashes of a config's code, grids and arguments, without compiling. Raises the errors of `compile`."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("identify", request)
@@ -180,7 +180,7 @@ class Compiler:
         }
 
     def _ask_tracer(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the tracing child's unchecked JSON. Raises ChildDied, ChildHung, and what `compile` raises."""
+        """Returns the tracing child's unchecked JSON. Raises ChildDied, ChildHung, and the errors of `compile`."""
         child = self._children.find_tracer(request["library"])
         answer = child.ask({**request, "ask": ask}, deadline_s=self._deadline_s)
         if "package_missing" in answer:

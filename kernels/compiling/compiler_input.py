@@ -31,7 +31,7 @@ class NeedsLibraries(Exception):
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """A file of this machine to link with. The file is read only once, so that what is hashed is what is linked."""
+    """A file of this machine to link with. It is read only once, so that its hash is that of the linked file."""
 
     path: Path
     content: bytes

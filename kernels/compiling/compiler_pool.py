@@ -1,4 +1,4 @@
-"""Compiles in several processes at once. If the caller is interrupted, all these processes end immediately."""
+"""Compiles in several processes at once. If the caller is interrupted, all of them end immediately."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ KILL_EVERY_S = 0.05
 
 
 class CompilerPool:
-    """Starts compiling processes when there is work for them, and keeps these processes until the pool is closed."""
+    """Starts compiling processes when there is work for them, and keeps them until the pool is closed."""
 
     def __init__(
         self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S, toolchain: Toolchain | None = None
@@ -29,11 +29,11 @@ class CompilerPool:
         self._compilers: list[Compiler] = []
 
     def start_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Future[Result]]:
-        """Starts all works, which get a compiler each, and returns their futures in order."""
+        """Starts all works and returns their futures in order. Each work is called with a compiler."""
         return [self._threads.submit(self._run, work) for work in works]
 
     def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:
-        """Runs all works, which get a compiler each. Returns their results in order, or raises the first error."""
+        """Runs all works, each with a compiler. Returns their results in order, or raises the first error."""
         return [each.result() for each in self.start_all(works)]
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from tilewatch.kernels.watching.declare import BadWatchFile
 from tilewatch.kernels.watching.tracer import TracingError
 
 SM_COUNTS = (1, 108, 132, 148, 170, 1 << 20)
-"""Numbers of multiprocessors for which grids are hashed: the numbers of real GPUs, a smaller and a larger number."""
+"""The numbers of multiprocessors for which grids are hashed: those of real GPUs, a smaller and a larger one."""
 
 Request = Mapping[str, Any]
 

@@ -30,8 +30,8 @@ API_VERSION = 0x37
 
 
 def hash_machine_code(cubin: bytes, *, with_version: bool = True) -> str:
-    """Returns the hash of a cubin's machine code. Leaves out function names, so that a renamed kernel keeps its hash.
-    Leaves out the compiler's version too if `with_version` is False, so that two compilers can be compared."""
+    """Returns the hash of a cubin's machine code, without function names, so that a renamed kernel keeps its hash. If
+    `with_version` is False, the compiler's version is left out too, so that two compilers can be compared."""
     sections = _read_code_sections(cubin)
     if not with_version:
         sections = [(name, _drop_version(data) if name.startswith(".nv.info.") else data) for name, data in sections]

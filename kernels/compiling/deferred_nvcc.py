@@ -1,8 +1,8 @@
 """Runs nvcc for a process that holds a GPU after that process has let the GPU go.
 
-DeepGEMM calls nvcc in the middle of a launch, and nvcc takes 10 s. While the library's kernels were compiled so, no
-other process could use the GPU for 90 s (16 cores) or 35 s (64 cores; H200, 2026-11-28). Here a launch that needs
-another kernel fails at once. The kernel is compiled without the GPU, and the next launch finds it."""
+DeepGEMM calls nvcc in the middle of a launch, and nvcc takes 10 s. When the library's kernels were compiled in that
+way, no other process could use the GPU for 90 s (16 cores) or 35 s (64 cores; H200, 2026-11-28). Here a launch that
+needs a missing kernel fails at once. The kernel is compiled without the GPU, and the next launch finds it."""
 
 import os
 import shlex
@@ -34,8 +34,8 @@ if [ -e {folder}/$key.failed ]; then exec {nvcc} "$source" -cubin -o "$cubin" "$
 echo "$*" > "$WANTED/$key.flags" && mv "$source" "$WANTED/$key.cu"
 exit 1
 """.replace("$WANTED", f"${WANTED}")
-"""A program that stands in for nvcc. A kernel that nvcc could not compile is given to nvcc again, whose error becomes
-that of the launch."""
+"""A program that takes the place of nvcc. A kernel that could not be compiled is given to the real nvcc, whose error
+becomes that of the launch."""
 
 
 def find_nvcc() -> Path | None:
@@ -64,11 +64,11 @@ class DeferredNvcc:
         self._folder.cleanup()
 
     def make_environment(self) -> Mapping[str, str]:
-        """Returns the environment variables of one more process, whose wanted kernels get a folder of their own."""
+        """Returns the environment variables of another process, with a new folder for its wanted kernels."""
         return {NVCC: str(self._script), WANTED: tempfile.mkdtemp(prefix="wanted-", dir=self._folder.name)}
 
     def take_wanted(self, environment: Mapping[str, str]) -> list[Path]:
-        """Returns the sources that a process has left since this was last called for it."""
+        """Returns the sources that a process has left since the last call for that process."""
         taken = []
         for source in sorted(Path(environment[WANTED]).glob("*.cu")):
             flags = source.with_suffix(".flags")

@@ -72,7 +72,7 @@ def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
 
 
 def _first_error(stderr: bytes) -> str:
-    """Returns the first error line of a program's output, because later lines only follow from the first error.
-    (nvdisasm 13.2 to 13.5 does not know a NOP in some code for clusters, and then warns about its analysis.)"""
+    """Returns the first error line of a program's output. Later lines only follow from the first error. (nvdisasm 13.2
+    to 13.5 does not know a NOP in some code for clusters, and then warns about its analysis.)"""
     lines = stderr.decode(errors="replace").strip().splitlines() or ["failed"]
     return next((line for line in lines if " error" in line), lines[-1])

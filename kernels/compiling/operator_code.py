@@ -15,7 +15,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 DEPENDENT = "programmatic_dependent_launches"
-"""The field of a bundle's outcome that says of each launch whether it is a programmatic dependent launch. Bundles from
+"""The field of a bundle's outcome with a flag per launch: whether it is a programmatic dependent launch. Bundles from
 before 2026-11-29 lack it."""
 
 
@@ -80,8 +80,8 @@ def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapp
 
 
 def _hash_launched_code(launch: NamedLaunch, outcome: Mapping[str, Any]) -> str:
-    """Returns the hash of a launch's machine code. The same code in a programmatic dependent launch gets another hash,
-    because this launch may overlap the previous one and then takes another time."""
+    """Returns the hash of a launch's machine code. A programmatic dependent launch of the same code has another hash,
+    because it may overlap the previous launch and then takes another time."""
     code: str = outcome["code_sha256"]
     return f"{code} programmatic dependent launch" if launch.programmatic_dependent_launch else code
 

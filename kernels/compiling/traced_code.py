@@ -20,7 +20,7 @@ from tilewatch.kernels.watching.tracer import TracingError
 Name = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,100}$")]
-"""Name of a preview feature of cuTile, which becomes part of an argument of the tile compiler."""
+"""The name of a preview feature of cuTile, which becomes part of an argument for the tile compiler."""
 
 AbsolutePath = Annotated[str, StringConstraints(max_length=4096, pattern=r"^/[^\x00]*$")]
 

@@ -31,8 +31,8 @@ BLACKWELL = 100
 """Compute capability of the first Blackwell GPU, 10.0, as CuPy writes it."""
 
 SCALE_SPREAD = 0.25
-"""Standard deviation of the exponents of random scales, which are powers of two. At this deviation the scales differ
-from each other, and no scale is so large that the products it multiplies hide errors in other products."""
+"""The standard deviation of the exponents of random scales, which are powers of two. The scales then differ from each
+other, but no scale is so large that its products hide errors in others."""
 
 
 class UnknownType(Exception):

@@ -212,8 +212,8 @@ def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares the baselines and checks them against the references. Skips the check if the request has
-    `only_launched`. Then a failure is expected too, because a kernel may have to be compiled first."""
+    """Prepares the baselines and checks them against the references. A request with `only_launched` skips the check,
+    and accepts failures, because a kernel may have to be compiled first."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:

@@ -27,7 +27,7 @@ matrix is usually at least one row, so a tile that lies one row too low hits the
 
 WRITES_OUTSIDE = "it writes outside of its arrays"
 WROTE_OUTSIDE = "when it was timed, it wrote outside of its arrays"
-"""The two messages about writes to a guard. A colon and the description from `restore` follow each."""
+"""The two messages about writes to a guard, each followed by a colon and the description from `restore`."""
 
 THREADS = 256
 SOURCE = r"""

@@ -19,8 +19,8 @@ _taken: dict[int, Sequence[Mapping[str, Reference]]] = {}
 
 
 def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Copies the references of a planned problem. In the answer, `has_room` says whether there is memory for the next
-    problem's references, and `refused` why this problem's references were refused (None if they were accepted)."""
+    """Copies the references of a planned problem. In the answer, `has_room` says whether the next problem's references
+    fit into memory, and `refused` why this problem's references were refused (None if they were not)."""
     try:
         _taken[request["place"]] = take_references(read_problem(request["problem"]), request["outputs"])
     except LibraryError as error:

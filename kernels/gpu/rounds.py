@@ -33,7 +33,7 @@ class Entry:
 
 
 CHECK_EVERY = 10
-"""The result of each entry is compared in one of so many rounds, so 20 rounds find a config that computes nothing."""
+"""The result of each entry is compared in one of this many rounds, so 20 rounds find a config that computes nothing."""
 
 CHECKED_SETS = 2
 """Number of input sets that have a reference; it is 1 if memory has no room for two. Two sets find a config whose

@@ -19,7 +19,7 @@ THROTTLE_REASONS = {
 """Clock event reasons of NVML that make a kernel slower than on a quiet GPU."""
 
 SAMPLING_S = 0.2
-"""Seconds between two of the driver's samples of active processes, rounded up (10 s had 72 samples)."""
+"""The seconds between two samples of active processes by the driver, rounded up (72 samples in 10 s)."""
 
 
 class Telemetry:

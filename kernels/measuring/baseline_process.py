@@ -18,8 +18,8 @@ BASELINES_DEADLINE_S = 600.0
 
 
 class BaselineProcess:
-    """Times some baselines in one process. `details` maps the name under which a baseline's times are stored to the
-    baseline's description, with the reason under "missing" if it cannot be timed. `names` are all others."""
+    """Times some baselines in one process. `details` maps the name under which a baseline's times are stored to its
+    description, with the reason under "missing" if it cannot be timed. `names` are those that can be timed."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
         """Prepares the baselines in `stored`, which maps each baseline to the name under which its times are stored.

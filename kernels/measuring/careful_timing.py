@@ -35,7 +35,7 @@ at most BLOCK_ROUNDS rounds. The block is short because each round of 4 ms is fo
 sweep has just warmed the GPU."""
 
 BOUNDARY = ("library_runs_apart", "not_apart", "stated", "unchecked")
-"""Fields of the answer to a request to prepare a problem that say which process ran the commit's code."""
+"""The fields of the answer to a request to prepare a problem that say which process ran the commit's code."""
 
 OnStep = Callable[[str, int, int], None]
 Column = int | str

@@ -302,8 +302,8 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes, and puts a measuring process that came from `kept` back. If all processes are idle, the
-        next series gets the GPU before these have ended."""
+        """Ends the processes, and puts a measuring process that came from `kept` back. If all are idle, the next series
+        gets the GPU before they have ended."""
         if all(each.is_idle for each in self._started):
             self._end_turn()
         if self._put_back is not None and self._measuring is not None and self._has_answered:

@@ -25,9 +25,9 @@ WAKE_S = 5.0
 
 
 class GpuTurn:
-    """The right to use one GPU. Either one process of this machine holds it alone, to measure, or several processes
-    hold it together, to prepare. A holder may take the turn again, and loses it when it dies. A process that waits to
-    measure comes before all that wait to prepare, so several gather and then prepare at once."""
+    """The right to use one GPU. Either one process of this machine holds it alone, to measure, or several hold it
+    together, to prepare. A holder may take it again, and loses it when it dies. A process that waits to measure comes
+    before all that wait to prepare, so several gather and then prepare at once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -110,8 +110,8 @@ def _wait_awake(descriptor: int, kind: int) -> None:
 
 @functools.cache
 def find_turn(gpu_uuid: str) -> GpuTurn:
-    """Returns this process's turn on a GPU. The processes of one worker share it. Other workers have turns of their
-    own; measurements count their processes as disturbances."""
+    """Returns this process's turn on a GPU. The processes of one worker share it. Other workers have their own; to
+    measurements their processes are disturbances."""
     return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{find_root()}-{gpu_uuid or 'gpu'}.turn")
 
 

@@ -78,8 +78,8 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class UncountedRun:
-    """Holds a run without counters. `configs` are the configs whose counters are wanted: the winner, then those that
-    tied with it. `described` are their launches, or why they cannot be described. Both are empty without a winner."""
+    """Holds a run without counters. `configs` are those whose counters are wanted: the winner, then the configs that
+    tied with it. `described` are their launches, or why there are none. Both are empty without a winner."""
 
     result: RunResult
     configs: tuple[Params, ...]
@@ -258,7 +258,7 @@ def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
 
 
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
-    """Returns the GPU of this index. Raises GpuMissing if none of `arch` is there, GpuBusy if it is in use."""
+    """Returns the GPU of this index. Raises GpuMissing if no GPU of `arch` is there, GpuBusy if it is in use."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")

@@ -17,7 +17,7 @@ LONGEST_REASON = 500
 
 
 SEEDS = 2**31
-"""Seeds are below this number, which every random generator in use accepts."""
+"""The bound of seeds. Every random generator in use accepts smaller numbers."""
 
 
 def draw_seed() -> int:

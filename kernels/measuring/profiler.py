@@ -1,6 +1,6 @@
 """Runs Nsight Compute on a process that launches stored cubins (kernels/gpu/profiled_launches.py). Both can start
-before the launches are known, because the process first imports CuPy and waits, without using the GPU. Without this,
-starting would be most of the time for which reading counters holds the GPU."""
+before the launches are known. The process first imports CuPy and waits, without using the GPU. Otherwise reading
+counters would hold the GPU mostly for these starts."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tilewatch.kernels.gpu.host_code.described_run import Described, DescribedRu
 
 LIMIT_S = 60.0
 LIMIT_EACH_S = 20.0
-"""Seconds allowed for starting Nsight Compute and the process (LIMIT_S), and for each launch (LIMIT_EACH_S)."""
+"""The seconds allowed for the start of Nsight Compute and the process (LIMIT_S), and for each launch (LIMIT_EACH_S)."""
 
 LOOK_EVERY_S = 0.2
 """Seconds between two looks at whether a series waits for the GPU."""
@@ -54,8 +54,8 @@ class _Started:
 
 
 class Profiler:
-    """Holds a started Nsight Compute for one GPU. A started Nsight Compute can profile once. It is stopped as soon as
-    `is_wanted` says that a series waits for the GPU."""
+    """Holds a started Nsight Compute for one GPU, which can profile once. It is stopped as soon as `is_wanted` says
+    that a series waits for the GPU."""
 
     def __init__(self, gpu_uuid: str, metrics: Sequence[str], is_wanted: Callable[[], bool] = lambda: False) -> None:
         program = shutil.which("ncu")

@@ -134,7 +134,7 @@ def _count_unknown(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> Mapping[str, Counted]:
-    """Returns the counters of launches not in `known`, by launch. Starts no profiler if all are known."""
+    """Returns, by launch, the counters of launches that are not in `known`. Starts no profiler if all are known."""
     unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
     counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
     return {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}

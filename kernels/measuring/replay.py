@@ -46,7 +46,7 @@ class ReplayRequest:
 @dataclass(frozen=True)
 class ReplayResult:
     """Holds the times of a replay; element i is the median of launch i. `counters` has the hardware counters of the
-    sides under "good" and "bad", or under "missing" why there are none. It is None for equal times."""
+    sides under "good" and "bad", or under "missing" the reason for having none. It is None for equal times."""
 
     host: str
     gpu_uuid: str

@@ -143,7 +143,7 @@ class GpuChild:
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """Marks a config as checked and correct, now or in a killed sweep, so that it may be timed."""
+        """Marks a config as checked and correct, now or in an interrupted sweep, so that it may be timed."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:

@@ -69,7 +69,7 @@ def _find_names(expression: str) -> set[str] | None:
 
 
 def _find_all_needed(names: set[str], derived: Mapping[str, str]) -> set[str]:
-    """Returns the given names and all names from which the given names are derived."""
+    """Returns the given names and all names from which they are derived."""
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()

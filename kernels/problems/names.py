@@ -15,7 +15,7 @@ CHOICE = re.compile(r"[A-Za-z0-9_.+-]+")
 LARGEST_SIZE = 2**63 - 1  # the tables and the arguments of kernels have whole numbers of 64 bits
 
 DEFAULT_CHOICE = "dtype"
-"""Name of the only choice in a pattern, which stands after a colon, if `names` has no name for it."""
+"""The name of a pattern's only choice, the value after the colon, if `names` has no name for it."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ FILE, FOLDERS = "proposed.py", ("watch", "tilewatch_watch", "tilewatch_operators
 NOT_CALLED = "no test, benchmark or script that runs without a GPU calls it"
 
 MOST_LOOKS = 4
-"""Most drivers that are run to find a call of host code for a kernel of which only a launch is recorded."""
+"""The most drivers that are run to find a call of host code for a kernel with only a recorded launch."""
 
 Say = Callable[[str], None]
 
@@ -189,8 +189,8 @@ def _list_failures(
 
 
 def _blame(findings: Iterable[Mistake], entries: Sequence[ProposedOperator], text: str) -> dict[str, str]:
-    """Returns each operator's first mistake, which is in the operator's own lines or in the line that imports its
-    module. A mistake in any other line counts for all operators."""
+    """Returns each operator's first mistake, found in its own lines or in the line that imports its module. A mistake
+    in any other line counts for all operators."""
     lines = text.split("\n")
     ends = [place for place, line in enumerate(lines, 1) if line.startswith("@watch")] + [len(lines)]
     found: dict[str, str] = {}

@@ -257,8 +257,8 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
 def _run_driver(
     recorder: _DriverCalls, project: Project, path: Path, content: bytes, welcome: set[tuple[str, str]]
 ) -> list[str]:
-    """Runs a file as a script, then its tests and its functions without arguments. Tests' further combinations of
-    arguments follow if kernels are left that are not only `welcome`. Returns the errors of all these."""
+    """Runs a file as a script, then its tests and its functions without arguments. If kernels are left that are not
+    only `welcome`, the tests' further combinations of arguments follow. Returns the errors of all of them."""
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     module.__package__ = ".".join(path.relative_to(project.root).parts[:-1])  # for its relative imports

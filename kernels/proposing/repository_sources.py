@@ -21,7 +21,7 @@ class KernelName:
 @dataclass(frozen=True)
 class Driver:
     """A file that is run because it calls host code, such as a test, a benchmark or a script. `kernels` are the kernels
-    that the names used in the file lead to."""
+    to which the names in the file lead."""
 
     file: str
     kernels: frozenset[KernelName]
@@ -126,7 +126,7 @@ def _reach(tree: ast.Module, reached: Mapping[str, frozenset[KernelName]]) -> fr
 
 
 def _match_file(file: str, kernels: Iterable[KernelName]) -> frozenset[KernelName]:
-    """Returns the kernels of a file whose name a driver's name contains. A dispatch by text leaves no other trace."""
+    """Returns the kernels of a file whose name occurs in a driver's name. A dispatch by text leaves no other trace."""
     stem = PurePosixPath(file).stem
     return frozenset(each for each in kernels if PurePosixPath(each.file).stem in stem and each.file != file)
 

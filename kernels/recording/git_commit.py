@@ -12,7 +12,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
-"""Environment in which Git reads commits as stored, without `git replace` and grafts, which are of one machine."""
+"""An environment in which Git ignores `git replace` and grafts, which exist on one machine only."""
 
 LOG = ("log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8")
 """Options of `git log` that override a person's settings, with which it might print gpg's output or Latin-1."""

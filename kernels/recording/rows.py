@@ -1,5 +1,5 @@
-"""Describes which values the fields of a recording's rows may have. Rows of a file are validated before they are
-stored, because jobs and pages expect valid values. Fields that are not listed here are passed on unchanged."""
+"""Defines the allowed values of the fields of a recording's rows. Rows of a file are validated before they are stored,
+because jobs and pages expect valid values. Fields that are not listed here are passed on unchanged."""
 
 import datetime as dt
 from collections.abc import Mapping

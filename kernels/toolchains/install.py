@@ -58,8 +58,8 @@ def require_new_name(root: Path, name: str) -> None:
 def install(
     root: Path, name: str, packages: Sequence[Package], wheels: Path | None, check: Callable[[Toolchain], None]
 ) -> Toolchain:
-    """Installs packages by their hashes, calls `check` with the new toolchain, and returns the toolchain. If `check`
-    raises an error, or if NotInstalled is raised because pip failed, no files are left."""
+    """Installs packages by their hashes, calls `check` with the new toolchain, and returns the toolchain. No files are
+    left if `check` raises an error, or if pip fails, for which NotInstalled is raised."""
     require_new_name(root, name)
     with _hold_lock(root):
         require_new_name(root, name)  # another command may have added it meanwhile
@@ -119,8 +119,8 @@ def _write_list(packages: Sequence[Package]) -> str:
 
 
 def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
-    """Raises NotInstalled if a package has the same version in another toolchain, but other files there. Machine code
-    is stored under package versions, so machine code of the two packages would be confused."""
+    """Raises NotInstalled if a package has other files in another toolchain, but the same version. Machine code is
+    stored under package versions, so that of the two packages would be confused."""
     for other in (*others, Toolchain(INSTALLED, None)):
         for package, version, _ in made.packages:
             file = find_other_file(package, version, made.folder, other.folder)

@@ -82,7 +82,7 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]
 
 
 def _list_idle_hints(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a sentence for each hint that takes several values, none of which changes the code of a config."""
+    """Yields a sentence for each hint whose several values change the code of no config."""
     for hint in HINTS:
         values: dict[str, list[Any]] = {}
         keys: dict[str, set[str]] = {}

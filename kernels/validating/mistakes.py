@@ -15,7 +15,7 @@ READ_CPU_S = 120.0
 """CPU seconds that reading a folder may take for an architecture. A limit of wall time would blame a busy machine."""
 
 LONGEST_WALL = 20
-"""Wall seconds for each allowed CPU second. A process that takes longer waits for something else and is ended."""
+"""The wall seconds for each allowed CPU second. A process that takes longer waits for something, and is ended."""
 
 
 @dataclass(frozen=True)

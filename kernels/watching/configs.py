@@ -41,7 +41,7 @@ def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
-    """Returns a config of the example's class with other values. Host code need not have such a config itself."""
+    """Returns a config of the example's class with other values. The host code need not have such a config itself."""
     if isinstance(example, Mapping):
         return {**example, **fields}
     if dataclasses.is_dataclass(example) and not isinstance(example, type):

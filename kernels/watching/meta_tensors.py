@@ -35,8 +35,8 @@ LIKE_ANOTHER = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones",
 IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__ifloordiv__", "__iand__", "__ior__", "__ixor__")
 
 _written: dict[int, Any] = {}
-"""Maps addresses to the tensors that kernels were given since `on_meta` was entered. These are kept alive, so that no
-other tensor gets their address."""
+"""Maps addresses to the tensors that kernels got since `on_meta` was entered. It keeps them alive, so that no other
+tensor gets their address."""
 
 
 @functools.cache
@@ -47,7 +47,7 @@ def _class_with_values() -> type:
         __torch_function__ = torch._C._disabled_torch_function_impl
 
         def give_to_kernel(self) -> Any:
-            """Returns a tensor without values to launch with instead. Notes that a kernel may write to this tensor."""
+            """Returns a tensor without values for the launch, and notes that the kernel may write to this one."""
             with torch._C.DisableTorchFunction():
                 if not hasattr(self, "_without_values"):
                     self._without_values = _to_meta(self)
@@ -162,8 +162,8 @@ def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
 
 
 def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
-    """Calls a function with `device` in place of each "cuda" among its arguments, and with guesses in place of tensors
-    without values if the function needs values. Raises TracingError if it needs values that may not be guessed."""
+    """Calls a function with `device` in place of each "cuda" in its arguments. If it needs values, tensors without
+    values are replaced by guesses. Raises TracingError if it needs values that may not be guessed."""
     try:
         return _call_on(function, given, device)
     except (RuntimeError, TypeError) as error:

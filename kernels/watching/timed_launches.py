@@ -167,8 +167,7 @@ def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
 
 
 def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, Any] | None) -> bool:
-    """Returns whether `config` names a timed region, or, without a config, whether no earlier region has its
-    kernels."""
+    """Returns whether `config` names a timed region or, without a config, whether it is the first with its kernels."""
     found = _make_candidate(trace.launches[start:end])
     earlier = [_make_candidate(trace.launches[each[0] : each[1]]).kernels for each in trace.regions]
     if config is None:

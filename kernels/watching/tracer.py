@@ -66,7 +66,7 @@ class LaunchTrace:
 
 
 Choose = Callable[[int, tuple[Any, ...]], Any]
-"""A function that takes the number of a search and its configs, and returns the config that counts as the best."""
+"""A function from the number of a search and its configs to the config that counts as the best."""
 
 Execute = Callable[[TracedLaunch], None]
 

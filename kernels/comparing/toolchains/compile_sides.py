@@ -28,13 +28,13 @@ ELF = b"\x7fELF"
 """First bytes of a cubin. A stored object that begins with other bytes is a bundle of cubins."""
 
 AT_ONCE = 24
-"""Number of operators that are compiled in one batch. Towards the end of a batch, some compilers have nothing to do."""
+"""The number of operators that are compiled in one batch. Towards the end of a batch, some compilers are idle."""
 
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """A toolchain of a comparison. `environment` has other versions of baselines, None for those installed. `driver` is
-    the driver to time with, empty for any. `name` is the report's name for all three together."""
+    """A toolchain of a comparison. `environment` has other versions of baselines, or is None for the installed ones.
+    `driver` is the driver to time with, or empty for any. `name` is the report's name for all three together."""
 
     name: str
     toolchain: Toolchain
@@ -77,7 +77,7 @@ def choose(
     library: Path, selections: Sequence[Selection], winners: Sequence[RecordedWinner], source: ConfigSource, gpu: str
 ) -> tuple[Chosen, ...]:
     """Returns the configs to compile for each target: the recorded winner and its ties, else the shipped config. `gpu`
-    is a GPU model; if it is empty, winners of the target's architecture count. Raises what list_targets raises."""
+    is a GPU model; if it is empty, winners of the target's architecture count. Raises the errors of list_targets."""
     side = Library("the library", library)
     chosen: dict[tuple[str, str, str], Chosen] = {}
     for selection in selections:

@@ -26,10 +26,10 @@ DEPENDENCIES: Mapping[str, tuple[str, ...]] = {**CODE, DRIVER: (DRIVER,), **BASE
 """Maps each dependency to its packages. Dependencies are swapped in this order."""
 
 PRECISION = 0.0015
-"""Half width of a rung's interval at which the rung needs no further launch, so that shares are within 0.2 points."""
+"""Half the width of a rung's interval at which no further launch is needed, so that shares are within 0.2 points."""
 
 LEAST_POINTS = 100 * MARGIN
-"""Smallest share, in points, for which a dependency is blamed. Two machines of one GPU model differ by as much."""
+"""The smallest share, in points, for which a dependency is blamed. Two machines of one GPU model differ by less."""
 
 CARD_DEVIATION = 0.0034
 """Standard deviation of a ratio between two H100s with equal code and driver (benchmarks/nights.py, 2026-11-28). Two
@@ -86,8 +86,8 @@ def list_swapped(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str,
 
 
 def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
-    """Lists the rungs to measure. Each rung is the set of dependencies that are swapped in it. Our code and a baseline
-    are timed apart, so each has rungs of its own. The rung that swaps all dependencies is the head and is left out."""
+    """Lists the rungs to measure, each as the set of its swapped dependencies. Our code and a baseline are timed apart,
+    so each has rungs of its own. The rung that swaps all dependencies is the head and is left out."""
     rungs: dict[Swapped, None] = {}
     for group in (CODE, BASELINES):
         own = [name for name in swapped if name in group]

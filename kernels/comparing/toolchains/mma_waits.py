@@ -22,7 +22,7 @@ BGMMA are missing, because no kernel of the library has them."""
 
 WARPGROUP = 0x9C5
 DEPBAR = 1 << 47
-"""A bit that is set in WARPGROUP.DEPBAR, which waits for a group, and clear in WARPGROUP.ARRIVE, which begins one."""
+"""A bit that distinguishes WARPGROUP.DEPBAR, which waits for a group, from WARPGROUP.ARRIVE, which begins one."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Compiled, Params, Plan
 
 REACH = 1.3
-"""Largest time of a config that is swept, relative to the fastest config under the base. To win, a slower config would
-have to gain this factor under the head."""
+"""The largest time of a config that is swept, relative to the fastest config under the base. A slower config would have
+to gain more than this factor under the head to win."""
 
 MOST_NEAR = 96
 """Most configs within REACH that are swept. 4 of 88 recorded sweeps have more such configs."""

@@ -1,4 +1,4 @@
-"""Makes the rungs of a head's ladder, which are toolchains and environments between the base and the head."""
+"""Makes the rungs of a head's ladder: toolchains and environments between the base and the head."""
 
 from pathlib import Path
 

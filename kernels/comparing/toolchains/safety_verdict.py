@@ -30,9 +30,9 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 @dataclass(frozen=True)
 class Retuning:
     """The result of the head's own sweep. `tried` configs were compiled with the head, and `compiled` of them
-    succeeded. `drawn` of the tried configs were drawn at random from a space of `space` configs. `space` is 0 in
-    reports from before 2026-11-28. `side` is the winner, ready to be timed. It is None if no config gives right
-    results, or if the sweep failed, for a reason that `failure` states."""
+    succeeded. `drawn` of the tried configs were drawn at random from a space of `space` configs, which is 0 in reports
+    from before 2026-11-28. `side` is the winner, ready to be timed. It is None if no config gives right results, or if
+    the sweep failed, for the reason `failure`."""
 
     tried: int
     compiled: int

@@ -62,8 +62,8 @@ class ToolchainTimer:
 
     def run(self, minutes: float | None, times: Callable[[], RecordedTimes] | None) -> bool:
         """Adds launches to the report until every answer is sure or the minutes are spent. Returns whether the minutes
-        are spent. If `minutes` is None, there is no limit. `times` reads recorded times, by which the configs to sweep
-        are chosen. If `times` is None, nothing is re-tuned."""
+        are spent; `minutes` of None is no limit. `times` reads recorded times, by which the configs to sweep are
+        chosen. If `times` is None, nothing is re-tuned."""
         started = time.monotonic()
         used = self.report.gpus.get(self.model.slug, GpuUsed(self.model.slug, self.gpu.name, self.gpu.driver))
 

@@ -15,12 +15,12 @@ from tilewatch.kernels.gpu.host_code.described_operator import Memory
 
 _Key = tuple[int | None, int, int, int]
 """Identifies an allocation by four numbers: the set of inputs (None if all sets share it); the number of its first
-content, or the byte that fills it; its size; and how many with the same first three the config has before it."""
+content, or the byte that fills it; its size; its index among a config's allocations that are equal in all these."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Holds one allocation. `before` is a copy of its first content, or None if each byte is first `fill`."""
+    """Holds one allocation. `before` is a copy of its first content; None if that is `fill` in each byte."""
 
     key: _Key
     own: Any

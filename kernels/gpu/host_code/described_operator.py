@@ -85,7 +85,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """Lists one config's launches, in order. `results` says where the results lie, with None for uncompared ones."""
+    """Lists one config's launches, in order. `results` has the place of each result, or None if it is not compared."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]

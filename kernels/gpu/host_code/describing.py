@@ -173,7 +173,7 @@ def _describe_facts(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]
 
 
 def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
-    """Describes each allocation of a run. Adds the content of an allocation whose bytes differ to `contents`."""
+    """Describes each allocation of a run. If its bytes are not all equal, its content is added to `contents`."""
     found = []
     for each in run.seen.values():
         fill = device_memory.find_fill(each.before)

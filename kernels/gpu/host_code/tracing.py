@@ -74,7 +74,7 @@ class Run:
         return (self.launches, self.results, sizes[0]) == (other.launches, other.results, sizes[1])
 
     def take(self, launch: TracedLaunch) -> None:
-        """Records a launch, and fills its memory instead. Raises NotReplayable if it cannot be repeated."""
+        """Records a launch, and fills its memory without launching. Raises NotReplayable if it cannot be repeated."""
         if self.refused is None:
             try:
                 self._take(launch)

@@ -49,7 +49,7 @@ _run_number = [0]
 
 
 def begin_run() -> None:
-    """Begins a run of host code. Arrays that lost their values to kernels of earlier runs have them again."""
+    """Begins a run of host code. Arrays whose values kernels of earlier runs may have changed have them again."""
     _run_number[0] += 1
 
 
