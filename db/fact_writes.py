@@ -8,7 +8,6 @@ the same name in db/models.py. It must have those without a default, or Postgres
 
 import dataclasses
 import datetime as dt
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,7 +141,7 @@ def add_recording(
 
 
 def add_submission(session: Session, **row: Any) -> tuple[int, bool]:
-    """Adds a submission if none has the same key. Returns the submission's id, and whether it is new."""
+    """Adds a submission unless one has the same key. Returns the submission's id, and whether it is new."""
     return find_or_add(session, Submission, ("key",), row)
 
 
@@ -296,7 +295,7 @@ def _result(row: Row) -> Row:
 def add_run(session: Session, **row: Any) -> int:
     """Returns the id of the run with this key. Adds the run, with a hash of its toolchain, if there is none yet. Raises
     ValueError if the run with this key belongs to another sweep."""
-    toolchain = {"toolchain": dict(row["toolchain"]), "toolchain_sha256": _sha256(row["toolchain"])}
+    toolchain = {"toolchain": dict(row["toolchain"]), "toolchain_sha256": config_sha256(row["toolchain"])}
     lists = {"telemetry": [dict(reading) for reading in row["telemetry"]], "tie": list(row["tie"])}
     run_id, is_new = find_or_add(session, Run, ("key",), {**row, **toolchain, **lists})
     if not is_new and session.scalar(select(Run.sweep_id).where(Run.id == run_id)) != row["sweep_id"]:
@@ -398,8 +397,3 @@ def write_heartbeat(session: Session, name: str, **row: Any) -> None:
 
 def remove_worker(session: Session, name: str) -> None:
     session.execute(delete(Worker).where(Worker.name == name))
-
-
-def _sha256(value: Mapping[str, Any]) -> str:
-    canonical = json.dumps(dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -28,10 +28,6 @@ def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
     return [_row(each, main, missing if each.role == "kernel" else {}) for each in sampled if each.samples_us]
 
 
-def trial_median_us(samples_us: Sequence[float] | None) -> float | None:
-    return median_interval(samples_us).median if samples_us else None
-
-
 def _row(each: Sampled, main: Sampled | None, missing: Mapping[str, Any]) -> dict[str, Any]:
     time = median_interval(each.samples_us)
     ratio = ratio_interval(each.samples_us, main.samples_us) if main else None

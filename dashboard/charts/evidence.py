@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import LOG_NUMBERS
 from tilewatch.dashboard.frames.explanation import RooflinePoint
+from tilewatch.dashboard.frames.metrics import US_TFLOP
 from tilewatch.db.page_reads.evidence import SamplesRow
 from tilewatch.text import plain_html
 
@@ -15,8 +16,6 @@ BEFORE_COLOUR = "#9aa5b4"
 CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 FEW_TICKS = {"tickmode": "auto", "nticks": 5}
-US_TFLOP = 1e6
-"""The operations per microsecond that equal one TFLOP/s."""
 TFLOP_GB = 1e3
 """The GB/s in one TB/s, the bandwidth at which an operational intensity of one FLOP per byte allows one TFLOP/s."""
 

@@ -1,10 +1,11 @@
 """Checks one config against the optimisation guide. Each rule gets the answer yes, no, unknown or does not apply, with
 its evidence from the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from tilewatch.configs import config_text
 from tilewatch.kernels.catalog.description import ROW_ALIGNMENT_BYTES, Description
 from tilewatch.kernels.checklist.source_facts import SourceFacts, source_facts
 from tilewatch.kernels.results import Compiled, StaticFacts
@@ -105,7 +106,9 @@ def _check_rows_alignment(described: Description) -> Line:
     if crooked:
         return Line(item, "no", f"those of {', '.join(crooked)} do not, which keeps them from TMA")
     return Line(
-        item, "yes", ", ".join(f"{array.name} {_join_shape(array.shape)} {array.dtype}" for array in described.arrays)
+        item,
+        "yes",
+        ", ".join(f"{array.name} {'x'.join(map(str, array.shape))} {array.dtype}" for array in described.arrays),
     )
 
 
@@ -177,7 +180,7 @@ def _check_tile_table(described: Description) -> Line:
         for name, value in tiles.items()
         if described.config.get(name, value) != value
     ]
-    return Line(item, "no" if other else "yes", ", ".join(other) or f"{_join_settings(tiles)}, from {row.source}")
+    return Line(item, "no" if other else "yes", ", ".join(other) or f"{config_text(tiles)}, from {row.source}")
 
 
 def _check_spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
@@ -248,11 +251,3 @@ def _list_other_instructions(facts: StaticFacts, name: str, wanted: str) -> str:
         if remark["name"] == name and wanted not in remark["instruction"]
     ]
     return f"; {', '.join(others)}" if others else ""
-
-
-def _join_settings(values: dict[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _join_shape(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))

@@ -10,14 +10,12 @@ from tilewatch.configs import config_key
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist.checklist import checklist
 from tilewatch.kernels.compiling.cubin import read_threads_per_block
+from tilewatch.kernels.compiling.operator_code import ELF
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureRequest
 from tilewatch.kernels.results import Compiled, Cubin, RunResult, StaticFacts
 
 log = logging.getLogger(__name__)
-
-ELF = b"\x7fELF"
-"""First bytes of a cubin. A stored object that begins with other bytes is a bundle of an operator's cubins."""
 
 
 def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[Cubin]) -> RunResult:

@@ -13,6 +13,8 @@ from tilewatch.kernels.compiling.store import CubinStore
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Earliest time that ZIP can express. Every file gets it, so that equal code gives equal bundles."""
 
+ELF = b"\x7fELF"
+"""First bytes of a cubin. A stored object that begins with other bytes is a bundle."""
 
 DEPENDENT = "programmatic_dependent_launches"
 """The field of a bundle's outcome with a flag per launch: whether it is a programmatic dependent launch. Bundles from
@@ -33,8 +35,7 @@ class NamedLaunch(Protocol):
 
 
 def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
-    """Returns the content key of a bundle: a hash of each launch's keys, and of whether the launch is a programmatic
-    dependent launch."""
+    """Returns the content key of a bundle: a hash of each launch's keys and of its flag for a dependent launch."""
     parts = [
         (each.launch_key, content_key, each.programmatic_dependent_launch)
         for each, content_key in zip(launches, content_keys, strict=True)

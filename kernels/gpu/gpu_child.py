@@ -134,11 +134,12 @@ def _start_timer(wanted: str | None) -> timing.Timer:
 
 def _introduce(prepared: Prepared) -> Mapping[str, Any]:
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    cuda_driver = cupy.cuda.runtime.driverGetVersion()
     return {
         "gpu_name": properties["name"].decode(),
         "gpu_uuid": _read_uuid(),
         "timer": prepared.timer.name,
-        "cuda_driver": _format_version(cupy.cuda.runtime.driverGetVersion()),
+        "cuda_driver": f"{cuda_driver // 1000}.{cuda_driver % 1000 // 10}",
         "sm_count": prepared.sm_count,
         "element_bytes": prepared.element_bytes,
         "sizes": dict(prepared.described.sizes) if isinstance(prepared, PreparedProblem) else {},
@@ -380,7 +381,3 @@ def _read_uuid() -> str:
         return named
     hexed = raw.ljust(UUID_BYTES, b"\0").hex()
     return f"GPU-{hexed[:8]}-{hexed[8:12]}-{hexed[12:16]}-{hexed[16:20]}-{hexed[20:]}"
-
-
-def _format_version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"

@@ -29,7 +29,7 @@ from tilewatch.kernels.measuring.preparation import draw_seed
 from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
+from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, OnTrial, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult
 from tilewatch.kernels.toolchains import versions
 from tilewatch.kernels.toolchains.toolchain import Toolchain
@@ -79,14 +79,11 @@ class MeasureRequest:
 @dataclass(frozen=True)
 class UncountedRun:
     """Holds a run without counters. `configs` are those whose counters are wanted: the winner, then the configs that
-    tied with it. `described` are their launches, or why there are none. Both are empty without a winner."""
+    tied with it. `described` are their launches, or why they have no description. Both are empty without a winner."""
 
     result: RunResult
     configs: tuple[Params, ...]
     described: Described | str
-
-
-OnTrial = Callable[[TrialResult], None]
 
 
 def measure(
@@ -112,7 +109,7 @@ def measure(
 def count_run(
     run: UncountedRun, store_url: str, gpu: device.Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> RunResult:
-    """Returns the run with hardware counters, or with the reason why it has none. Returns a run without a winner
+    """Returns the run with hardware counters, or with the reason why they are missing. Returns a run without a winner
     unchanged. `start` starts a profiler, and is called only for launches whose counters are not known."""
     if not run.configs:
         return run.result

@@ -23,7 +23,7 @@ def config_key(config: Mapping[str, Any]) -> str:
 
 
 def config_sha256(config: Mapping[str, Any]) -> str:
-    """Returns the hash that identifies a config in the database. It does not depend on the order of the parameters."""
+    """Returns the hash that identifies a config, or a toolchain, in the database. The order of keys has no effect."""
     canonical = json.dumps(dict(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

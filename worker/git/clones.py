@@ -104,7 +104,7 @@ def follow(clone: Clone, branch: str) -> None:
 
 @dataclass(frozen=True)
 class Remote:
-    """The state of a remote: the commit of a branch, and the default branch's name. Each is None if there is none."""
+    """The state of a remote: the commit of a branch, and the default branch's name; None for what it lacks."""
 
     branch_sha: str | None
     default_branch: str | None
@@ -142,19 +142,14 @@ def _read_ref(clone: Clone, ref: str) -> str | None:
     return None
 
 
-def has_branch(clone: Clone, branch: str) -> bool:
-    """Returns whether a clone exists and has a branch."""
-    return _has(clone, f"refs/heads/{branch}")
-
-
 def bring_commit(clone: Clone, sha: str) -> None:
     """Fetches a commit if the clone lacks it. Raises FetchFailed, or RepositoryError if the remote lacks it too."""
-    if _has(clone, sha):
+    if has(clone, sha):
         return
     with _locked(clone):
-        if not _has(clone, sha):  # otherwise another worker has fetched it meanwhile
+        if not has(clone, sha):  # otherwise another worker has fetched it meanwhile
             _fetch(clone)
-        if not _has(clone, sha):
+        if not has(clone, sha):
             _fetch_one(clone, sha)
 
 
@@ -229,7 +224,8 @@ def _fetch_one(clone: Clone, revision: str) -> None:
         raise RepositoryError(f"{clone.name} has no commit '{revision}' ({error})") from None
 
 
-def _has(clone: Clone, revision: str) -> bool:
+def has(clone: Clone, revision: str) -> bool:
+    """Returns whether a clone exists and has the commit of a revision."""
     try:
         git(clone.folder, "cat-file", "-e", f"{revision}^{{commit}}")
     except (OSError, RepositoryError):

@@ -75,8 +75,8 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the watched repository with one of these addresses. If there is none, as for a mirror, returns the result
-    of `choose` without a name, or raises its RepositoryError."""
+    """Returns the watched repository with one of these addresses. If no repository has one, as for a mirror, calls
+    `choose` without a name, which may raise RepositoryError."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -127,7 +127,7 @@ def fetch(watched: WatchedRepository) -> str | None:
         clones.fetch(watched.clone)
         clones.follow(watched.clone, watched.branch)
     except FetchFailed as error:
-        if not clones.has_branch(watched.clone, watched.branch):
+        if not clones.has(watched.clone, f"refs/heads/{watched.branch}"):
             raise
         return str(error)
     return None

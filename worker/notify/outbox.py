@@ -1,6 +1,6 @@
 """Writes the messages about changes of regressions, alarms and days, sends them, and stores the outcome of each.
 wording.py writes the texts, routing.py chooses the channels, senders.py and forge.py send, and db/lifecycle/messages.py
-changes the state of a message. Several processes may run this at once, because only one of them claims a message."""
+changes the state of a message. Several processes may run this at once, because a message is claimed only once."""
 
 import datetime as dt
 from collections import Counter
@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import messages, regressions
+from tilewatch.db.lifecycle.actions import BY_A_COMMIT
 from tilewatch.db.lifecycle.messages import ClaimedMessage, UnreportedChange
 from tilewatch.db.page_reads import alarms, submissions
 from tilewatch.db.page_reads import messages as message_queries
@@ -63,7 +64,7 @@ class Outbox:
 
 
 def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
-    """Writes a message about each change that has none, sends the due messages, and returns how many were sent."""
+    """Writes messages about all unreported changes, sends the due messages, and returns how many were sent."""
     with session(outbox.database_url) as opened:
         take_turns(opened, "write messages")  # two writers at once would give one regression two owners
         write_changes(opened, outbox, now)
@@ -173,7 +174,7 @@ KINDS_OF_CHECKS = ("check_fine", "check_slower", "check_unsure")
 
 
 def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
-    """Writes a message about each check that has none yet, to the forges with a route for checks in notify.toml."""
+    """Writes a message about each unreported check, to the forges with a route for checks in notify.toml."""
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):
@@ -214,7 +215,7 @@ def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
     may have caused, so not about one of a toolchain, a node or a baseline."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
-    on_commit = topic == "regression" and regression.category in wording.BY_A_COMMIT
+    on_commit = topic == "regression" and regression.category in BY_A_COMMIT
     wanted = routing.recipients(outbox.settings, topic, regression.kernel, regression.gpu_models)
     return [name for name in wanted if (on_commit if _is_forge(outbox, name) else kind not in FORGE_ONLY)]
 

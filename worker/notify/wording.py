@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from tilewatch.db.lifecycle.actions import BY_A_COMMIT
 from tilewatch.db.page_reads.alarms import AlarmRow, describe_kind
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow
@@ -17,9 +18,6 @@ from tilewatch.text import change_text, count_text, one_line, short_sha, write_c
 
 LISTED = 12
 """The most lines in a section of a digest. The dashboard shows the rest too."""
-
-BY_A_COMMIT = ("code", "search_space", "unknown")
-"""The categories of causes that can be a commit of the watched repository."""
 
 HEADINGS = {
     "opened": "",

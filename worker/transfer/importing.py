@@ -23,8 +23,9 @@ from tilewatch.db.worker_reads import export, judging
 from tilewatch.given_files import open_given
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
+from tilewatch.kernels.statistics import median_interval
 from tilewatch.text import is_name, short_sha
-from tilewatch.worker.measurement_rows import Sampled, measurement_rows, trial_median_us
+from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.transfer import replays as transfer_replays
 from tilewatch.worker.transfer.recorded_commits import MEASUREMENT_COLUMNS, RUN_COLUMNS, SWEEP_COLUMNS, RecordedCommits
@@ -169,7 +170,7 @@ def _import_trials(
 
 
 def _trial_result(config_id: int, row: Row) -> dict[str, Any]:
-    median_us = trial_median_us(row["samples_us"]) if row["status"] == "timed" else None
+    median_us = median_interval(row["samples_us"]).median if row["status"] == "timed" and row["samples_us"] else None
     alike = {name: row[name] for name in ("status", "samples_us", "error", "failure")}
     return {**alike, "config_id": config_id, "median_us": median_us}
 

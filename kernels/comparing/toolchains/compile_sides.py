@@ -19,13 +19,10 @@ from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, Toolchain
 from tilewatch.kernels.comparing.toolchains.report_file import BadReport, ReportKeeper, ToolchainReport
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.cubin import hash_machine_code
-from tilewatch.kernels.compiling.operator_code import read_bundle
+from tilewatch.kernels.compiling.operator_code import ELF, read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
-
-ELF = b"\x7fELF"
-"""First bytes of a cubin. A stored object that begins with other bytes is a bundle of cubins."""
 
 AT_ONCE = 24
 """The number of operators that are compiled in one batch. Towards the end of a batch, some compilers are idle."""
