@@ -151,6 +151,6 @@ class Kernel:
     short_lists: Mapping[str, ShortList] = field(default_factory=dict)
 
     def list_nightly(self, arch: str) -> tuple[dict[str, int], ...]:
-        """Lists the configs that every night times: the short list, or the whole space if there is none."""
+        """Lists the configs that every night times: the short list, or else the whole space."""
         listed, configs = self.short_lists.get(arch), self.space(arch).configs()
         return configs if listed is None else tuple(filter(listed.has, configs))

@@ -32,8 +32,7 @@ FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
 @dataclass(frozen=True)
 class GpuSpec:
     """A GPU model with its peak rates: dense Tensor Core throughput in TFLOP/s with sums in float32, and
-    `bandwidth_gbps` of device memory. `half_tflops` is for float16 and bfloat16. A rate is None if no
-    source states it."""
+    `bandwidth_gbps` of device memory. `half_tflops` is for float16 and bfloat16. A rate without a source is None."""
 
     slug: str
     name: str
@@ -45,8 +44,7 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns the fields that the table of GPU models stores. The peak throughput for a sweep's inputs is stored
-        with the sweep."""
+        """Returns the fields for the table of GPU models. The peak throughput for a sweep is stored with the sweep."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
@@ -118,7 +116,7 @@ class Gpu:
 
 
 def gpu_model(slug: str) -> GpuSpec:
-    """Returns the GPU model with a slug, which `name_unknown` may have made. Raises UnknownGpu if there is none."""
+    """Returns the GPU model with a slug, which `name_unknown` may have made. Raises UnknownGpu for an unknown slug."""
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model
@@ -130,7 +128,7 @@ def gpu_model(slug: str) -> GpuSpec:
 
 
 def model_of(arch: str) -> GpuSpec | None:
-    """Returns the GPU model that represents an architecture ("sm_90") if no GPU is present, or None if none does."""
+    """Returns the GPU model that stands for an architecture ("sm_90") if no GPU is present, or else None."""
     return next((model for model in GPU_MODELS if model.arch == arch and model.slug in MULTIPROCESSORS), None)
 
 
@@ -187,9 +185,8 @@ class Rate:
 
 
 def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
-    """Returns the GPU's peak Tensor Core throughput for the narrowest input type that Tensor Cores can multiply.
-    Returns None if there is no such type, or if no source states the throughput. float8_e8m0 is ignored, because it is
-    a type of scales."""
+    """Returns the GPU's peak Tensor Core throughput for the narrowest input type that Tensor Cores can multiply, not
+    counting types of scales. Returns None if there is no such type, or if no source states the throughput."""
     named = set(dtypes)
     for type_name, tflops, names in (
         ("float8", gpu.fp8_tflops, ("float8_e4m3", "float8_e5m2")),

@@ -35,8 +35,7 @@ BY = ("kernel", "problem")
 
 def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> go.Figure:
     """Draws one point per problem at its N and M. Its size shows K, and its colour the median change, which `label`
-    names. `pairs` are rows of `keep_shaped`, at least one with a change. Changes that pages may not claim count as
-    zero."""
+    names. `pairs` are rows of `keep_shaped`, with at least one change. Changes that pages may not claim count as 0."""
     rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
     problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem"))]
     m, n, k, claimed, labels, hints = zip(*problems, strict=True)

@@ -13,7 +13,7 @@ from tilewatch.dashboard.text import label_baseline
 from tilewatch.text import change_text
 
 MOST_NODE_CHANGES = 6
-"""The most changes of node that are marked. If there are more, the runs alternate between nodes, and none is marked."""
+"""The most changes of node that are marked. If there are more, the runs alternate between nodes; no mark is drawn."""
 
 Row = Mapping[str, Any]
 

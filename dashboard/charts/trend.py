@@ -108,7 +108,7 @@ def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
-    """Returns a colour for each name: its own if free, else the next free one. If none is free, names share one."""
+    """Returns a colour for each name: its own if free, else the next free one. When all are in use, names share one."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
         start = zlib.crc32(name.encode()) % len(palette)

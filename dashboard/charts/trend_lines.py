@@ -159,8 +159,7 @@ def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str
 
 
 def _values(numbers: pd.Series) -> npt.NDArray[np.object_]:
-    """Returns the numbers as Python objects. Plotly takes any two arrays of doubles for different, and would draw the
-    whole figure again."""
+    """Returns the numbers as Python objects, because Plotly redraws the whole figure for any new array of doubles."""
     return np.array(numbers.tolist(), dtype=object)
 
 

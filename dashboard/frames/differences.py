@@ -65,8 +65,8 @@ def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_same_code(pairs: pd.DataFrame) -> pd.Series:
-    """Returns True for rows whose two winners have the same machine code, or the same source and compiler. In the
-    latter case the sweep chose another config, but the code did not change."""
+    """Returns True for rows whose two winners have the same machine code, or the same source and compiler. With the
+    same source, the sweep may have chosen another config, but the code did not change."""
     code, source, compiler = (
         pairs[name].notna() & (pairs[name] == pairs[f"{name}_before"])
         for name in ("code_sha256", "source_sha256", "compiler")

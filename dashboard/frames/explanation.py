@@ -55,7 +55,7 @@ def read_counters(found: Evidence) -> PairCounters:
 
 
 def write_counters_source(found: Evidence) -> str:
-    """Returns a sentence on how the counters were read, or on why there are none."""
+    """Returns a sentence on how the counters were read, or on why they are missing."""
     detail, counters = read_detail(found.sampled), read_counters(found)
     if counters.replay is not None:
         machine = counters.replay.host or "an unknown machine"

@@ -93,7 +93,7 @@ def _explain(url: str, found: pd.Series) -> None:
 
 
 def _series(series: pd.DataFrame) -> pd.Series | None:
-    """Shows a table of the series that changed. Returns the selected row, else the worst; None if there are none."""
+    """Shows a table of the series that changed. Returns the selected row, else the worst; None for an empty table."""
     st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
     row = tables.pick_row(tabulate_series(series.to_dict("records")), series, "series")
     row = row if row is not None else next((worst for _, worst in series.iterrows()), None)

@@ -56,8 +56,8 @@ def show(url: str) -> None:
 
 
 def show_link(url: str, cause: str) -> None:
-    """Shows links to the reports on the two compilers that a regression's cause names. If there are none, shows the
-    commands for one. Shows nothing if the cause is not a compiler."""
+    """Shows links to the reports on the two compilers that a regression's cause names. Without a report, shows the
+    commands that make one. Shows nothing if the cause is not a compiler."""
     change = CompilerChange.read(cause)
     if change is None:
         return
@@ -76,8 +76,8 @@ def show_link(url: str, cause: str) -> None:
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
     """Returns the chosen report. The default is the newest of those with the most urgent verdict, so that a safe
-    compiler does not hide an unsafe one. Names begin with the report's number, because two reports may compare the same
-    toolchains."""
+    compiler does not hide an unsafe one. Names begin with the report's number, because toolchains may be compared
+    twice."""
     named = {f"#{row.id} {row.title}, {day(row.made_at)}": row for row in rows}
     most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
     return named.get(filters.pick("Report", [MOST_URGENT, *named], "report"), most_urgent)

@@ -80,7 +80,7 @@ def _triage(item: Item, who: str, action: str, opened: Session) -> None:
 
 
 def _replay(item: Item, who: str, opened: Session) -> str:
-    """Requests a replay of each run for which one is possible. Raises NotPossible if none is."""
+    """Requests a replay of each run that can be replayed. Raises NotPossible without such a run."""
     refusals = []
     for run_id in item.run_ids:
         try:

@@ -106,7 +106,7 @@ def toggle(label: str, key: str) -> bool:
 
 
 def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list[str]:
-    """Shows a list of which any number of options can be chosen, and returns the chosen ones; by default none."""
+    """Shows a list from which any number of options can be chosen, by default nothing. Returns the chosen ones."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, lambda given: [value for value in given if value in options])
     return _require_known(label, unknown, list(st.multiselect(label, options, key=key, on_change=on_change, **more)))

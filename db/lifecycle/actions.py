@@ -67,7 +67,7 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Cancels jobs for a person and returns a sentence. Workers stop soon. Raises NoSuchWork if none was open."""
+    """Cancels jobs for a person and returns a sentence. Workers stop soon. Raises NoSuchWork without an open job."""
     ended = jobs.cancel(session, _list_chosen(session, chosen, OPEN_JOB))
     if not ended:
         raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))

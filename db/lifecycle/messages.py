@@ -70,7 +70,7 @@ class NewMessage(TypedDict):
 
 
 def write(session: Session, **row: Unpack[NewMessage]) -> bool:
-    """Writes a message if none has the same key. Returns whether it was written."""
+    """Writes a message unless one has the same key. Returns whether it was written."""
     state = "queued" if row.get("not_before") is None else "held"
     return find_or_add(session, Message, ("key",), {**row, "state": state})[1]
 

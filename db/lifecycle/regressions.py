@@ -28,7 +28,7 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
 """Maps each action to the states in which it is possible, and each of these to the state that follows."""
 
 OPEN = ("new", "acknowledged", "reopened")
-"""The states in which a regression waits for a person. "expected" is none, because people accepted the new level."""
+"""The states in which a regression waits for a person. In "expected" people have accepted the new level."""
 
 Field = Literal["owner", "note", "link"]
 
@@ -105,7 +105,7 @@ def list_possible_actions(state: str) -> list[str]:
 
 
 def lock(session: Session, regression_id: int) -> Regression:
-    """Returns a regression and locks it until the transaction ends. Raises NoSuchRegression if there is none."""
+    """Returns a regression and locks it until the transaction ends. Raises NoSuchRegression if it does not exist."""
     regression = session.get(Regression, regression_id, with_for_update=True, populate_existing=True)
     if regression is None:
         raise NoSuchRegression(f"there is no regression {regression_id}")
@@ -113,7 +113,7 @@ def lock(session: Session, regression_id: int) -> Regression:
 
 
 def change_state(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
-    """Moves a regression to the state that follows from an action, with an event. Raises NotPossible if none does."""
+    """Moves a regression to the state that follows from an action, with an event. Else raises NotPossible."""
     to = TRANSITIONS[action].get(regression.state)
     if to is None:
         allowed = ", ".join(list_possible_actions(regression.state))

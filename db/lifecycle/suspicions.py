@@ -25,7 +25,7 @@ def open_once(session: Session, **row: Any) -> int:
 
 
 def find_id_of_run(session: Session, run_id: int) -> int | None:
-    """Returns the id of the suspicion that a run raised; None if it raised none."""
+    """Returns the id of the suspicion that a run raised; None for a run without a suspicion."""
     return session.scalar(select(Suspicion.id).where(Suspicion.run_id == run_id))
 
 
@@ -66,7 +66,7 @@ def write_replay(
     bad_us: Sequence[float] = (),
     failure: str | None = None,
 ) -> None:
-    """Stores the result of a replay if its key has none, and adds the number of launches to the replay's suspicion."""
+    """Stores the result of a replay if its key has no result, and adds its launches to the number of its suspicion."""
     columns = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
     kept = insert(Replay).values(**columns).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
     if session.scalar(kept) is not None and row.get("suspicion_id") is not None:

@@ -14,8 +14,8 @@ from tilewatch.db.query_parts import find_row, read_rows, select_row
 @dataclass(frozen=True)
 class ReplayRow:
     """A replay: two cubins, timed alternately on one GPU. Element i of `good_us` and `bad_us` is the median of launch
-    i. `counters` maps "good" and "bad" to the hardware counters of the two cubins, or "missing" to the reason why there
-    are none. It is None if no worker tried to read counters."""
+    i. `counters` maps "good" and "bad" to the hardware counters of the two cubins, or "missing" to the reason for their
+    absence. It is None if no worker tried to read counters."""
 
     axis: str
     good_sha: str
@@ -47,7 +47,7 @@ class SuspicionRow:
 
 
 def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
-    """Returns the suspicion that a run raised; None if it raised none."""
+    """Returns the suspicion that a run raised; None for a run without a suspicion."""
     query = select_row(SuspicionRow, [Suspicion]).where(Suspicion.run_id == run_id)
     return find_row(session, query, SuspicionRow)
 

@@ -13,7 +13,7 @@ OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Returns `count` different free ports. Raises OSError if none of MOST_TRIES ports was free."""
+    """Returns `count` different free ports. Raises OSError after MOST_TRIES ports that were in use."""
     ports: dict[int, None] = {}
     while len(ports) < count:
         ports[find_free_port()] = None
@@ -21,7 +21,7 @@ def find_free_ports(count: int) -> list[int]:
 
 
 def find_free_port() -> int:
-    """Returns a free port. Raises OSError if none of MOST_TRIES ports was free."""
+    """Returns a free port. Raises OSError after MOST_TRIES ports that were in use."""
     for _ in range(MOST_TRIES - 1):
         try:
             return require_free(_draw_port())

@@ -23,7 +23,7 @@ class Programs:
 
 
 def find(can_run: Callable[[Path], bool], copies: Path) -> Programs:
-    """Returns the paths of the programs. Copies them to `copies` if `can_run` is False for one of them."""
+    """Returns the paths of the programs. Copies all to `copies` if `can_run` is False for any of them."""
     programs = _in(_package(POSTGRES_PACKAGE) / POSTGRES_FOLDER, _valkey())
     if can_run(programs.postgres) and can_run(programs.valkey):
         return programs

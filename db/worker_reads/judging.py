@@ -424,7 +424,7 @@ def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
 
 
 def was_given_up(session: Session, key: str) -> bool:
-    """Returns whether a replay will never have a result: none of its jobs is open, and one did not succeed."""
+    """Returns whether a replay will never have a result: all of its jobs have ended, and one did not succeed."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 

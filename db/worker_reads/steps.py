@@ -266,13 +266,13 @@ def is_any_due(session: Session, queues: Collection[str]) -> bool:
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
-    """Returns the measure job with this id and key; None if there is none, because both are of another database."""
+    """Returns the measure job with this id and key; None if this database has no such job."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     return find_row(session, query, MeasureJob)
 
 
 def find_run(session: Session, sweep_id: int) -> int | None:
-    """Returns the id of a sweep's run that was measured or simulated here; None if there is none."""
+    """Returns the id of a sweep's run that was measured or simulated here; None for a sweep without such a run."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 

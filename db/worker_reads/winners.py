@@ -52,7 +52,7 @@ class LastTrial:
 class RunFacts:
     """The winner of a run and what may explain its time. `tied` lists the other configs that were as fast, within the
     error. `instructions` counts the instructions that the compiler's remarks name. `counters` is empty if the run read
-    none. `is_swizzled` is the answer in the winner's checklist; None if the checklist has none."""
+    none. `is_swizzled` is the answer in the winner's checklist; None without an answer."""
 
     time_us: float
     baseline: str | None

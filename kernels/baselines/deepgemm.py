@@ -66,8 +66,8 @@ def by_ends(call: Call) -> BaselineLaunch:
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
     """Returns a launch that copies the tokens' rows and scales, multiplies all experts in one DeepGEMM kernel, and
-    activates in two kernels of torch. DeepGEMM gets the same padding as our kernel, so its warps skip 64 rows that are
-    only padding."""
+    activates in two kernels of torch. DeepGEMM gets our kernel's padding, so its warps skip 64 rows of padding
+    alone."""
     deep_gemm, torch = _import_deepgemm(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
@@ -236,7 +236,7 @@ def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bo
 
 
 def _find_function(name: str, has_it: str) -> Any:
-    """Returns a function of DeepGEMM. If this version lacks it, raises BaselineMissing with a version that has it."""
+    """Returns a function of DeepGEMM. Raises BaselineMissing, with a newer version to install, if this one lacks it."""
     deep_gemm = _import_deepgemm()
     if not hasattr(deep_gemm, name):
         raise BaselineMissing(f"DeepGEMM {version('sgl-deep-gemm')} has no {name}, which {has_it} has")

@@ -12,8 +12,7 @@ BLOCK = 128
 
 
 def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
-    """Returns each row's group, or -1 for a row of padding. Groups start at multiples of BLOCK, and group i ends before
-    the row `ends[i]`."""
+    """Returns each row's group, or -1 for padding. Group i begins at a multiple of BLOCK and ends before `ends[i]`."""
     groups = np.full(rows, -1, dtype=np.int32)
     start = 0
     for group, end in enumerate(ends):
@@ -23,8 +22,8 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def list_ranges(call: Call) -> list[tuple[int, int]]:
-    """Lists the end of the previous group and the own end of each group. A group along K starts at the former, a group
-    of rows at the next multiple of BLOCK."""
+    """Lists for each group the end of the previous group and its own end. A group along K starts at the end of the
+    previous one, a group of rows at the next multiple of BLOCK."""
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     return list(zip([0, *ends], ends, strict=False))
 

@@ -125,9 +125,8 @@ def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
 
 
 def _tile_scales(scales: Any) -> Any:
-    """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros. In a tile, the four
-    scales of a row lie beside the scales of the rows 32, 64 and 96 below that row (cuBLAS 13, "1D block scaling factors
-    layout")."""
+    """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros. In a tile, a row's four
+    scales lie beside those of the rows 32, 64 and 96 below it (cuBLAS 13, "1D block scaling factors layout")."""
     torch = torch_module()
     rows, columns = scales.shape
     padded = torch.nn.functional.pad(scales.view(torch.uint8), (0, -columns % 4, 0, -rows % 128))
@@ -280,8 +279,7 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
-    """Returns a launch of two products and a softmax between them, because no installed fused kernel takes heads of
-    576."""
+    """Returns a launch of two products and a softmax between them. No fused kernel here takes heads of 576 elements."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
     latent = out.shape[2]

@@ -81,7 +81,7 @@ def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
 
 
 def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Configs, Configs]:
-    """Returns the configs that are in a short list, then the others. Raises LibraryError if none of them is in it."""
+    """Returns the configs that are in a short list, then the others. Raises LibraryError if the first part is empty."""
     if short_list is None or not configs:
         return configs, ()
     listed = tuple(filter(short_list.has, configs))

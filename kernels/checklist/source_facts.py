@@ -50,8 +50,7 @@ class SourceFacts:
 
 def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
     """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of the
-    entry's parameters that are annotated as constants. If their numbers differ, `constants` are its last parameters, in
-    order."""
+    entry's parameters that are annotated as constants, or of its last parameters if the numbers differ."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     parameters = functions[entry].args.args
     names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]
@@ -183,8 +182,7 @@ def _find_reassigned(function: ast.FunctionDef) -> set[str]:
 
 
 def _find_operation(call: ast.Call) -> str | None:
-    """Returns the name of a call to `ct.<name>`, or the name of a call of a method `tiled_view` or `load`. Returns None
-    for other calls."""
+    """Returns the name of a call to `ct.<name>`, or of a method call `tiled_view` or `load`; None for other calls."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return None

@@ -42,8 +42,7 @@ LARGEST_WAIT = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """One machine instruction. `text` lacks registers, labels, predicates, reuse flags. `block` numbers the basic
-    block."""
+    """A machine instruction. `text` lacks registers, labels, predicates, reuse flags. `block` is its basic block."""
 
     opcode: str
     text: str

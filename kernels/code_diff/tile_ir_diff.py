@@ -229,8 +229,8 @@ def _yield_site(operation: TileOperation, edit: str, kind: _Kind, is_cause: bool
 
 
 def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
-    """Returns a function that maps a line of the base to a line of the head, by the operations of both lines that are
-    paired. A line without operations is shifted by as much as the nearest line above it that has operations."""
+    """Returns a function that maps a line of the base to a line of the head, by the paired operations of both lines. A
+    line without operations is shifted like the nearest line with operations above it."""
     votes: dict[SourceLine, Counter[SourceLine]] = defaultdict(Counter)
     for base_index, head_index in aligned.head_of.items():
         old, new = aligned.base[base_index].line, aligned.head[head_index].line

@@ -122,8 +122,7 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Sets the outcome of a target that does not load, is on one side only or has equal source. Returns whether it
-    did."""
+    """Sets the outcome, and returns True, for a target that does not load, is on one side only or has equal source."""
     if target.failure is not None:
         comparison.end(target, "failed", target.failure)
         return True

@@ -65,8 +65,7 @@ def _list_dependence(store: CubinStore, base_key: str, head_key: str) -> Iterato
 
 
 def pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:
-    """Pairs launches with equal keys, then the other launches in order. Returns None if the numbers of launches
-    differ."""
+    """Pairs launches with equal keys, then the others in order. Returns None if the numbers of launches differ."""
     if len(base) != len(head):
         return None
     others = zip((key for key in base if key not in head), (key for key in head if key not in base), strict=True)

@@ -91,8 +91,7 @@ def _read_tuned(file: Path) -> Iterator[RecordedWinner]:
 def choose_configs(
     target: "Target", gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
 ) -> Candidates | None:
-    """Returns the configs to compare, or None if `source` has no config for this target. `gpu` is a GPU model or an
-    architecture."""
+    """Returns the configs to compare, or None if `source` has none for the target. `gpu` may be an architecture."""
     assert target.base is not None
     assert target.head is not None
     base, head = target.base, target.head

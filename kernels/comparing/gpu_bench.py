@@ -31,7 +31,7 @@ class GpuBench(LaunchBench[PairWork], Protocol):
 
 
 def find_gpu(gpu_index: int) -> device.Gpu:
-    """Returns this machine's GPU of that index. Raises GpuMissing if there is none, or cuTile cannot compile for it."""
+    """Returns this machine's GPU of that index. Raises GpuMissing if it is missing or cuTile cannot compile for it."""
     here = device.gpus()
     if not 0 <= gpu_index < len(here):
         raise GpuMissing(

@@ -1,9 +1,9 @@
 """Decides which pairs the GPU times next, and times them until every verdict is sure or the time is spent.
 
 Every pair is first launched once, to find those that are slowed down most. These come next, PAIRS_AT_ONCE at a time, up
-to the first look at which a verdict can be sure. Pairs that are then undecided wait for more looks until all pairs had
-one. Choosing by early launches adds no error, because the intervals of kernels/comparing/sequential.py hold whenever
-one stops."""
+to the first look at which a verdict can be sure. Pairs that are then undecided wait until all pairs had this look.
+Choosing by early launches adds no error, because the intervals of kernels/comparing/sequential.py hold whenever one
+stops."""
 
 import math
 from collections import Counter
@@ -106,8 +106,7 @@ class TimingRun(Generic[Work]):
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:
-    """Yields the looks at which "slower" can be sure, and the last look. With many pairs, the first look is left
-    out."""
+    """Yields the looks at which "slower" can be sure, and the last look; with many pairs, not the first look."""
     critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
     useful = zip(design.looks, critical, strict=True)
     return (look for look, outside in useful if outside >= 0 or look == design.looks[-1])

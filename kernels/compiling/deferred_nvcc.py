@@ -39,7 +39,7 @@ becomes that of the launch."""
 
 
 def find_nvcc() -> Path | None:
-    """Returns the nvcc that DeepGEMM would find (deep_gemm/__init__.py, 0.1.0), or None if there is none."""
+    """Returns the nvcc that DeepGEMM would find (deep_gemm/__init__.py, 0.1.0), or None if this machine has no nvcc."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     found = Path(home, "bin", "nvcc") if home else Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     return found if found.exists() else None

@@ -52,8 +52,7 @@ class CubinStore:
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
         """Returns the outcomes of compilations by key. Leaves out keys that were never compiled, and keys whose cubin
-        was deleted, so that these are compiled again. Reads all outcomes in one call, because an object store reads
-        them in parallel."""
+        was deleted, so that these are compiled again. Reads all at once, which an object store does in parallel."""
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
@@ -146,7 +145,7 @@ class CubinStore:
 
 
 def require_room() -> None:
-    """Raises StoreError if the disk of temporary files is full, because a config may fail for that alone."""
+    """Raises StoreError if the disk of temporary files is full, which could make a config fail."""
     if shutil.disk_usage(tempfile.gettempdir()).free < ROOM_BYTES:
         raise StoreError(f"no space is left in {tempfile.gettempdir()}")
 

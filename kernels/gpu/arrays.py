@@ -96,8 +96,7 @@ def make_input_sets(
 
 
 def fit(spec: Array, values: np.ndarray) -> np.ndarray:
-    """Converts the given values of an array to that array's raw type. Raises BadValues if shape or values do not
-    fit."""
+    """Converts the given values of an array to its raw type. Raises BadValues if shape or values do not fit."""
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
     with np.errstate(invalid="ignore"):

@@ -70,8 +70,7 @@ class _Guard:
     is_behind: bool
 
     def describe(self, count: int, first: int) -> str:
-        """Returns a phrase on how many bytes changed, and where. `first` is the first such byte's offset in the
-        guard."""
+        """Returns a phrase on how many bytes changed and where. `first` is the offset of the first changed byte."""
         bytes_ = f"{count:,} byte{'s' if count > 1 else ''}"
         if self.is_behind:
             return f"{bytes_} behind {self.array}, the first one {first:,} after its end"
@@ -88,8 +87,7 @@ class Guards:
         self._places = self._counts = self._firsts = cupy.empty(0, dtype=cupy.uint32)
 
     def make_empty(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Returns an uninitialized array between two new guards. Messages call it `name`. Call `restore` before the
-        first launch."""
+        """Returns an uninitialized array `name` between two new guards. Call `restore` before the first launch."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         guard_bytes = min(MOST_GUARD, max(LEAST_GUARD, -(-nbytes // GUARD_SHARE // ALIGNMENT) * ALIGNMENT))
         alignment = LARGE_ALIGNMENT if nbytes > LARGE_BYTES else ALIGNMENT

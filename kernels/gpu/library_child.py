@@ -59,8 +59,7 @@ def _import(library: Path) -> Mapping[str, Any]:
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes a problem with the request's configs, or with the short list if it names none. Returns None for an
-    operator."""
+    """Describes a problem with the request's configs, or else with the short list. Returns None for an operator."""
     if isinstance(found, LibraryOperator):
         return None
     kernel = found.kernel
@@ -77,7 +76,7 @@ _described: OperatorDescription | None = None
 
 
 def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the description of a watched operator, or why this process must measure the operator."""
+    """Returns the description of a watched operator, or the reason why this process must measure it."""
 
     found = _find_operator(request)
 
@@ -90,7 +89,7 @@ def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _hand_over(seed: int) -> Mapping[str, Any]:
-    """Returns handles of inputs and references for the operator described last, or why this process must measure."""
+    """Returns handles of inputs and references for the last described operator, or the reason to measure it here."""
     global _described
     assert _described is not None, "describe operator comes first"
     described, _described = _described, None

@@ -100,7 +100,7 @@ class PreparedProblem:
         )
 
     def restore_inputs(self) -> str | None:
-        """Restores input sets that have a reference. Returns a changed input's name, or None if there is none."""
+        """Restores input sets that have a reference. Returns the name of a changed input, or None without a change."""
         changed = None
         for inputs, untouched in zip(self.inputs, self.untouched, strict=False):
             for name, values in untouched.items():
@@ -200,8 +200,7 @@ class PreparedProblem:
         return makers.build(name, call)
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
-        """Launches a baseline on reset outputs, and returns its error. Raises BaselineMissing if it writes outside of
-        its arrays."""
+        """Returns the error of a launch of a baseline on reset outputs. Raises BaselineMissing if it writes outside."""
         self.reset_outputs(turn)
         baseline.launch()
         if baseline.settle is not None:

@@ -44,7 +44,7 @@ MOST_MEAN = 1 / 8
 error of 0.47, a copy of other rows 0.65, and a result that is off by one e4m3 step everywhere 0.06."""
 
 LEAST_COUNTED = 32
-"""Least divisor of a stretch's mean. Shorter stretches are divided by it too, because their means are unstable."""
+"""The least divisor of a stretch's mean, also for shorter stretches, whose means would be unstable."""
 
 SAMPLE = 1 << 16
 """Elements in the sample from which `typical` is computed. The error of `typical` is then 0.5 %."""
@@ -207,7 +207,7 @@ def _decode_on_host(values: Any, dtype: str) -> Any:
 
 
 def _find_typical(values: Any) -> float:
-    """Returns the median magnitude of a sample's elements that are finite and not 0. Returns 0 if there are none."""
+    """Returns the median magnitude of a sample's elements that are finite and not 0; 0 without such elements."""
     flat = values.reshape(-1)
     if flat.size > SAMPLE:
         flat = flat[cupy.asarray(np.random.default_rng(0).integers(flat.size, size=SAMPLE))]

@@ -84,8 +84,7 @@ def _prepare(
     deferred: DeferredNvcc | None,
     on_done: OnDone,
 ) -> tuple[SeriesToPrepare, str] | None:
-    """Launches a series' baselines until all their kernels are compiled. Returns the series with a sentence on why it
-    failed, or None."""
+    """Launches a series' baselines until all kernels are compiled. Returns the series and why it failed, or None."""
     try:
         described = _describe(series, gpu_uuid, store_url)
         for _ in range(MOST_LAUNCHES if described else 0):
@@ -127,8 +126,7 @@ class _Launcher:
         self._kept.close()
 
     def launch(self, described: Mapping[str, Any], names: Sequence[str]) -> list[Path]:
-        """Launches baselines of a described problem without checking results, and returns the sources of kernels that
-        they lack."""
+        """Launches baselines of a described problem without a check. Returns the sources of the kernels they lack."""
         measuring = self._kept.take(COMPILING, partial(ChildProcess, "gpu", environment=self._environment, torch=True))
         try:
             with self._turn.prepare():

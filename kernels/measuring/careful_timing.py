@@ -167,7 +167,7 @@ def _count_warming(round_us: float) -> int:
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
-    """Returns the entry of a measurement's details with the samples from a throttled GPU, or {} if there are none."""
+    """Returns the entry of a measurement's details with the samples from a throttled GPU; {} without such samples."""
     return {"throttled_us": apart[column]} if apart.get(column) else {}
 
 

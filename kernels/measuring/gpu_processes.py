@@ -33,8 +33,7 @@ WATCHED: Mapping[str, Any] = {"is_watched": True}
 """Takes the place of a problem's description if the problem is that of a watched operator."""
 
 WITHOUT_GPU = ("ahead_s", "waited_s")
-"""Fields of the answer of `prepare` with the seconds in which its series did not have the GPU: before its turn, and
-waiting for its turn."""
+"""Fields of the answer of `prepare` with the seconds before its series' turn on the GPU: preparing, and waiting."""
 
 CONFIRM_DEADLINE_S = 300.0
 MOST_CONFIRMATIONS = 3
@@ -213,7 +212,7 @@ class GpuProcesses:
         return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
-        """Copies references of planned problems, and stores the problems' descriptions, or why copying failed. The
+        """Copies references of planned problems, and stores the problems' descriptions, or the error of the copy. The
         deadline is for each problem. Stops at a watched operator, whose memory is handed over only when prepared."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):

@@ -9,8 +9,7 @@ from collections.abc import Callable, Hashable
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 
 IDLE_S = 10.0
-"""Seconds after which a process that waits for a series is ended, because others may want the GPU, and because a canary
-must have it alone."""
+"""Seconds after which an idle process is ended. Others may want the GPU, and a canary must have it alone."""
 
 ANSWER_DEADLINE_S = 20.0
 

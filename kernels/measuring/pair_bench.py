@@ -70,7 +70,7 @@ class NoCupti(ExpectedError):
 
 @dataclass(frozen=True)
 class RoundCounts:
-    """Rounds of a launch: `warm_up` rounds, then as many as take `fill_us`, but at least `least` and at most `most`."""
+    """The rounds of a launch: `warm_up` rounds, then rounds for `fill_us`, at least `least` and at most `most`."""
 
     warm_up: int
     least: int
@@ -94,9 +94,8 @@ class ReplaySide:
 
 @dataclass(frozen=True)
 class PairWork:
-    """Two cubins to time beside each other. `launches` is the number of earlier launches. If `describes`, the launch
-    also describes both sides for a profiler. `label` distinguishes pairs of one kernel and problem. The sides are
-    compared by `metric`."""
+    """Two cubins to time beside each other by `metric`. `launches` is the number of earlier launches. If `describes`,
+    the launch also describes both sides for a profiler. `label` distinguishes pairs of one kernel and problem."""
 
     kernel: str
     problem: str
@@ -124,7 +123,7 @@ class PairWork:
 @dataclass(frozen=True)
 class Launched:
     """Holds the median time, or span, of each side in one new process. `described` are the launches of both sides, or
-    why they cannot be described. `not_apart` is the result of `describe_not_apart`."""
+    the reason for their absence. `not_apart` says why one process ran the host code and measured, or is ""."""
 
     base_us: float
     head_us: float
@@ -247,7 +246,7 @@ class PairBench:
         return self._ahead.pop(0)
 
     def _describe(self, work: PairWork) -> Preparation | LaunchFailed:
-        """Returns the preparation of a launch, or why it fails. Each launch has new inputs, so that no difference
+        """Returns the preparation of a launch, or its failure. Each launch has new inputs, so that no difference
         depends on one set. The other side is described only once, because descriptions do not depend on inputs."""
         preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
         key = (work.kernel, work.problem, repr(work.configs))

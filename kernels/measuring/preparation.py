@@ -63,7 +63,7 @@ def describe(library: ChildProcess, preparation: Preparation, deadline: float) -
 @dataclass(frozen=True)
 class OperatorAnswer:
     """Holds a library's description of a watched operator. If the library's process must measure it, `operator` is None
-    and `why` gives the reason. `stated` is the watch file's reason, or "" if it states none."""
+    and `why` gives the reason. `stated` is the reason in the watch file, or ""."""
 
     operator: Mapping[str, Any] | None
     why: str

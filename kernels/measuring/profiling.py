@@ -85,9 +85,9 @@ def add_counts(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> tuple[Measured, ...]:
-    """Returns the measurements with counters in the kernel's details, or with the reason why there are none. `configs`
-    are the described configs: the winner, then those that tied with it. Counters in `known` (known_counters.py) are not
-    read again, and if all are known, no profiler is started."""
+    """Returns the measurements with counters in the kernel's details, or with the reason why they are missing.
+    `configs` are the described configs: the winner, then those that tied with it. Counters in `known`
+    (known_counters.py) are not read again, and if all are known, no profiler is started."""
     try:
         winner, *tied = _find_counted(described, store_url, gpu, known, start)
     except NoCounters as reason:
@@ -147,7 +147,7 @@ def _identify(described: Described, store_url: str, gpu: Gpu) -> list[str]:
 
 
 def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str]:
-    """Returns the hash of each content key's machine code, or the key itself if none is stored."""
+    """Returns the hash of each content key's machine code; without a stored hash, the key itself."""
     try:
         outcomes = CubinStore(store_url).outcomes(content_keys)
     except StoreError as error:
@@ -156,7 +156,7 @@ def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str
 
 
 def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
-    """Returns both sides' counters in a replay under "good" and "bad", or under "missing" why there are none."""
+    """Returns the counters of both sides of a replay under "good" and "bad", or a reason under "missing"."""
     try:
         good, bad = count(described, store_url, gpu_uuid)
     except NoCounters as reason:
@@ -166,8 +166,7 @@ def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> 
 
 def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
     """Returns the counters of each config, in order, from the output of `ncu --csv`. Each counter is the median of
-    TIMES runs. `launches` are the numbers of launches per run of each config. Leaves out all configs that were not
-    profiled to their end."""
+    TIMES runs. `launches` are the numbers of launches per run of each config. Leaves out partly profiled configs."""
     lines = output.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     values: dict[int, dict[str, float]] = {}

@@ -115,6 +115,6 @@ def _launch_all(bench: PairBench, request: ReplayRequest, on_launch: Callable[[i
 
 
 def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
-    """Returns whether the confidence interval of the ratios excludes 1 and their median is LEAST_DIFFERENCE away."""
+    """Returns whether the confidence interval of the ratios excludes 1, and their median is LEAST_DIFFERENCE from 1."""
     ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE

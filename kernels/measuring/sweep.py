@@ -162,7 +162,7 @@ class GpuChild:
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def describe(self, identities: Sequence[int]) -> Described | str:
-        """Returns descriptions of checked configs' launches, or why there are none. Raises ChildDied or ChildHung."""
+        """Returns descriptions of checked configs' launches, or why it cannot. Raises ChildDied or ChildHung."""
         return describe(self.ask, [_make_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:

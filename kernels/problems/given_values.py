@@ -53,8 +53,7 @@ def _encode(values: "np.ndarray") -> dict[str, Any]:
 
 
 def decode_values(name: str, encoded: Mapping[str, Any]) -> "np.ndarray":
-    """Returns the values of the array `name`, read-only. Raises BadValues if their text is invalid or of a wrong
-    size."""
+    """Returns the values of the array `name`, read-only. Raises BadValues if their text or its size is wrong."""
     import numpy as np  # here, because it takes 0.1 s and most processes only pass the text on
 
     dtype, shape = np.dtype(encoded["dtype"]).newbyteorder("<"), tuple(encoded["shape"])

@@ -1,4 +1,4 @@
-"""Reads problems from text, which is a pattern that stands for several problems, or one problem that a person typed."""
+"""Reads problems from text: a pattern that stands for several problems, or one problem that a person typed."""
 
 import itertools
 import math

@@ -93,7 +93,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextlib.contextmanager
 def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
-    """Replaces pytest, and required packages that are not installed, by stand-ins. Yields the names of the latter."""
+    """Replaces pytest, and required packages that are not installed, by stand-ins. Yields those packages' names."""
     before, finder = sys.modules.get("pytest"), _Finder([each for each in required if each not in PACKAGES])
     sys.modules["pytest"] = make_pytest()
     sys.meta_path.append(finder)  # the last: what is installed is found first

@@ -57,7 +57,7 @@ class _Recorded:
         return not calls or (calls[0].is_launch and self.looked[kernel] < MOST_LOOKS)
 
     def add(self, answer: Mapping[str, Any], file: str, missing: Iterable[KernelName]) -> None:
-        """Adds a driver's calls. Notes for each kernel in `missing` that still has no call why it has none."""
+        """Adds a driver's calls. Notes the reason for each kernel in `missing` that still has no call."""
         for kernel, fields in answer.get("calls", ()):
             known = self.calls.setdefault(KernelName(*kernel), [])
             known += {RecordedCall.read(fields)} - set(known)

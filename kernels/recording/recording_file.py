@@ -72,8 +72,7 @@ def rename_repository(contents: RecordingContents, repository: str) -> Recording
 
 
 def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Writes the whole file or nothing, and returns the number of rows. Raises BadRecording if there are too many
-    rows."""
+    """Writes the whole file or nothing, and returns the number of rows. Raises BadRecording for too many rows."""
     partial = path.with_name(path.name + ".part")
     count = 0
     # No time stamp in the gzip header: the same runs give the same bytes.
@@ -120,8 +119,7 @@ def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any
 
 
 def read(path: Path) -> RecordingContents:
-    """Returns the whole file, validated. Raises BadRecording if a line is wrong, or if the file is too large or
-    truncated."""
+    """Returns the whole file, validated. Raises BadRecording if a line is wrong, or the file too large or truncated."""
     for number, _ in enumerate(_read_lines(path)):
         if number > MOST_ROWS + 1:  # the first and the last line are not rows
             raise BadRecording(f"{path} has {TOO_MANY}")
@@ -232,8 +230,7 @@ def _make_line(row: Mapping[str, Any]) -> bytes:
 
 
 def _rename_in_row(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
-    """Returns a row with another repository's name. A sweep has one commit, a replay has one for each side, and rows of
-    other kinds have none."""
+    """Returns a row with another repository's name: in a sweep's commit, and in the commits of a replay's sides."""
     changed = dict(row)
     if "commit" in row:
         changed["commit"] = {**row["commit"], "repository": repository}

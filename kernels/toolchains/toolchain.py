@@ -32,7 +32,7 @@ class UnknownToolchain(ExpectedError):
 
 
 class Package(NamedTuple):
-    """A package of a toolchain in one version. `sha256` is the hash of its wheel, or None if none was recorded."""
+    """A package of a toolchain in one version. `sha256` is the hash of its wheel, or None for an unknown hash."""
 
     package: str
     version: str

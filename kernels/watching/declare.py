@@ -133,7 +133,7 @@ def watch(
 
 
 def check_reason(name: str, reason: str) -> str:
-    """Returns a stated reason, or "" if none is given. Raises BadWatchFile if the reason has too few words."""
+    """Returns a stated reason, or "" without a reason. Raises BadWatchFile if it has too few words."""
     if not isinstance(reason, str) or 0 < len(reason.split()) < LEAST_WORDS:
         raise BadWatchFile(f"{name} is '{reason}': give the reason in {LEAST_WORDS} words or more")
     return reason

@@ -29,7 +29,7 @@ def install() -> None:
 
 @contextlib.contextmanager
 def as_gpu(project: Project | None) -> Iterator[None]:
-    """Shows a GPU of the project's architecture to imports inside the context. Does nothing if it names none."""
+    """Shows imports inside the context a GPU of the project's architecture. Does nothing without an architecture."""
     if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
         yield
         return

@@ -107,8 +107,7 @@ def canonical_name(project: Project, path: str) -> str:
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the last place in an error's traceback that is inside the checkout, such as "src/ops.py, line 7", or ""
-    if there is none."""
+    """Returns the last place of an error's traceback in the checkout, such as "src/ops.py, line 7"; "" without one."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
     return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 
@@ -186,8 +185,7 @@ def _list_places(names: dict[str, Any]) -> Iterator[str]:
 
 
 def hash_sources(project: Project) -> str:
-    """Returns a hash of the syntax trees of all files imported from the checkout. Comments and line numbers do not
-    change the hash."""
+    """Returns a hash of the syntax trees of all files imported from the checkout, without comments and line numbers."""
     digest = hashlib.sha256()
     files = {str(module.__file__) for _, module in own_modules(project) if getattr(module, "__file__", None)}
     for file in sorted(files):

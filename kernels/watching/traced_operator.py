@@ -159,7 +159,7 @@ def _trace_config(
 
 
 def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenConfigs | None:
-    """Returns the watch file's configs, or None if it states none. Raises BadWatchFile if they cannot be used."""
+    """Returns the configs stated in the watch file, or None. Raises BadWatchFile if they cannot be used."""
     if operator.configs is None:
         return None
     try:
@@ -169,7 +169,7 @@ def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenC
 
 
 def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | None:
-    """Returns the config for the host code's first run, or None if it needs none or the watch file has none."""
+    """Returns the config for the host code's first run; None if it needs no config, or the watch file states none."""
     if given is None or not given.configs or _runs_by_itself(case):
         return None
     return given.configs[0]
@@ -237,7 +237,7 @@ class TracedOperator:
 
     @property
     def bytes_moved(self) -> int:
-        """Returns the bytes that the case states, or if there are none, the bytes of all launched arrays, each once."""
+        """Returns the bytes that the case states, or else the bytes of all launched arrays, each counted once."""
         if self.case.moves is not None:
             return int(self.case.moves)
         return sum(each.nbytes for each in self.arrays)

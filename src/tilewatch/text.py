@@ -160,7 +160,7 @@ def shorten(text: str, longest: int) -> str:
 
 
 def fit_lines(lines: Sequence[str], longest: int, link: str | None = None) -> list[str]:
-    """Returns as many of the first lines as fit into `longest` characters. If some do not fit, a last line gives their
+    """Returns the first lines that fit into `longest` characters together. If some do not fit, a last line gives their
     number, and a link to all lines if `link` is given."""
     short = [shorten(line, min(LINE_CHARACTERS, longest)) for line in lines]
     if sum(len(line) + 1 for line in short) <= longest:

@@ -167,8 +167,7 @@ def _pipeline(event: Any) -> WantedCheck | Nothing:
 
 
 def _merge_group(event: Any) -> WantedCheck | Nothing:
-    """Returns the check that a merge queue asks for. Forks are checked too, because a person with the right to merge
-    queued them."""
+    """Returns the check that a merge queue asks for, also for a fork, because a person with merge rights queued it."""
     group = event["merge_group"]
     of = f"merge queue for {str(group['base_ref']).removeprefix('refs/heads/')}"
     if event["action"] != "checks_requested":

@@ -27,8 +27,7 @@ for few rows."""
 
 
 class Server(MCPServer[Any]):
-    """An MCP server that refuses unknown arguments, which the MCP library would ignore, and names the wrong arguments
-    in one line."""
+    """An MCP server that refuses unknown arguments, which the MCP library would ignore, and names them in one line."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         known = {each.name: list(each.signature.parameters) for each in OPERATIONS}.get(name, list(arguments))

@@ -14,7 +14,7 @@ from tilewatch.text import short_sha
 
 
 def write_lines(story: CheckStory) -> list[str]:
-    """Returns the lines about a check that has ended: one per timed operator, or why nothing could be compared."""
+    """Returns the lines about a check that has ended: one per timed operator, or the reason why nothing was timed."""
     if story.check.failure is not None:
         return [f"could not be compared: {story.check.failure}"]
     return report.write_lines(*_read(story))

@@ -155,8 +155,7 @@ def posterior(candidate: Candidate) -> Floats:
 
 def _location(candidate: Candidate) -> Floats:
     """Returns for each build the log-likelihood that it is the first bad one, at the size that fits nights and replays
-    best. Fitting that size costs log(1 + t^2 p) / 2, as in `log_odds`, so replays without a change count against a
-    build."""
+    best. Fitting costs log(1 + t^2 p) / 2, as in `log_odds`, so replays without a change count against a build."""
     weighed, precisions, _ = candidate.replayed
     nightly = candidate.nightly
     total = nightly.precisions + precisions

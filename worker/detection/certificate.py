@@ -17,8 +17,8 @@ class Certificate:
     """Bounds how likely an untried config is faster than a run's winner. The configs counted as tried are those of all
     runs with the same machine code, compiler and driver. `first_run` is the first of these runs.
 
-    `space` counts all configs, `tried` those of the short list and those drawn from outside it. `full_look` is the day
-    on which the last config was tried, None before that. `ahead` is the largest share by which a drawn config beat the
+    `space` counts all configs, `tried` the tried ones inside and outside the short list. `full_look` is the day on
+    which the last config was tried, None before that. `ahead` is the largest share by which a drawn config beat the
     short list; `ahead_before` is that share without the last run. `looks` counts the full looks of all series that the
     bounds use. An untried config is 1 % faster with probability `chance_1` at most, 3 % with `chance_3` at most."""
 
@@ -35,8 +35,8 @@ class Certificate:
 
 
 def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahead_before: float) -> float:
-    """Returns the share by which the fastest tried config beats the fastest config of the short list; 0 if they are the
-    same. Also returns 0 if tonight did not time the whole list and a config outside it led in an earlier run."""
+    """Returns the share by which the fastest tried config beats the short list's fastest; 0 if it is that one. Also
+    returns 0 if tonight did not time the whole list and a config outside it led in an earlier run."""
     timed = {config: time_us for config, time_us in times_us.items() if time_us is not None}
     of_list = [timed[config] for config in listed if config in timed]
     is_known = ahead_before <= TIE or times_us.keys() >= set(listed)

@@ -36,7 +36,7 @@ class Ramp:
 
 def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
     """Returns the builds over which a series changed step by step. Returns None if one build made the change, or if
-    there were too few launches to tell, which means fewer than twice as many as a bisection needs to find one build.
+    there were too few launches to tell: fewer than twice the number that a bisection needs to find one build.
 
     A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
     The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first

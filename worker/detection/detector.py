@@ -60,8 +60,7 @@ class Detector:
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
-        """Adds replay answers and returns the changes and questions that follow. An unanswered question is not asked
-        again tonight."""
+        """Adds replay answers, and returns what follows from them. Unanswered questions are not asked again tonight."""
         self.budget.rounds += 1
         awaited, self.awaited = self.awaited, {}
         for answer in answers:

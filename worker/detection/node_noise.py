@@ -36,8 +36,7 @@ class Loadings:
 
 
 def learn(moves: Floats) -> Loadings:
-    """Returns a node's factors, learned from differences of log times between adjacent nights (nights x columns, NaN if
-    missing)."""
+    """Returns a node's factors, from moves of log times between adjacent nights (nights x columns, NaN if missing)."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4

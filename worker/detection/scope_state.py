@@ -193,8 +193,7 @@ class ScopeState:
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """Starts a new level of a series at a build whose change is expected. Earlier nights and replays no longer
-        count as history."""
+        """Starts a new level at a series' build with an expected change. Earlier nights and replays count no longer."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
 

@@ -38,8 +38,7 @@ class Scan:
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """Scans nights for steps. `here` marks a series' nights on its present machine and toolchain, `earlier` those on
-    the previous."""
+    """Scans nights for steps. `here` marks nights on a series' present machine and toolchain, `earlier` on its last."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2

@@ -1,8 +1,8 @@
 """Runs the detector on JSON lines, without a database: `tilewatch judge --stream`.
 
-A `world` line names the series and has no answer. Every other line has one: a line with the confirmed changes and the
-replays to run. Entries that cannot be used are listed in the answer under `left_out` and passed to `complain`. The line
-is still answered, because the caller waits for its answer."""
+A `world` line names the series and has no answer. Every other line is answered by a line with the confirmed changes and
+the replays to run. Entries that cannot be used are listed in the answer under `left_out` and passed to `complain`. The
+line is still answered, because the caller waits for its answer."""
 
 import json
 import math

@@ -11,8 +11,7 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 @dataclass(frozen=True)
 class ConfirmedChange:
     """A change of a series at build `first_bad` by the relative `size` (0.031 is 3.1 % slower), with its standard
-    error. If several builds made it together, they are those after `last_good`; if a single build did, `last_good` is
-    None."""
+    error. If several builds made it together, they are those after `last_good`; otherwise `last_good` is None."""
 
     series: int
     first_bad: int

@@ -18,8 +18,7 @@ Parents = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """The order of a branch. `positions` numbers the commits of its line from 1. `left` are the commits that left the
-    line."""
+    """The order of a branch. `positions` numbers the commits of its line from 1; the commits in `left` have left it."""
 
     positions: Mapping[str, int]
     left: frozenset[str]

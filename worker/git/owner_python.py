@@ -33,7 +33,7 @@ def forget(clone: Clone) -> None:
 
 
 def find(clone: Clone) -> Path | None:
-    """Returns the path of the Python with which this node records a repository; None if its operator named none."""
+    """Returns the path of the Python with which this node records a repository; None for Tilewatch's own Python."""
     try:
         return Path(_find_file(clone).read_text(encoding="utf-8").strip())
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def find(clone: Clone) -> Path | None:
 
 def find_environment(clone: Clone, branch: str) -> Environment | None:
     """Returns the environment of this node for the packages that a branch's last commit names (`requirements` of
-    [tool.tilewatch]); None if it names none. Raises BadInterpreter, BadProject or RepositoryError if that fails."""
+    [tool.tilewatch]); None without that setting. Raises BadInterpreter, BadProject or RepositoryError on failure."""
     settings = read_settings(clone.folder, branch)
     if settings is None or settings.requirements is None:
         return None

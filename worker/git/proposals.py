@@ -1,4 +1,4 @@
-"""Proposes a watch file for a commit of a clone that has none."""
+"""Proposes a watch file for a commit that lacks a watch file."""
 
 import tempfile
 from collections.abc import Callable

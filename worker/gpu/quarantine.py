@@ -55,8 +55,7 @@ class GpuWatch:
         self._over.set()
 
     def look(self) -> None:
-        """Reads the GPU's health once. If necessary, begins a quarantine or runs a canary. Raises SQLAlchemyError if
-        Postgres cannot be used."""
+        """Reads the GPU's health. May begin a quarantine or run a canary. Raises SQLAlchemyError without Postgres."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
         well = ill is None
@@ -76,7 +75,7 @@ class GpuWatch:
             self._consume(well)
 
     def _find_illness(self) -> Illness | None:
-        """Returns the illness that the last two readings of the GPU's error counts show; None if they show none."""
+        """Returns the illness that the last two readings of the GPU's error counts show; None for a healthy GPU."""
         try:
             self._readings = [*self._readings[-1:], self._probe.look()]
         except NoAnswer as error:  # this does not make the GPU ill; if it is gone, its sweeps fail anyway

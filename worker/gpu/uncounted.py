@@ -136,8 +136,8 @@ def _read(file: Path) -> Uncounted | None:
 
 
 def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str, *, is_patient: bool) -> list[dict[str, Any]]:
-    """Returns for each run the details to store: its hardware counters, or the reason why it has none. Raises GpuWanted
-    if `is_patient` and a series waits for the GPU."""
+    """Returns for each run the details to store: its hardware counters, or why they are missing. Raises GpuWanted if
+    `is_patient` and a series waits for the GPU."""
     described = [[read_described(each) for each in run.described] for run in runs]
     turn = find_turn(gpu.uuid)
     start = functools.partial(start_profiler, gpu.uuid, turn.is_wanted if is_patient else lambda: False)

@@ -77,7 +77,7 @@ def has_changed(launches: Launches, size: float) -> bool:
 
 def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:
     """Stores the range with which the bisection ends, and returns the outcome as a sentence. `left` is the number of
-    commits inside the range, none of which could be replayed."""
+    commits inside the range, which could not be replayed."""
     good_id, bad_id = history.commit_id(good), history.commit_id(bad)
     if good_id is None or bad_id is None:
         return "its commits are not in the watched repository"

@@ -85,7 +85,7 @@ class History:
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
     def find_pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
-        """Returns both commits of a question. Returns None if one of them is unknown, or if neither was measured."""
+        """Returns both commits of a question; None if one commit is unknown, or if neither was measured."""
         kernel, problem, _ = question.series
         base, head = (self._end(build, kernel, problem, facts) for build in (question.base, question.head))
         if base is None or head is None or (base.won is None and head.won is None):
@@ -167,8 +167,8 @@ class History:
         return base.won is not None and head.won is not None and self._is_same(base.won, head.won)
 
     def _is_same(self, base: Winner, head: Winner) -> bool:
-        """Returns whether two winners have the same source file or the same machine code. If their configs differ, each
-        of the two configs must have the same machine code at both commits."""
+        """Returns whether two winners have the same source file or the same machine code. Winners with different
+        configs have the same machine code if each of these configs compiles to the same code at both commits."""
         if base.source_sha256 == head.source_sha256:
             return True
         theirs = self._code_at(head, base.config_id)

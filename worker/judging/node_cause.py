@@ -1,8 +1,8 @@
 """Finds out whether a node or its new driver became slow, and not the code. Chooses replays and reads their answers.
 
 A replay on one GPU compares two pieces of code and shows nothing about the GPU. So both pieces are replayed here on two
-GPUs of different nodes. An old driver cannot be reinstalled. But if another node still has it, and earlier times of
-both nodes are known, the same replays compare the drivers too. node_comparison.py computes the differences."""
+GPUs of different nodes. An old driver cannot be reinstalled. But if another node still has the old driver, and earlier
+times of both nodes are known, these replays compare the drivers too. node_comparison.py computes the differences."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from tilewatch.worker.judging.scope_judge import Series
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 LAUNCHES = 8
-"""The launches on each of the two GPUs, as many as compiler_cause.py uses."""
+"""The launches on each of the two GPUs, the number that compiler_cause.py uses too."""
 
 APART = 0.02
 """The smallest difference of two nodes that is suspected. Healthy GPUs differ by less (silicon, cooling)."""

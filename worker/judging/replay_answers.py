@@ -105,7 +105,7 @@ def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
 
 
 def make_question(scope: Scope, pair: Pair, stored: StoredLaunches, launches: int, *, compiled: bool) -> BuildQuestion:
-    """Returns the request for replays of a pair up to `launches` stored launches. `compiled` is as in `make_sides`."""
+    """Returns the request to replay a pair until `launches` launches are stored. `make_sides` explains `compiled`."""
     start = len(stored.base_us)
     sides = make_sides(pair, compiled=compiled)
     ends = f"{pair.base.sha}:{pair.head.sha}"

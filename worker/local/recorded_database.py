@@ -47,7 +47,7 @@ def import_recorded(database_url: str, file: Path, named: str | None = None) -> 
 
 
 def run_jobs(context: Context, owner: str) -> None:
-    """Runs queued jobs in this process, as workers would, until none is left."""
+    """Runs queued jobs in this process, as workers would, until the queue is empty."""
     while True:
         with session(context.database_url) as opened:
             waiting = jobs.list_unsent(opened, 0)

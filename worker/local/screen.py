@@ -59,7 +59,7 @@ class Screen:
 
 def progress(servers: Servers, ended: Sequence[str] = (), trouble: str | None = None) -> str:
     """Returns one line: the processes that ended, the trouble with Postgres, and the submissions in progress. If there
-    are none of these, the line counts other open jobs (checks, comparisons, replays), or else failed jobs."""
+    is nothing of this kind, the line counts other open jobs (checks, comparisons, replays), or else failed jobs."""
     states = [f"{name} ended and will be started again" for name in ended]
     states += [trouble] if trouble else []
     try:

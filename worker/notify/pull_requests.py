@@ -1,5 +1,4 @@
-"""Opens, changes and closes pull requests by GitHub's API, and merge requests by GitLab's. Errors and reprs do not
-contain the token."""
+"""Opens, changes and closes pull requests by GitHub's API, and merge requests by GitLab's. Errors hide the token."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple

@@ -163,8 +163,7 @@ def read_result(answer: requests.Response, who: str, now: dt.datetime | None = N
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """Returns the seconds that a service asks us to wait, by Retry-After or GitHub's rate limit; None without such a
-    request."""
+    """Returns the seconds that a service asks us to wait, by Retry-After or GitHub's rate limit; None without them."""
     retry_after = answer.headers.get("Retry-After", "").strip()
     if retry_after.isdecimal():
         return float(retry_after)

@@ -33,8 +33,7 @@ def exposition(*sources: Families) -> Callable[[], bytes]:
 
 
 def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
-    """Returns a function that yields the metrics of the worker itself: its health and, for a GPU worker, the number of
-    files in its spool."""
+    """Returns a function that yields the worker's own metrics: its health and, with a GPU, the files in its spool."""
 
     def families() -> Iterator[Metric]:
         yield GaugeMetricFamily("tilewatch_healthy", "1 while /healthz says ok.", value=float(not troubles()))

@@ -80,7 +80,7 @@ def configuration(broker_url: str) -> dict[str, Any]:
 
 
 def sender(broker_url: str) -> Celery:
-    """Returns a Celery application that sends messages but takes none."""
+    """Returns a Celery application that only sends messages."""
     return Celery("tilewatch", set_as_current=False, changes=configuration(broker_url))
 
 

@@ -29,7 +29,7 @@ class CompilePayload:
 
 @dataclass(frozen=True)
 class MeasurePayload:
-    """The payload of a job that measures a sweep. `ships` is the config in the library's tuned table, if it has one."""
+    """The payload of a job that measures a sweep. `ships` is the config in the library's tuned table, or None."""
 
     library: str
     baselines: tuple[str, ...]

@@ -86,8 +86,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the start (UTC) of the last day on which a series was due for another sweep. A series that was swept
-    after that is not due."""
+    """Returns the start (UTC) of the last day on which a series had to be swept again. One swept since is not due."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS

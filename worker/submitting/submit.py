@@ -1,6 +1,5 @@
 """Submits a commit: writes its submissions, sweeps, waiting trials and jobs, and sends one message per job. It needs
-Git, Postgres and Redis, but no GPU software. It refuses bad input before it writes anything, and writes everything in
-one transaction."""
+Git, Postgres and Redis, but no GPU software. It refuses bad input before it writes everything in one transaction."""
 
 import datetime as dt
 import re
@@ -100,8 +99,8 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans of sweeps, read from a library, by GPU model. If a worker has to make them, they are missing here, and
-    `words` says so."""
+    """The plans of sweeps, read from a library, by GPU model. `words` says whether a worker has to make them
+    instead."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str

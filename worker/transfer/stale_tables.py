@@ -89,7 +89,7 @@ class TableState:
 
 def read_tables(repository: Path, revision: str) -> ShippedTables | None:
     """Returns the tuned tables of a commit; None if its pyproject.toml names no file, or if the commit lacks that file.
-    Raises BadProject or WrongTable if one of the two files is wrong, and RepositoryError."""
+    Raises BadProject for a wrong pyproject.toml, WrongTable for a wrong file, and RepositoryError."""
     settings = commits.read_settings(repository, revision)
     path = None if settings is None else settings.tuned
     text = None if path is None else commits.read_file(repository, revision, path, MOST_BYTES)

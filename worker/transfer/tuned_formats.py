@@ -32,7 +32,7 @@ REFERENCE = "torch"
 
 @dataclass(frozen=True)
 class Written:
-    """The texts of files by file name, and a sentence for each winner that none of the files has."""
+    """The texts of files by file name, and a sentence for each winner that was left out."""
 
     texts: Mapping[str, str]
     left_out: Sequence[str]
@@ -147,7 +147,7 @@ def _make_record(winner: NewestWinner) -> dict[str, Any]:
 
 
 def _make_each(winners: Iterable[NewestWinner], make: Callable[[NewestWinner], Made]) -> tuple[list[Made], list[str]]:
-    """Returns what `make` returns for each winner, and a sentence for each winner for which it raises BadProblem."""
+    """Returns the results of `make`, and a sentence for each winner for which it raises BadProblem."""
     made: list[Made] = []
     left_out: list[str] = []
     for winner in winners:

@@ -77,7 +77,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
 
 
 def _rank(trials: pd.DataFrame, config_id: int, absent: str) -> str:
-    """Returns a config's rank and distance from the fastest, such as "3 of 48, +1.2 %", or why it has no rank."""
+    """Returns a config's rank and distance from the fastest, such as "3 of 48, +1.2 %", or the reason for no rank."""
     rank = search_space.rank(trials, config_id)
     own = trials[trials["config_id"] == config_id]
     if rank is None:

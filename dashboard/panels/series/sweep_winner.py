@@ -63,7 +63,7 @@ MARKS = {"yes": "✓ yes", "no": "✗ no"}
 
 
 def read_checklist(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Returns the checklist lines stored with a measurement; empty if there are none."""
+    """Returns the checklist lines stored with a measurement; empty for a measurement without a checklist."""
     lines = detail.get("checklist")
     return [line for line in lines if isinstance(line, Mapping)] if isinstance(lines, list) else []
 

@@ -37,7 +37,7 @@ OnProgress = Callable[[str], None]
 @dataclass(frozen=True)
 class ComparisonWanted:
     """Says what to compare. `names` are the toolchains, the base first. Without `archs`, the GPU's architecture is
-    compared, or all if there is no GPU. `gpu` is None to compile only; `minutes` is None for no limit. `fail_over` is a
+    compared, or all without a GPU. `gpu` is None to compile only, `minutes` None for no limit. `fail_over` is a
     share."""
 
     names: tuple[str, ...]

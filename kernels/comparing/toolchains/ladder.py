@@ -111,8 +111,7 @@ def read_step(timing: Timing | None) -> MeasuredChange | None:
 
 
 def read_driver_step(base: Timing | None, head: Timing | None) -> MeasuredChange | None:
-    """Returns the change between two drivers, from launches of the base's code under each driver. Returns None if a
-    driver has no launches."""
+    """Returns the change between two drivers, from launches of the base's code; None if a driver has no launches."""
     if base is None or head is None or not (base.base_us and head.base_us):
         return None
     logs = [estimate([math.log(each) for each in timing.base_us]) for timing in (base, head)]

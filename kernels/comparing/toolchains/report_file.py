@@ -151,8 +151,7 @@ def list_rows(report: ToolchainReport) -> dict[str, Any]:
 
 
 def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
-    """Returns the report in plain values. Raises AttributeError, ValueError, KeyError or TypeError if they are
-    invalid."""
+    """Returns the report in plain values. Raises AttributeError, ValueError, KeyError or TypeError for wrong values."""
     if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
         raise ValueError("it has no tilewatch_toolchain_report version")
     if version != VERSION:

@@ -26,8 +26,7 @@ def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns a design that counts, on one architecture, each operator and head whose machine code differs from the
-    base's machine code."""
+    """Returns a design that counts, on one architecture, operators and heads with other machine code than the base."""
     return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 

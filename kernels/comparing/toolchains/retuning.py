@@ -69,7 +69,7 @@ class RetunedSpace:
 
 
 def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
-    """Chooses the configs to sweep from the plan of a whole space. Returns all if none is recorded or short-listed."""
+    """Chooses the configs to sweep from the plan of a whole space. Returns all without recorded times or a list."""
     space = {config_key(trial.config): trial.config for trial in shuffle_trials(plan.trials)}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in space if key in of_plan}

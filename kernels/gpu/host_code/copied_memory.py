@@ -39,9 +39,8 @@ class Allocation:
 
 
 class CopiedMemory:
-    """Holds copies of an operator's inputs, which launches may overwrite. `_given` has the first contents of each input
-    set, `_written` the inputs that some config writes to, `_dirty` the allocations that may have changed since the last
-    restore."""
+    """Holds copies of an operator's inputs, which launches may overwrite: `_given` the first contents of each input
+    set, `_written` the inputs that a config writes to, `_dirty` the allocations to restore."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
         self.guards = Guards()

@@ -197,7 +197,7 @@ class PreparedLaunches:
         return Entry(partial(self.launch, launched), config.names, partial(self._verify_timed, config))
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
-        """Describes a config's launches for the process under a profiler, or returns why it cannot repeat them."""
+        """Describes a config's launches for the process under a profiler, or returns why it could not repeat them."""
         _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
@@ -247,8 +247,7 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _judge(self, config: LoadedLaunches, turn: int) -> ResultError:
-        """Returns the error of a config's results on input set `turn`. A result has its type's tolerance if none is
-        stated."""
+        """Returns the error of a config's results on input set `turn`. A tolerance is the stated one or the type's."""
         pairs = zip(config.results[turn], self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
@@ -305,8 +304,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
-    """Returns a copy of an output's right result, or None if the output is not compared. Raises LibraryError if the
-    result is all NaN."""
+    """Returns a copy of an output's right result; None if it is not compared. Raises LibraryError if it is all NaN."""
     if shared is None:
         return None
     reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))

@@ -121,7 +121,7 @@ class Run:
         return device_memory.is_filled(device_memory.copy_from(seen.address, seen.before.size), self.byte)
 
     def _describe(self, constraint: Any, value: Any) -> list[View | Number]:
-        """Returns the arguments that a kernel gets for one parameter. A constant parameter gets none."""
+        """Returns the arguments that a kernel gets for one parameter: an empty list for a constant parameter."""
         match type(constraint).__name__:
             case "ConstantConstraint":
                 return []

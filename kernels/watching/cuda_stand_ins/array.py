@@ -1,8 +1,8 @@
 """Defines arrays like CuPy's in reserved memory that is mostly never touched, so that any size fits a small machine.
 
 NumPy's own views of that memory give the shapes, strides and offsets. Values are known only where the host code stated
-them, in arrays of at most MOST_VALUES elements: arrays that `cupy.empty` or a random generator makes have no values,
-and an array that a kernel was given has none until `run` ends."""
+them, in arrays of at most MOST_VALUES elements. Arrays that `cupy.empty` or a random generator makes have no values. An
+array that was given to a kernel has no values until `run` ends."""
 
 import mmap
 from collections.abc import Callable, Iterator
@@ -93,8 +93,7 @@ class ndarray:
         return values
 
     def get(self, *_: Any, out: Any = None, **__: Any) -> np.ndarray:
-        """Returns the values in NumPy's array. A guess for many values is read-only, because a copy of it might be
-        larger than the machine."""
+        """Returns the values in NumPy's array. Guesses for many values are read-only, because a copy might not fit."""
         values = self.read("get")
         if out is not None:
             out[...] = values

@@ -59,9 +59,9 @@ def find_mechanisms(
     arch: str,
     ratio: float | None = None,
 ) -> tuple[Mechanism, ...]:
-    """Returns the mechanisms whose rules hold, the main one first; empty if no rule holds. `ratio` is the measured time
-    of the slower version divided by the faster version's. Mechanisms that can explain only less than half of the change
-    come last."""
+    """Returns the mechanisms whose rules hold, the main one first; empty if no rule holds. `ratio` is the slower
+    version's time divided by the faster version's. Mechanisms that can explain less than half of the change come
+    last."""
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)
     pair = Pair(fast, slow, turned, read_sizes(problem), arch)
