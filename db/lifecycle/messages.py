@@ -40,7 +40,6 @@ class ClaimedMessage:
     body: str
     attempts: int
     regression_id: int | None
-    alarm_id: int | None
     check_id: int | None
     sha: str | None
     about: str | None

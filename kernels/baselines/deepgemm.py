@@ -172,7 +172,8 @@ def _make_fp8(
     call: Call, scale_a: Any, scale_b: Any, scales: str, *, kernels: int | None = None, by_ends: bool = False
 ) -> BaselineLaunch:
     deep_gemm = _import_deepgemm()
-    a, b, d = tensor(call, "a"), tensor(call, "b"), _reshape_d(call)
+    a, b, d = tensor(call, "a"), tensor(call, "b"), tensor(call, "d")
+    d = d.view(*call.inputs["a"].shape[:-1], -1)  # our kernel may store the columns of D in several axes
     detail = {"version": version("sgl-deep-gemm"), "scales": scales}
     if "group_of_row" in call.inputs or "end_of_group" in call.inputs:
         groups = tensor(call, "end_of_group") if by_ends else find_group_of_row(call)
@@ -190,11 +191,6 @@ def _make_fp8(
             kernels=kernels,
         )
     return BaselineLaunch(lambda: deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), d), detail, kernels=kernels)
-
-
-def _reshape_d(call: Call) -> Any:
-    """Returns D in DeepGEMM's shape (.., M, N). Our kernel may store the columns of D in several axes."""
-    return tensor(call, "d").view(*call.inputs["a"].shape[:-1], -1)
 
 
 def _find_scales(call: Call) -> Scales:

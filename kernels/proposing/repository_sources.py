@@ -134,17 +134,12 @@ def _match_file(file: str, kernels: Iterable[KernelName]) -> frozenset[KernelNam
 def _can_run(file: str, tree: ast.Module) -> bool:
     """Returns whether a file is worth running: it calls functions at its top level, or its path is like a test's."""
     scripts = (ast.For, ast.With, ast.Assert)
-    if any(isinstance(node, scripts) or _is_call(node) or _is_guard(node) for node in tree.body):
-        return True
+    for node in tree.body:
+        is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        is_guard = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+        if isinstance(node, scripts) or is_call or is_guard:
+            return True
     return not file.startswith(".") and any(word in file.lower() for word in DRIVER_NAMES)
-
-
-def _is_call(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
-
-
-def _is_guard(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 
 def _rank(driver: Driver, kernels: int) -> tuple[bool, int, str]:

@@ -28,13 +28,11 @@ MOVE_SPREAD_FACTOR = 1.5
 @dataclass(frozen=True)
 class Scan:
     """Holds how far the level of each series moved at each recent night: `steps`, in units of `noise`. Row 0 is the
-    newest night. `variances` holds the variances of `steps`, in squared noises. Both are NaN if the history is too
-    short. `move_spread` is the spread of the moves of a node's series at its last change of machine or toolchain."""
+    newest night. `variances` holds the variances of `steps`, in squared noises. Both are NaN without enough history."""
 
     steps: Floats
     variances: Floats
     noise: Floats
-    move_spread: Floats
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
@@ -56,7 +54,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
     enough = long_enough & (after_new[1] > 0) & here[-1] & np.isfinite(residuals[-1])
     steps = np.where(enough, after_mean - before_mean, np.nan)
     variances = np.where(enough, 1.0 / before_weight + 1.0 / after_weight, np.nan)
-    return Scan(steps, variances, noise, move_spread)
+    return Scan(steps, variances, noise)
 
 
 class _Sums:

@@ -55,7 +55,7 @@ def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tu
     sizes = {name.lower(): size for name, size in problem.sizes.items()}
     if BUCKET not in sizes:
         raise BadProblem(f"it has no size {BUCKET}, by which configs are chosen")
-    first = sorted(sizes.keys() - {BUCKET, *BLOCK}, key=_rank_size)
+    first = sorted(sizes.keys() - {BUCKET, *BLOCK}, key=lambda name: ((*FILE_SIZES, name).index(name), name))
     parts = [f"{name.upper()}={sizes[name]}" for name in first]
     parts.append(f"device_name={_make_name(winner.gpu_name)}")
     parts += [f"{name}={value}" for name, value in problem.choices.items()]
@@ -67,10 +67,6 @@ def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tu
 def _make_name(text: str) -> str:
     """Returns a text without spaces, as vLLM and sglang write it, and without parts that lead to another folder."""
     return re.sub(r"[^\w()+-]", "_", text)
-
-
-def _rank_size(name: str) -> tuple[int, str]:
-    return (*FILE_SIZES, name).index(name), name
 
 
 def write_traces(winners: Iterable[NewestWinner], definitions: Mapping[str, Definition], file: str) -> Written:
