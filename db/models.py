@@ -809,8 +809,7 @@ class Token(Base):
 
 class Quarantine(Base):
     """A period in which a GPU gets no sweeps because it is ill. It ends when the GPU's canaries are clean again. A GPU
-    has at most one open quarantine. `evidence` has the readings, and a run that showed the illness, which is not
-    judged."""
+    has at most one open quarantine. `evidence` has the readings, and the run that showed the illness, if any."""
 
     __tablename__ = "quarantines"
     __table_args__ = (

@@ -211,7 +211,7 @@ def read_fields(
 
 
 def make_row(row: type[Made], fields: dict[str, Any]) -> Made:
-    """Returns a dataclass that uses a dict of all its fields as its own, without a copy. The constructor of a frozen
+    """Returns a dataclass whose attributes are the dict `fields` itself, without a copy. The constructor of a frozen
     dataclass sets each field by a call, which took 8 us for 40 fields (2 cores, 2026-11-23)."""
     made = row.__new__(row)
     object.__setattr__(made, "__dict__", fields)

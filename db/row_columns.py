@@ -67,8 +67,7 @@ class JudgedRunColumns(CommitColumns, RunColumns):
 
 @dataclass(frozen=True)
 class TimeColumns:
-    """The time of one implementation with its 95 % interval, and its ratio to a baseline. All fields of the ratio are
-    None if no baseline was measured."""
+    """The time of one implementation with its 95 % interval, and its ratio to a baseline; None without a baseline."""
 
     median_us: float
     low_us: float

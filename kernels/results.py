@@ -56,9 +56,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts about a cubin that are known without running it. Of the `loads`, `tma_loads` became TMA; of the `mmas`,
-    `tensor_core_mmas` became Tensor Core code. `remarks` are the compiler's remarks, each a dict of pass, name, passed,
-    line, instruction, shape and text."""
+    """Facts about a cubin that are known without running it. `tma_loads` of the `loads` became TMA, `tensor_core_mmas`
+    of the `mmas` Tensor Core code. A remark is a dict of pass, name, passed, line, instruction, shape and text."""
 
     registers: int
     stack_bytes: int

@@ -1,5 +1,4 @@
-"""Draws trends from frames with the columns of PointRow. Text and grid colours come from Streamlit's theme. Other
-colours come from colours.py."""
+"""Draws trends from frames with the columns of PointRow. Streamlit's theme gives the colours of texts and grids."""
 
 import re
 import zlib

@@ -83,7 +83,6 @@ def name_days(commits: pd.DataFrame) -> str:
 
 
 def _line(x: Any, mark: Mark) -> dict[str, Any]:
-    """Returns the vertical line of a mark."""
     look = {"width": 1.5, "dash": mark.dash, "color": mark.colour}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": look}
 
@@ -112,8 +111,7 @@ def _line_at_one(points: pd.DataFrame) -> dict[str, Any]:
 
 
 def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
-    """Returns the x halfway between the shown commits that are nearest to a mark on both sides. Returns None if one
-    side has no shown commit."""
+    """Returns the x halfway between the shown commits nearest to a mark on both sides; None if one side has none."""
     positions = commits["position"] if len(commits) else pd.Series(dtype=int)
     earlier, later = positions.index[positions <= mark.before], positions.index[positions >= mark.after]
     if earlier.empty or later.empty:

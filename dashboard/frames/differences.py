@@ -105,7 +105,7 @@ def write(row: Mapping[Any, Any]) -> str:
 
 
 def write_cell(row: Mapping[Any, Any]) -> str:
-    """Returns the text of a table cell: the change alone if its finding is a claim, else the change with more words."""
+    """Returns the text of a table cell: the change alone for a finding in CLAIMS, else with the finding or with "≈"."""
     change = change_text(row["change"])
     if row["finding"] in CLAIMS:
         return change

@@ -112,9 +112,9 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin with which this run's winner is compared. It is the earlier winner if both runs chose
-    one config, or if the winning config has no earlier code. Otherwise it is the winning config's earlier cubin; None
-    if its code did not change, because a difference between two configs does not explain a commit."""
+    """Returns the earlier cubin with which this run's winner is compared: the earlier winner if both runs chose one
+    config, or if the winning config is new; else the winning config's earlier cubin. Returns None if its code did not
+    change, because a difference between two configs does not explain a commit."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:

@@ -193,7 +193,6 @@ COMMITS_BEFORE, COMMITS_AFTER = 25, 15
 
 
 def _show_step(url: str, found: pd.Series, row: pd.Series) -> None:
-    """Shows the trend of a series around the change."""
     points = reads.points(url, found["repository"], row["kernel"], row["problem"], row["gpu_model"], static_facts=False)
     points = around(points, found["bad_sha"])
     metric = find_drawable(points)

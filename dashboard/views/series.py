@@ -144,7 +144,6 @@ def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
 
 
 def _below(url: str, key: Key, found: Evidence | None) -> None:
-    """Shows the chosen view of a sweep and its run."""
     if found is not None and found.run.kernel == TOTAL:
         run_details.show(found)
         return

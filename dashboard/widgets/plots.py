@@ -98,7 +98,6 @@ def show_grid(html: str, key: str) -> None:
 
 
 def show_scoreboard(html: str, key: str) -> None:
-    """Shows the cards of charts/scoreboard.py."""
     _note_drawn()
     _SCOREBOARD(key=key, data={**_send("scoreboard", key, html), **_saved_as(key)})
 
@@ -119,7 +118,6 @@ def _keep_place(drawing: re.Match[str]) -> str:
 
 
 def show_parallel(drawing: dict[str, Any], key: str) -> None:
-    """Shows a drawing of charts/parallel.py."""
     _note_drawn()
     _PARALLEL(key=key, data={**drawing, **_saved_as(key)})
 

@@ -49,7 +49,6 @@ def digest(subject: str) -> str:
 
 
 def close(session: Session, keys: Sequence[str]) -> None:
-    """Closes the open alarms with these keys."""
     session.execute(
         update(Alarm)
         .where(Alarm.key == func.any(list(keys)), Alarm.closed_at.is_(None))

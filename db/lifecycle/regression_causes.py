@@ -89,7 +89,6 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
 
 
 def add_to_explanation(session: Session, regression_id: int, sentence: str) -> None:
-    """Adds a sentence to a regression's explanation."""
     regression = session.get_one(Regression, regression_id)
     regression.explanation = [*regression.explanation, sentence]
 

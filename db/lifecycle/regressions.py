@@ -1,6 +1,6 @@
 """Changes a regression for people and for Tilewatch. Each change is stored as an event, with its author and time.
 
-`TRANSITIONS` says which states may follow which. regression_causes.py opens regressions. The caller opens the session
+`TRANSITIONS` lists the allowed changes of state. regression_causes.py opens regressions. The caller opens the session
 and commits.
 """
 

@@ -40,8 +40,7 @@ def require_own_python(session: Session, name: str) -> None:
 
 
 def remove(session: Session, name: str) -> int:
-    """Stops watching a repository and cancels its open jobs. Returns their number. Raises RepositoryRefused if the
-    repository is not watched."""
+    """Stops watching a repository and cancels its open jobs. Returns their number. Raises RepositoryRefused."""
     ended = (
         update(Repository)
         .where(Repository.name == name, Repository.removed_at.is_(None))
@@ -54,7 +53,6 @@ def remove(session: Session, name: str) -> int:
 
 
 def write_fetched(session: Session, name: str) -> None:
-    """Stores that a fetch has just succeeded."""
     fetched = {"fetched_at": func.now(), "failing_since": None, "failure": None}
     session.execute(update(Repository).where(Repository.name == name).values(**fetched))
 

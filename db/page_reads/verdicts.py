@@ -34,9 +34,9 @@ class VerdictRow(JudgedSeriesColumns):
 
 @dataclass(frozen=True)
 class DetectableChange:
-    """The smallest relative change that one night of a series could show, from its newest verdict with a known noise.
-    `noise` is the standard deviation between nights. A check can show smaller changes, because its launches compare two
-    commits within the same minutes."""
+    """The smallest relative change that one night of a series could show, from its newest verdict with a known
+    noise. `noise` is the standard deviation between nights. A check compares within minutes, so it can show smaller
+    changes."""
 
     run_id: int
     sha: str

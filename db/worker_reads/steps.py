@@ -84,8 +84,8 @@ class CompiledConfig:
 @dataclass(frozen=True)
 class LastSweep:
     """The last run of a series that tried the kernel's whole short list, or the whole space if there is no list.
-    `tried` maps the ids of these configs to the content keys of their cubins. `timed_again` has the configs that won,
-    were tied or were timed beside the winner."""
+    `tried` maps the ids of these configs to their cubins' content keys. `timed_again` has the winner and what was timed
+    beside it."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]

@@ -67,7 +67,6 @@ HOPPER, BLACKWELL = 9, 10
 
 
 def find_major() -> int:
-    """Returns the GPU's major compute capability."""
     major: int = torch_module().cuda.get_device_capability()[0]
     return major
 

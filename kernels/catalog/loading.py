@@ -296,8 +296,7 @@ def _choose_error(error: BaseException) -> type[LibraryError]:
 
 
 def _describe_error(error: BaseException, name: str) -> str:
-    """Returns an error as one line of text. It names the traceback's last line in the file `name`, and the last one in
-    the checkout's host code."""
+    """Returns an error as one line of text, with the traceback's last lines in the file `name` and in the host code."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     places = [] if line is None else [f"line {line}"]

@@ -17,8 +17,7 @@ MOST_BYTES = 16 << 20
 
 
 def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
-    """Returns the short lists by kernel and architecture. Returns {} if the folder has no short_lists.json. Raises
-    LibraryError if the file is wrong."""
+    """Returns the short lists by kernel and architecture; {} without a file. Raises LibraryError for a wrong file."""
     try:
         stored = json.loads(read_given_text(library / FILE, MOST_BYTES))
         found: dict[str, dict[str, ShortList]] = {}

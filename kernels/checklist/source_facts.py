@@ -220,9 +220,9 @@ def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Map
 
 
 def _find_type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
-    """Returns the element type with which an expression was created, or "" if the source does not show the type. A name
-    has the type of its first value, because an accumulator keeps its type through its loop. An operation has the wider
-    float type of its two sides."""
+    """Returns the element type with which an expression was created; "" if the source does not show it. A name has
+    the type of its first value, because accumulators keep their type. An operation has the wider float type of its
+    sides."""
     match node:
         case ast.Name(id=name) if name in assigned:
             # Without this name, so that a name assigned from itself ends the recursion.

@@ -69,9 +69,8 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty for
-    none. If `may_race` is False, each side has only one config: the recorded winner, or else the shipped one. Launches
-    are compared by `metric`."""
+    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty. Each
+    side has one config, recorded or else shipped, unless `may_race`. Launches are compared by `metric`."""
 
     base: Library
     head: Library

@@ -28,8 +28,7 @@ class About:
 
 
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
-    """Returns one line per kernel and problem, the most urgent first. Targets that were not launched share a line if
-    their outcomes read alike."""
+    """Returns one line per kernel and problem, the most urgent first; one line for equal outcomes without launches."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
         timed.append(f"{each.kernel} {each.problem}: {_write_statement(each)}")

@@ -25,8 +25,7 @@ NOT_SLOWER_ERROR = 0.01
 INTERVAL_ERROR = 0.05
 
 MARGIN = 0.005
-"""Without --margin, launches are added until a change is sure, or is surely under this share. Machines of one GPU model
-differ by as much."""
+"""The default of --margin, below which changes are not sought. Machines of one GPU model differ by as much."""
 
 ACCEPTABLE = 0.01
 """Without --fail-over and --margin, the largest x of "not slower than x" that is accepted when the budget is spent."""

@@ -34,8 +34,8 @@ if [ -e {folder}/$key.failed ]; then exec {nvcc} "$source" -cubin -o "$cubin" "$
 echo "$*" > "$WANTED/$key.flags" && mv "$source" "$WANTED/$key.cu"
 exit 1
 """.replace("$WANTED", f"${WANTED}")
-"""A program that takes the place of nvcc. A kernel that could not be compiled is given to the real nvcc, whose error
-becomes that of the launch."""
+"""A program in place of nvcc. It runs the real nvcc for a kernel that did not compile, so that the launch shows its
+error."""
 
 
 def find_nvcc() -> Path | None:

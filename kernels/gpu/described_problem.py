@@ -1,6 +1,5 @@
-"""Describes one problem of a library file's kernel as plain values. The process that runs the library writes this
-description, and the measuring process reads it and needs nothing else. kernels/measuring/description_schema.py
-validates the description in between."""
+"""Describes one problem of a library file's kernel as plain values. The process that runs the library writes them,
+kernels/measuring/description_schema.py validates them, and the measuring process needs nothing else."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -16,8 +15,7 @@ from tilewatch.kernels.problems.given_values import encode_given
 
 @dataclass(frozen=True)
 class ConfigLaunch:
-    """Describes one launch of a config. `arguments` are in the order of the kernel's parameters, without constants.
-    Arrays are given by name."""
+    """Describes a launch of a config. `arguments` are in the kernel's order, without constants, arrays by name."""
 
     grid: tuple[int, int, int]
     arguments: tuple[str | Scalar, ...]

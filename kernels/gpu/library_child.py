@@ -24,8 +24,7 @@ from tilewatch.kernels.gpu.rounds import CHECKED_SETS
 from tilewatch.kernels.library_errors import LibraryError, first_line
 
 MOST_DESCRIBED = 32 << 20
-"""Most bytes of an operator's description. Any answer of a child process may have twice as many bytes
-(kernels/children/child_process.py)."""
+"""Most bytes of an operator's description, half of what an answer may have (kernels/children/child_process.py)."""
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:

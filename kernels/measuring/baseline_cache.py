@@ -122,7 +122,6 @@ class _Launcher:
         self._kept = KeptProcess()
 
     def close(self) -> None:
-        """Ends the process."""
         self._kept.close()
 
     def launch(self, described: Mapping[str, Any], names: Sequence[str]) -> list[Path]:

@@ -194,7 +194,7 @@ class GpuProcesses:
         return None
 
     def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
-        """Returns a watched operator's description by each side's library, by library folder, and "". If one process
+        """Returns the descriptions of a watched operator by the library folders of the sides, and "". If one process
         must run and measure all sides, returns None and the reason."""
         if preparation.by_library:
             return None, preparation.by_library

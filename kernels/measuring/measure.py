@@ -229,7 +229,6 @@ PHASES = ("import", "waiting", "prepare", "baselines", "rounds")
 
 
 def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
-    """Returns the seconds of each phase of a run."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for asked, spent in spent_s.items():
         seconds[asked if asked in PHASES else "sweep"] += spent

@@ -75,7 +75,7 @@ class GpuChild:
     """Holds a prepared GPU child, which is replaced when it dies. Counts the seconds of holding the GPU."""
 
     def __init__(self, setup: GpuSetup, spawn: Callable[[], GpuProcesses] | None = None) -> None:
-        """Prepares the problem. `spawn` returns the processes to use; if it is None, new ones are started."""
+        """Prepares the problem in processes that `spawn` returns; if `spawn` is None, in new ones."""
         self._setup = setup
         self._spawn = spawn or partial(
             GpuProcesses, setup.library, environment=setup.environment, packages=setup.packages

@@ -21,8 +21,7 @@ LARGEST_WEIGHT = 1e12  # sums of more would lose the times of other problems, an
 
 @dataclass(frozen=True)
 class WeightedProblem:
-    """A problem, and how often it runs in one step of each language model, by the model's name. A problem without
-    weights is part of no total."""
+    """A problem, and how often it runs in a step of each language model. Without weights it is part of no total."""
 
     problem: Problem
     weights: Mapping[str, float]

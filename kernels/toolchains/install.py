@@ -1,5 +1,4 @@
-"""Installs and removes toolchains. A toolchain is made in a temporary folder that is renamed when it is complete, so no
-partial toolchain is ever used."""
+"""Installs and removes toolchains, in a temporary folder that is renamed, so that no partial toolchain is used."""
 
 import contextlib
 import json

@@ -28,8 +28,7 @@ class TracingError(ExpectedError):
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One call of `ct.launch` with its arguments. If `programmatic_dependent_launch`, the kernel may begin before the
-    previous kernel has ended."""
+    """One call of `ct.launch`. If `programmatic_dependent_launch`, it may begin before the previous kernel's end."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -151,8 +150,8 @@ def open_trace(
 
 
 def guess_value(missing: TracingError) -> int:
-    """Returns the number that stands for an unknown value which host code copies to the host. Raises `missing` if
-    nothing may stand for it."""
+    """Returns the number for an unknown value that host code copies to the host. Raises `missing` if that is
+    refused."""
     if not _current or _current[-1].guess is None:
         raise missing
     here = _current[-1]

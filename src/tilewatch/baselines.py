@@ -6,8 +6,7 @@ from dataclasses import dataclass
 DEEP_GEMM, TORCH, CUBLAS, CUDNN = "sgl-deep-gemm", "torch", "nvidia-cublas", "nvidia-cudnn-cu13"
 
 PACKAGES: Mapping[str, str] = {DEEP_GEMM: "DeepGEMM", TORCH: "torch", CUBLAS: "cuBLAS and cuBLASLt", CUDNN: "cuDNN"}
-"""The packages that baselines need, with their usual names. PyTorch may run with another release of cuBLAS or cuDNN
-than it was published with."""
+"""The packages that baselines need, with their usual names. PyTorch may run with another cuBLAS or cuDNN release."""
 
 
 @dataclass(frozen=True)

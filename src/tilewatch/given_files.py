@@ -81,8 +81,8 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _import_reader() -> Any:
-    """Returns a module that reads TOML. Raises BadFile if there is none: Python 3.10, which only the environment of an
-    owner may have, lacks tomllib. Its regular expressions also lack `*+`."""
+    """Returns a module that reads TOML. Raises BadFile if there is no such module. Python 3.10, which the environment
+    of an owner may have, lacks tomllib. In its regular expressions `*+` is missing too."""
     for name in ("tomllib", "tomli", "pip._vendor.tomli"):
         with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module(name)

@@ -5,8 +5,7 @@ from typing import Literal, get_args
 
 Metric = Literal["time", "span", "graph"]
 """Names a metric. "time" is the time in which at least one kernel of an operator runs. "span" is the time from the
-start of the operator's first kernel to the end of its last, so it includes gaps between kernels. "graph" is the span of
-the same launches as one CUDA graph."""
+start of its first kernel to the end of its last, gaps included. "graph" is that span as one CUDA graph."""
 
 SpanMetric = Literal["span", "graph"]
 SPAN_METRICS: tuple[SpanMetric, ...] = get_args(SpanMetric)

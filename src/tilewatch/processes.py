@@ -65,8 +65,8 @@ def start(
     inherited_files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Starts a process. Linux sends `death_signal` to it when the thread that called this function ends, even by
-    SIGKILL. stderr goes to the log, and so does stdout if `stdout` is None. `user_command` is the start of a command
-    line that changes the user."""
+    SIGKILL. stderr goes to the log, and so does stdout if `stdout` is None. `user_command` is a prefix that changes the
+    user."""
     return subprocess.Popen(
         # In this order: a process that changes its user loses its death signal (prctl(2)).
         [*user_command, "setpriv", f"--pdeathsig={death_signal.name.removeprefix('SIG')}", "--", *command],

@@ -10,8 +10,7 @@ Unicode's control characters change the direction of text, so that a name can lo
 
 _MARKDOWN = re.compile(r"([\\`*\[\]<>$|~&]|(?<!\w)_|_(?!\w)|:(?=[A-Za-z]))")
 _SIGNS = re.compile(r"(?<=[-<])(\\?)(?=[->])|(?<=[<>~])(?==)|(?<=:)(?=[\w+-]+\\?:)")
-"""The pattern of places inside an arrow, a dash, a comparison or a word like :+1:. Streamlit draws such text as one
-character, even if it is escaped."""
+"""Places inside an arrow, a dash, a comparison or a word like :+1:, which Streamlit draws as one character."""
 
 _BLOCK = re.compile(r"\A(\d{1,9}(?=[.)](?: |\Z))|(?=#{1,6}(?: |\Z)|[+-] ))")
 """The pattern of the place at the beginning of a line by which Markdown recognises a heading or a list."""

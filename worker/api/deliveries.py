@@ -38,9 +38,8 @@ class Unsigned(ExpectedError):
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """A check that an event asks for. It compares the commit `head` with the commit where it left `base`, a hash or a
-    branch. `of` describes the event. `addresses` are the repository's addresses on the forge. Events with the same
-    `key` ask for the same check."""
+    """A check that an event asks for: of the commit `head` against the commit where it left `base`, a hash or a branch.
+    `of` describes the event. `addresses` are the repository's. Events with the same `key` ask for the same check."""
 
     base: str
     head: str

@@ -1,5 +1,4 @@
-"""The step "time_toolchains": times a comparison of toolchains on a GPU. Each job takes only a few minutes, so that
-more urgent jobs come in between."""
+"""The step "time_toolchains": times a comparison of toolchains on a GPU, in short jobs between more urgent ones."""
 
 from collections import defaultdict
 from dataclasses import replace

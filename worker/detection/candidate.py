@@ -74,8 +74,8 @@ class Candidate:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Returns the estimated change at the build that most likely is the first bad one. It uses all replays of an
-        earlier build against that build or a later one, and is None if there is no such replay."""
+        """Returns the estimated change at the most likely first bad build, from all replays of an earlier build against
+        that build or a later one; None without such a replay."""
         weighed, precisions, launches = self.replayed
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:

@@ -142,8 +142,7 @@ def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def _decide_open(candidate: Candidate, policy: Policy) -> Decision:
-    """Returns the decision on an open candidate: "believed" if replays show the change, "refuted" if it is not worth
-    more launches, else the next replay."""
+    """Believes a change that replays show, refutes one that is worth no more launches, or asks for the next replay."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations

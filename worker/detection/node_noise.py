@@ -87,9 +87,9 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
     """Returns for each series the share of the node's part that shows in its times, learned from moves between nights.
-    A share close to 1 is set to 1. A share may differ from 1 if the node's part comes from a single baseline, whose
-    bottleneck is not the kernel's. The share is the slope (sum x y + p) / (sum x^2 + p). The prior p has the weight of
-    PRIOR_NIGHTS nights at slope 1."""
+    A share close to 1 is set to 1. A share differs from 1, for example, if the node's part comes from a single
+    baseline. It is the slope (sum x y + p) / (sum x^2 + p). The prior p has the weight of PRIOR_NIGHTS nights at slope
+    1."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):

@@ -202,8 +202,8 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Returns the confirmed change of a candidate, and starts a new level of its series there. Returns None if no
-        replay tested the likeliest build."""
+        """Returns a candidate's confirmed change, which starts a new level; None if its likeliest build was not
+        replayed."""
         estimate = candidate.estimate
         if estimate is None:
             return None

@@ -52,7 +52,6 @@ def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]
 
 
 def list_names(database_url: str, settings: Settings) -> list[str]:
-    """Lists the names of the watched repositories."""
     with session(database_url) as opened:
         return [each.name for each in list_watched(opened, settings)]
 
@@ -141,8 +140,7 @@ def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
     """Stores the order of a branch's commits under the name `stored_as`: a repository, or one of its branches whose
-    last submitted commit is `newest`. Returns how many commits left the branch since the last call. Raises
-    RepositoryError if Git cannot read the branch."""
+    last submitted commit is `newest`. Returns how many commits left it since the last call. Raises RepositoryError."""
     take_turns(opened, f"order of {stored_as}")
     branch = branch_without_toolchain(stored_as)
     if branch is None:

@@ -60,7 +60,7 @@ def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
 
 
 def describe_differences(base: RunFacts, head: RunFacts) -> str:
-    """Describes the differences between two runs whose change in time replays did not attribute to the commit."""
+    """Describes the differences between two runs, for a change in time that replays did not trace to the commit."""
     differences = [describe_move(base, head)]
     if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
         differences.append(f"toolchain {moves}")

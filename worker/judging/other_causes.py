@@ -103,8 +103,8 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
 
 
 def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
-    """Settles the suspicions of a series whose replays have run, and returns their outcomes. Opens a regression for
-    each suspicion that is confirmed."""
+    """Settles those suspicions of a series whose replays have run. Returns the outcomes; opens confirmed
+    regressions."""
     findings = []
     if causes.compiler is not None and causes.compiler_answer is not None:
         findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))

@@ -51,8 +51,7 @@ class Launches:
 
 
 AnswerOf = Callable[[SeriesQuestion], Launches | None]
-"""Returns the launches that answer a question; None while launches are still to be measured. There are fewer than
-requested if no more can be measured."""
+"""Returns the launches that answer a question, perhaps fewer than requested; None while more are to be measured."""
 
 
 def first_night(nights: int) -> int:

@@ -48,8 +48,7 @@ class Screen:
         self._printed_at = time.monotonic()
 
     def _write(self, text: str) -> None:
-        """Writes as much as the terminal accepts without blocking, and keeps the rest for later, because a paused
-        terminal must not stop `tilewatch up`."""
+        """Writes what the terminal accepts without blocking, and keeps the rest: a paused terminal must not stop us."""
         self._unwritten = (self._unwritten + text.encode())[-KEPT_BYTES:]
         with contextlib.suppress(OSError):  # such as a full disk, or a closed terminal
             while self._unwritten and select.select([], [sys.stdout], [], 0)[1]:

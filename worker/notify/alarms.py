@@ -133,8 +133,8 @@ def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
 
 
 def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) -> list[OpenAlarm]:
-    """Returns the open alarms about nightlies that could not be submitted for watched repositories. Their next nightly
-    closes them (schedule.py)."""
+    """Returns the open alarms about nightlies that could not be submitted. The next nightly closes them
+    (schedule.py)."""
     return keep(alarm for alarm in stored if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched)
 
 

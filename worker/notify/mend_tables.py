@@ -31,8 +31,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Action:
-    """One change on the forge. It opens a pull request if `stored` is None, withdraws `stored` if `state` is None, and
-    otherwise updates `stored`."""
+    """One change on the forge: opens a pull request if `stored` is None, withdraws it if `state` is None, else updates
+    it."""
 
     stored: PullRequest | None
     state: TableState | None

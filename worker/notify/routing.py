@@ -64,8 +64,8 @@ class Channel(_Strict):
 
 
 class Route(_Strict):
-    """A rule that sends matching messages to channels. All matching rules apply. In a pattern, `*` stands for any text
-    and `?` for one character."""
+    """A rule that sends matching messages to channels. All matching rules apply. Patterns have the wildcards * and
+    ?."""
 
     kernel: str = "*"
     gpu: str = "*"

@@ -60,7 +60,6 @@ class PullRequestText:
 
 
 def write(tables: ShippedTables, state: TableState, sweeps: Sweeps, dashboard_url: str) -> PullRequestText:
-    """Returns the pull request for one tuned table."""
     gpu_name, kernel = state.stale[0].winner.gpu_name, state.key[0]
     what = count_text(len(state.stale), "slow config")
     title = without_mentions(f"Replace {what} of {one_line(kernel)} on {one_line(gpu_name)}")

@@ -166,8 +166,7 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Returns the first commit, or the range of commits, of a regression. If no commit is the cause, says that the
-    change was first seen there."""
+    """Returns a regression's first commit or range of commits; for other causes, where the change was first seen."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:

@@ -98,7 +98,7 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs, or else the last reason for waiting, such as a GPU in use, that the pool wrote."""
+        """Returns the running jobs, or else the last reason why a process of the pool waits, such as a GPU in use."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:
             self._subjects = "; ".join(subjects)

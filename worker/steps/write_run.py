@@ -55,8 +55,7 @@ class NotOurs(Exception):
 
 
 def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Writes a run to the spool and, once Postgres answers, to the database. Returns the jobs to send. Raises NotNow if
-    the GPU was ill during the run."""
+    """Writes a run to the spool, then to the database. Returns the jobs to send. Raises NotNow if the GPU was ill."""
     file: Path | None = None
     try:
         file = spool.keep(spool_folder, spooled)
@@ -79,8 +78,8 @@ class Delivered:
 
 
 def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
-    """Writes a run and its judge job. If the sweep has a run already, only returns the judge job. Raises NotOurs if the
-    run's job is not in this database."""
+    """Writes a run unless the sweep has one, and its judge job. Raises NotOurs if the run's job is not in this
+    database."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")

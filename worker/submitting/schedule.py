@@ -35,9 +35,8 @@ def submit(settings: Settings) -> list[str]:
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
-    """Submits the last night's nightly of each repository that missed it. Returns a sentence for each of them. A
-    repository without any nightly has missed none. Of several missed nights only the last is submitted, because all
-    would measure the same commit."""
+    """Submits the last night's nightly of each repository that missed it, and returns a sentence for each of them. A
+    repository without any nightly has missed none. Earlier nights are not repeated, as all measure the same commit."""
     night = due_night(now, settings)
     names = watched.list_names(settings.connection().database_url, settings)
     with session(settings.connection().database_url) as opened:

@@ -99,8 +99,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans of sweeps, read from a library, by GPU model. `words` says whether a worker has to make them
-    instead."""
+    """The plans of sweeps, read from a library, by GPU model. `words` says if a worker has to make them instead."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -108,8 +107,7 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for. `measure` is True if there are such GPUs. `plans` is None if a node that can run the
-    host code has to make them."""
+    """A GPU model to submit for. `measure`: there are such GPUs. `plans` is None if another node has to make them."""
 
     model: GpuSpec
     measure: bool

@@ -61,7 +61,7 @@ class Sweeps:
 @dataclass(frozen=True)
 class ShippedEntry:
     """A table's config `base` and the winner of its problem's newest run. `replay` timed `base` beside the config
-    `head`. `size` is log(time of `head` / time of `base`). Both are None before a replay."""
+    `head`, where `size` is log(time of `head` / time of `base`); `replay` and `size` are None before that."""
 
     problem: str
     base: Params
@@ -99,8 +99,7 @@ def read_tables(repository: Path, revision: str) -> ShippedTables | None:
 def compare(
     session: Session, repository: str, tables: ShippedTables, policy: Policy, *, gpu_model: str | None = None
 ) -> tuple[Sweeps, list[TableState]]:
-    """Compares tables with a repository's newest runs, or with those of `gpu_model` if it is given. Tables of a kernel
-    without runs are left out."""
+    """Compares tables with a repository's newest runs, of one GPU model if given. Leaves out kernels without runs."""
     shipped: dict[Key, dict[str, Params]] = {}
     for _, key, row in tables.list_rows():
         shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]

@@ -1,5 +1,4 @@
-"""Shows everything stored about a run: its raw times, its replays, its winner's machine code, the GPU's clocks, and the
-commands that repeat the run."""
+"""Shows everything stored about a run: raw times, replays, machine code, the GPU's clocks, commands to repeat it."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,5 +1,4 @@
-"""Shows the throughput of a kernel and its baselines on all of its problems at one commit, and how much each step of
-tuning an FP8 product gained."""
+"""Shows a kernel's and its baselines' throughput on all problems at one commit, and the gain of each tuning step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -122,8 +122,7 @@ def compile_missing(
     chosen: Sequence[Chosen],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Compiles the pairs that the report lacks, and adds them to the report. Raises BadReport if the report has results
-    of another version of a toolchain."""
+    """Compiles the pairs that the report lacks, and adds them. Raises BadReport if a toolchain has another version."""
     started, before_s = time.monotonic(), report.static_wall_s
     todo = [(target, found) for target, found in chosen if not _is_known(place, report, target)]
     if not todo:

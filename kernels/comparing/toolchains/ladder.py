@@ -157,8 +157,8 @@ def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChan
 def _list_steps(
     groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange], direction: int
 ) -> dict[str, float]:
-    """Returns the step of each dependency in one order, in points. If a group lacks the rungs of this order, the group
-    is swapped in the other order."""
+    """Returns the step of each dependency in points. A group without rungs in this order is swapped in the other
+    order."""
     points, log = {}, 0.0
     for group in groups[::direction]:
         order = group[::direction]

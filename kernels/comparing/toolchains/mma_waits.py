@@ -27,8 +27,7 @@ DEPBAR = 1 << 47
 
 @dataclass(frozen=True)
 class MmaWaits:
-    """Counts a kernel's warp-group MMAs, and the groups of MMAs for which the kernel waits. If both numbers are equal,
-    the kernel waits for each MMA."""
+    """Counts a kernel's warp-group MMAs, and the groups for which it waits. If equal, it waits for each MMA."""
 
     groups: int
     mmas: int

@@ -60,8 +60,7 @@ class Retuning:
 
 @dataclass(frozen=True)
 class OperatorSafety:
-    """The verdict on one operator on one GPU model, and its evidence. `gpu_model` is empty if no GPU timed the
-    operator. `reason` is a sentence."""
+    """The verdict on an operator on a GPU model (empty if not timed), its evidence, and the reason as a sentence."""
 
     pair: ToolchainPair
     gpu_model: str

@@ -167,7 +167,7 @@ def _write_group(report: ToolchainReport, group: GroupSafety) -> list[str]:
 
 
 def _write_ladder(found: OperatorLadder) -> tuple[str, str]:
-    """Returns the loss in points, and the share of each dependency in the loss, the largest first."""
+    """Returns the loss in points, and the share of each dependency in it, the largest first."""
     shares = []
     for share in sorted(found.ladder.shares, key=lambda each: -each.points):
         text = f"{share.dependency} {share.points:+.1f} ({share.low:.1f} to {share.high:.1f})"
@@ -281,7 +281,7 @@ def _summarize(report: ToolchainReport, arch: str, head: str) -> str:
 
 
 def _list_moved(report: ToolchainReport, arch: str, head: str) -> Iterator[str]:
-    """Yields lines on operators that changed in more than the number of instructions. Equal changes share a line."""
+    """Yields lines on operators in which more than the number of instructions changed. Equal changes share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for pair in report.pairs.values():
         moved = [each for each in pair.moved if not each.startswith("instructions ")]

@@ -55,8 +55,8 @@ class OperatorDescription:
     seed of the measured inputs is known. `hand_over` then returns memory contents and references for that seed."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
-        """Describes the request's configs, or all configs if the request names none. Raises NotReplayable if the host
-        code does work besides its launches. Raises LibraryError if no config works."""
+        """Describes the request's configs, or all configs if the request has no configs. Raises NotReplayable if the
+        host code does work besides its launches. Raises LibraryError if no config works."""
         self._loaded, self._request = loaded, request
         self._seed = secrets.randbelow(2**31) if seed is None else seed
         operator = loaded.kernel

@@ -42,7 +42,6 @@ def is_filled(values: Any, byte: int) -> bool:
 
 
 def is_equal(values: Any, others: Any) -> bool:
-    """Returns whether two arrays of bytes are equal."""
     if values.size != others.size:
         return False
     return not any(arrays.differ(ours, theirs) for ours, theirs in zip(_split(values), _split(others), strict=True))
