@@ -75,7 +75,7 @@ def describe_shift(both: pd.DataFrame) -> str:
 
 
 def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
-    """Draws the change of each config's time over its earlier time. If all changed alike, the points are level."""
+    """Draws the change of each config's time over its earlier time. Equal changes put all points at one height."""
     timed = both.dropna(subset="change")
     figure = go.Figure(
         go.Scatter(

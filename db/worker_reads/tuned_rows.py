@@ -17,7 +17,7 @@ from tilewatch.db.row_columns import SeriesRow
 
 @dataclass(frozen=True)
 class NewestWinner(SeriesRow):
-    """The winner of the newest run of a series. `tie` lists the ids of the configs that are as fast, with the winner's.
+    """The winner of the newest run of a series. `tie` lists the ids of the winner and of the configs that are as fast.
     `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list. `ratio` is the
     baseline's time divided by the winner's. `error` is None if there was no reference to compare with."""
 

@@ -110,7 +110,7 @@ class CallText:
         return f"{filled}.permute({', '.join(str(order.index(each)) for each in range(len(shape)))})"
 
     def _make_numpy(self, value: np.ndarray) -> str:
-        """Returns an expression for an array of the host. Its numbers are listed, or else drawn from their range."""
+        """Returns an expression for a NumPy array. Its numbers are listed, or else drawn at random from their range."""
         self.imports.add("numpy")
         kind = value.dtype
         if kind.kind not in "biuf" or not value.size:

@@ -35,7 +35,7 @@ class Certificate:
 
 
 def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahead_before: float) -> float:
-    """Returns the share by which the fastest tried config beats the short list's fastest; 0 if it is that one. Also
+    """Returns by what share the fastest tried config beats the short list's fastest; 0 if it is on the list. Also
     returns 0 if tonight did not time the whole list and a config outside it led in an earlier run."""
     timed = {config: time_us for config, time_us in times_us.items() if time_us is not None}
     of_list = [timed[config] for config in listed if config in timed]

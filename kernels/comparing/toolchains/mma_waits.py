@@ -27,7 +27,7 @@ DEPBAR = 1 << 47
 
 @dataclass(frozen=True)
 class MmaWaits:
-    """Counts a kernel's warp-group MMAs, and the groups for which it waits. If equal, it waits for each MMA."""
+    """The numbers of warp-group MMAs and of groups for which a kernel waits. Equal numbers: it waits for each MMA."""
 
     groups: int
     mmas: int
