@@ -106,7 +106,7 @@ def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Poli
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """Returns False if `is_worth` would certainly return False. This quick test comes before a candidate is opened."""
+    """Returns whether a change can pass `is_worth` at all: a quick test before a candidate is opened."""
     return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 

@@ -35,7 +35,7 @@ class OperatorLadder:
 
 
 def name_driver(driver: str) -> str:
-    """Returns the name under which the report keeps launches of the base's code that ran with a driver."""
+    """Returns the report's name for the launches of the base's code with this driver."""
     return f"@{driver}"
 
 

@@ -1,4 +1,4 @@
-"""Defines one library's code as toolchains compile it, and finds what changed. Uses no files, database or GPU.
+"""Defines an operator's code under two toolchains, and finds what changed. Uses no files, database or GPU.
 
 The base toolchain is in use, and each head may replace it. A pair is one operator with the config that wins or ships
 under the base, and the configs that tie with it, compiled with the base and with one head."""
