@@ -19,7 +19,7 @@ CLOCK_MARGIN = 1.15
 """Factor on datasheet rates. A GPU may exceed a datasheet's clock: an H200 runs at 1980 MHz, not 1830 (2026-11)."""
 
 HALF_SUMS = 2.0
-"""The factor by which a GeForce's peak rates, which are for sums in float32, double with sums in float16 (Ada
+"""The factor on a GeForce's peak rates if sums are in float16. The rates in the table are for sums in float32 (Ada
 whitepaper, RTX 4090 in FP8: 660.6 and 330.3 TFLOP/s)."""
 
 LARGEST_L2_BYTES = 128 << 20

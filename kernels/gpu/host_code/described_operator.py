@@ -85,7 +85,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """Lists one config's launches, in order. `results` has the place of each result, or None if it is not compared."""
+    """Lists one config's launches, in order. `results` has the place of each result; None for an uncompared one."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]
