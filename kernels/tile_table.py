@@ -212,7 +212,7 @@ def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params
 
 
 def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params | None:
-    """Returns the config of a space that is nearest to the table's, in powers of two. None if there is no row."""
+    """Returns the config that differs by the fewest powers of two from the table's row; None if there is no row."""
     space = list(configs)
     row = table_row(gpu, element_bytes, space[0], sizes) if space else None
     if row is None:

@@ -55,7 +55,7 @@ Axis = tuple[str, list[tuple[float, str]], list[float]]
 
 
 def _steps(column: Sequence[Any], name: str) -> Axis:
-    """Returns an axis with equal steps between a parameter's values. A linear axis would crowd 64, 128 and 256."""
+    """Returns an axis that places a parameter's values at equal distances, so that small values are not crowded."""
     values = sorted({value for value in column if not pd.isna(value)})
     positions = {value: i / max(len(values) - 1, 1) for i, value in enumerate(values)}
     ticks = [(position, str(value)) for value, position in positions.items()]

@@ -187,8 +187,8 @@ def _nights(week: Week) -> Iterable[Part]:
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """An order for the report of one repository, by default the main one, on the week before a day, by default today.
-    Gives the files for the page and for a picture of the scoreboard, of which one may be missing."""
+    """An order for a report on the week before `until` (None: today) of `repository` (None: the main repository).
+    `html` is the file for the page and `png` that for a picture of the scoreboard; one of them may be None."""
 
     html: Path | None
     png: Path | None

@@ -129,7 +129,7 @@ def _order(rows: pd.DataFrame, column: str) -> list[str]:
 
 
 def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
-    """Returns the newest run of the sweep in the address, else of the series; None if that has no run."""
+    """Returns the newest run of the sweep that the address names, or else of the series; None if there is no run."""
     if COMMIT in st.query_params:
         sweeps = reads.sweeps(url, *key)
         named = series_choice.name_sweeps(sweeps)

@@ -66,7 +66,7 @@ def open_expander(title: str, key: str) -> Iterator[bool]:
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table whose texts spreadsheets do not take for formulas. Copies only columns with such texts."""
+    """Returns the table with all texts marked that a spreadsheet would run as formulas. Copies only their columns."""
     texts = (name for name, column in table.items() if column.dtype.kind == "O")  # objects and pandas' own texts
     found = [name for name in texts if any(without_formula(cell) is not cell for cell in table[name])]
     return table.assign(**{name: table[name].map(without_formula) for name in found})

@@ -125,8 +125,8 @@ def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
 
 
 def _tile_scales(scales: Any) -> Any:
-    """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros. In a tile, a row's four
-    scales lie beside those of the rows 32, 64 and 96 below it (cuBLAS 13, "1D block scaling factors layout")."""
+    """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros. A tile holds the scales
+    of the rows r, r + 32, r + 64 and r + 96 side by side (cuBLAS 13, "1D block scaling factors layout")."""
     torch = torch_module()
     rows, columns = scales.shape
     padded = torch.nn.functional.pad(scales.view(torch.uint8), (0, -columns % 4, 0, -rows % 128))

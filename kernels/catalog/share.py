@@ -43,7 +43,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Shares:
-    """Says which configs sweeps try besides the short lists: all if `wide`, a share if `day` is given, else none."""
+    """Chooses what a sweep tries beyond its short list: all configs if `wide`, a share if `day` is given, else none."""
 
     day: str = ""
     series: Mapping[tuple[str, str], Tried] = field(default_factory=dict)

@@ -211,7 +211,7 @@ def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
 
 
 def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """Returns the tile rows in a group if the divisor is a known number times another factor, else None."""
+    """Returns the number of tile rows in a group: the known factor of the divisor; None if no factor is known."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None

@@ -55,8 +55,8 @@ FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 @dataclass(frozen=True)
 class Reference:
     """Holds the values that a result must have. `values` are on the GPU, in float32, float64 or int64. Where they are
-    NaN, any value is accepted. `scale` is the largest finite magnitude and `typical` the median magnitude of the
-    elements that are not 0; if all are 0, both are 0. `counts` are the elements per stretch that are not NaN."""
+    NaN, any value is accepted. `scale` is the largest finite magnitude, `typical` the median magnitude without
+    zeros; both are 0 if all elements are. `counts` has the number of elements that are not NaN in each stretch."""
 
     values: Any
     scale: float

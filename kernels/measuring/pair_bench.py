@@ -123,7 +123,7 @@ class PairWork:
 @dataclass(frozen=True)
 class Launched:
     """Holds the median time, or span, of each side in one new process. `described` are the launches of both sides, or
-    the reason for their absence. `not_apart` says why one process ran the host code and measured, or is ""."""
+    the reason for their absence. `not_apart` says why host code ran in the process that measured, or is ""."""
 
     base_us: float
     head_us: float

@@ -153,7 +153,7 @@ def _resolve_index(index: Any) -> Any:
 
 
 def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
-    """Returns whether a result is too large to keep values. Returns False if the result's size depends on values."""
+    """Returns whether the result has too many elements to store their values; False if its size is not known."""
     try:
         found = _call_on(function, _map(_to_meta, given), "meta")
     except Exception:  # noqa: BLE001 - the function is called with values next, and raises the error itself

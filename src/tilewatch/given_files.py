@@ -68,8 +68,8 @@ def read_given_text(path: Path, most_bytes: int) -> str:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Returns the tables of a TOML text. Raises BadFile if it is no TOML or has a dotted key of many parts. Python's
-    parser takes memory by the square of their number: 20 GB for a key of 200 KB (Python 3.11, 2026-11-28)."""
+    """Returns the tables of a TOML text. Raises BadFile if it is not TOML or has a dotted key of many parts. For such a
+    key, Python's parser needs memory that grows with the square of the parts: 20 GB for 200 KB (3.11, 2026-11-28)."""
     reader = _import_reader()
     if sys.version_info >= (3, 11) and re.search(_LONG_KEY, re.sub(_STRING_OR_COMMENT, "s", text, flags=re.DOTALL)):
         raise BadFile(f"it has a key of more than {MOST_KEY_PARTS} parts")

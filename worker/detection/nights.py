@@ -138,7 +138,7 @@ class Nights:
         self.residuals[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
-        """Returns how far a series' level moved `age` nights ago, by medians, because an outlier hardly moves these."""
+        """Returns by how much a series' level moved `age` nights ago, as a difference of medians."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
