@@ -149,14 +149,12 @@ def _install(environment: Environment) -> None:
     shutil.rmtree(part, ignore_errors=True)
     (part / SCRATCH).mkdir(parents=True)
     (part / LIST).write_text("\n".join(environment.lines) + "\n", encoding="utf-8")
-    named = {name: value for name, value in os.environ.items() if PASSED_TO_PIP.fullmatch(name)}
-    readable = [os.path.expanduser(each) for each in READ_BY_PIP]
-    readable += [urlsplit(word).path for name, value in named.items() for word in value.split() if name[:4] == "PIP_"]
+    settings, readable = find_settings(os.environ)
     try:
         child = child_process.ChildProcess(
             "install",
-            environment={**named, "HOME": os.path.expanduser("~"), "TMPDIR": str(part / SCRATCH)},
-            readable=[*filter(os.path.isabs, readable), str(environment.python.parents[1])],
+            environment={**settings, "HOME": os.path.expanduser("~"), "TMPDIR": str(part / SCRATCH)},
+            readable=[*readable, str(environment.python.parents[1])],
             writable=[str(part)],
         )
         try:
@@ -174,6 +172,15 @@ def _install(environment: Environment) -> None:
         part.rename(environment.folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def find_settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Returns the variables of an environment that pip gets, and the files that pip may read besides the system's. The
+    path in an index's address is none of them: that of https://host/ is the root folder."""
+    settings = {name: value for name, value in environment.items() if PASSED_TO_PIP.fullmatch(name)}
+    words = [urlsplit(word) for name, value in settings.items() if name[:3] != "XDG" for word in value.split()]
+    paths = [each.path for each in words if each.scheme in ("", "file")]
+    return settings, [*map(os.path.expanduser, READ_BY_PIP), *filter(os.path.isabs, paths)]
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,8 @@ COMPILERS = ("tileiras", "cuobjdump", "nvdisasm", "ptxas")
 TO_LEAVE_ROOT = READ_ANY | 0b1_1110_0011  # and CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_SET[GU]ID, CAP_SETPCAP
 NO_FIXUP = 1 << 2  # a new user keeps capabilities, and access(2), which finds programs, counts them
 
-NO_NEW_PRIVS, SET_SECCOMP, SECCOMP_FILTER, SECURE_BITS, AMBIENT, GET_DEATH_SIGNAL = 38, 22, 2, 28, 47, 2  # prctl(2)
+NO_NEW_PRIVS, GET_SECCOMP, SET_SECCOMP, SECCOMP_FILTER = 38, 21, 22, 2  # prctl(2)
+SECURE_BITS, AMBIENT, GET_DEATH_SIGNAL = 28, 47, 2
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7); these numbers hold on x86-64 and arm64
 READS = 0b1101  # execute, read a file, read a folder
 WRITES = 0b1_1111_1111_0010  # write, remove and make anything; `_find_file_rights` adds the rights of newer kernels
@@ -91,7 +92,7 @@ def find_level() -> Level:
     """Returns what a child without a GPU cannot reach on this machine. Returns NONE if TILEWATCH_SANDBOX is `off` and
     the sandbox is not required."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
-    if refused or platform.machine() not in call_filter.AUDIT or not _has_seccomp():
+    if refused or platform.machine() not in call_filter.AUDIT or _libc().prctl(GET_SECCOMP, 0, 0, 0, 0) < 0:
         return Level.NONE
     return Level.FULL if landlock_version() else Level.NETWORK
 
@@ -148,13 +149,11 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
     process of root becomes a user of its own, who then owns `writable`. If `ends_others`, this process may signal other
     processes, to end its own children; before Linux 6.12 it may then signal every process of its user.
     """
-    level = find_level()
-    if level is Level.NONE:
+    if find_level() is Level.NONE:
         return
     _forbid_new_privileges()
     _drop_capabilities(_leave_root(writable))
-    version = landlock_version() if level is Level.FULL else 0
-    if version:
+    if version := landlock_version():
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
     _filter_calls(
         CallPolicy(
@@ -167,13 +166,11 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
 def confine_to_install(*, readable: Iterable[str], writable: Sequence[str]) -> None:
     """Confines this process, which runs pip, to the files of `confine_without_gpu`. It has a network, keeps its user,
     and may change the attributes of files."""
-    level = find_level()
-    if level is Level.NONE:
+    if find_level() is Level.NONE:
         return
     _forbid_new_privileges()
     _drop_capabilities()
-    version = landlock_version() if level is Level.FULL else 0
-    if version:
+    if version := landlock_version():
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable], network=True)
     _filter_calls(
         CallPolicy(
@@ -192,8 +189,7 @@ def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | 
     `readable` and the driver's files, and write `writable` and what the driver needs. A process of root becomes the
     user of `name_user` to whom the parent gave the first folder of `writable`. If `writable` is None, files are not
     restricted, and root keeps its capabilities, which CUPTI may need for counters."""
-    level = find_level()
-    if level is Level.NONE:
+    if find_level() is Level.NONE:
         return
     _forbid_new_privileges()
     if writable is not None:
@@ -351,10 +347,6 @@ def _filter_calls(policy: CallPolicy) -> None:
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     described = struct.pack("=HxxxxxxQ", len(program), ctypes.addressof(code))
     _require(_libc().prctl(SET_SECCOMP, SECCOMP_FILTER, described, 0, 0))
-
-
-def _has_seccomp() -> bool:
-    return int(_libc().prctl(21, 0, 0, 0, 0)) >= 0  # PR_GET_SECCOMP
 
 
 def _libc() -> ctypes.CDLL:

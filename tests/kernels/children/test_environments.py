@@ -1,5 +1,6 @@
 """The packages that a commit names: installed once per content, by name, from wheels, and imported in the sandbox."""
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,6 +93,23 @@ def test_a_package_runs_nothing_before_the_sandbox(links: Path, new_library: New
     wheels.write_wheel(links, needs_package.PACKAGE, "4.0", files)
     assert find_tiles(new_library("first", "host_package==4.0")) == [16]
     assert not mark.exists() or not sandbox.landlock_version()
+
+
+def test_pip_gets_its_own_settings_and_reads_the_folders_that_they_name_alone() -> None:
+    own = {
+        "PIP_INDEX_URL": "https://user:password@host/",
+        "PIP_PROXY": "http://proxy:3128/",
+        "PIP_FIND_LINKS": "file:///wheels /more/wheels ../beside https://host/root",
+        "PIP_CONFIG_FILE": "/settings/pip.conf",
+        "https_proxy": "http://proxy:3128/",
+        "SSL_CERT_FILE": "/certificates/own.pem",
+        "XDG_CONFIG_HOME": "/settings/of/all/programs",
+    }
+    secrets = {"TILEWATCH_DATABASE_URL": "postgresql://host/", "FORGE_TOKEN": "secret", "XPIP_": "/x", "A_PIP_B": "/y"}
+    settings, readable = environments.find_settings({**own, **secrets})
+    assert settings == own
+    named = [each for each in readable if each not in map(os.path.expanduser, environments.READ_BY_PIP)]
+    assert named == ["/wheels", "/more/wheels", "/settings/pip.conf", "/certificates/own.pem"]
 
 
 def test_a_link_out_of_the_commit_is_not_read(new_library: NewLibrary, tmp_path: Path) -> None:
