@@ -456,7 +456,7 @@ for role in sys.argv[2:]:
 def test_a_child_is_confined_when_it_loads_the_code_of_its_role(tmp_path: Path) -> None:
     """The child that measures runs no library, and reads what its user may."""
     (tmp_path / "secret").write_text("secret")
-    roles = (*WITHOUT_GPU, *ON_GPU)
+    roles = (*WITHOUT_GPU, *ON_GPU, "install")
     command = [sys.executable, "-c", LOADS, str(tmp_path / "secret"), *roles]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=True)
     assert list(map(json.loads, done.stderr.splitlines())) == [[role, "2", "1", role == "gpu"] for role in roles]

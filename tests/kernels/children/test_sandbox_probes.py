@@ -23,12 +23,16 @@ PROGRAM = Path(__file__).parents[1] / "fixtures" / "probes.py"
 NOBODY = pwd.getpwnam("nobody")
 USERS = ["root", "ordinary"]
 ON_GPU_AS_USER = "library on a GPU, of root"
-ROLES = ["without GPU", "compiles", "library on a GPU", "measures", ON_GPU_AS_USER]
+ROLES = ["without GPU", "compiles", "library on a GPU", "measures", "installs", ON_GPU_AS_USER]
 OF_ROOT = [*ROLES[:2], ON_GPU_AS_USER]
 """Roles in which a child of root has a user of its own. The third and the last run as root only where they must."""
 
-LEFT_OPEN = {"measures": {"attributes", "files"}}
-"""Groups of probes that a role answers: the child that measures runs no library, and writes where its user may."""
+LEFT_OPEN = {"measures": {"attributes", "files"}, "installs": {"attributes"}}
+"""Groups of probes that a role answers: the child that measures runs no library, and writes where its user may. pip
+runs nothing of a commit, and gives what it unpacks its mode and times."""
+
+OF_PIP = {("sockets", name) for name in ("TCP", "TCP 6", "UDP", "TCP by a program", "listen")}
+"""Probes of the network that the child with pip needs. Whether it may send ICMP depends on the machine."""
 
 HELD_BY_LANDLOCK = {"files"}
 ENDS_OTHERS = {("processes", name) for name in ("kill", "kill group", "tkill", "tgkill", "rt_sigqueueinfo")} | {
@@ -144,7 +148,11 @@ def test_nothing_answers_that_is_not_its_own(place: Place, role: str, landlock: 
     left_open = LEFT_OPEN.get(role, set()) | (set() if landlock else HELD_BY_LANDLOCK)
     answered = {each for each in find_answered(found) if each[0] not in left_open}
     bounded = landlock and sandbox.landlock_version() >= sandbox.OLDEST_WITH_SIGNALS
-    assert answered == (ENDS_OTHERS if role == "compiles" and place.command and not bounded else set())
+    of_role = {
+        "installs": OF_PIP | (answered & {("sockets", "ICMP")}),
+        "compiles": ENDS_OTHERS if place.command and not bounded else set(),
+    }
+    assert answered == of_role.get(role, set())
     held = {name for group, each in found.items() if group not in left_open | {"allowed"} for name in each}
     assert len(held) >= (90 if left_open else 110)
     refused = {name: each for name, each in found["allowed"].items() if not each.startswith("answered")}
