@@ -3,6 +3,7 @@ processes of real users."""
 
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,8 @@ found = {
     "of the child before": attempt(lambda: open(kept).read()),
     "compiles": attempt(lambda: open(kept, "a").write("x")),
     "into CuPy's": attempt(lambda: open(os.environ["CUPY_CACHE_DIR"] + "/kernel.cubin", "a").write("x")),
-    "shares": attempt(lambda: open(f"/dev/shm/tilewatch-test-{os.getpid()}", "w").write("x")),
-    "shares a folder": attempt(lambda: os.makedirs(f"/dev/shm/tilewatch-test-{os.getpid()}-folder/inner")),
+    "shares": attempt(lambda: open(f"{OTHERS}-not", "w").write("x")),
+    "shares a folder": attempt(lambda: os.makedirs(f"{OTHERS}-not-folder/inner")),
     "of others": attempt(lambda: open(OTHERS, "r+")),
     "name of a thread": attempt(lambda: open(f"/proc/self/task/{os.getpid()}/comm", "w").write("x")),
 }
@@ -52,11 +53,13 @@ raise RuntimeError(f"found {found} end")
 
 @pytest.fixture
 def others() -> Iterator[Path]:
-    """A file in shared memory that root's other processes use."""
+    """A file in shared memory that root's other processes use. What a library of root leaves beside it is deleted."""
     path = gpu_user.SHARED_FILES / f"tilewatch-test-of-others-{os.getpid()}"
     path.write_text("theirs")
     yield path
     path.unlink()
+    Path(f"{path}-not").unlink(missing_ok=True)
+    shutil.rmtree(f"{path}-not-folder", ignore_errors=True)
 
 
 def run_library(folder: Path, others: Path) -> dict[str, Any]:
@@ -91,8 +94,8 @@ def test_a_library_on_a_gpu_has_a_user_who_keeps_what_its_commit_compiled_and_le
         "FileNotFoundError",
     ], "what another commit compiled is not loaded"
     assert compiled.read_text() == "ours"
-    left = [each for each in gpu_user.SHARED_FILES.iterdir() if each.lstat().st_uid >= sandbox.FIRST_GPU_USER]
-    assert left == []
+    users = {first["user"], other["user"]}
+    assert [each for each in gpu_user.SHARED_FILES.iterdir() if each.lstat().st_uid in users] == []
 
 
 def test_what_one_child_shares_stays_until_the_last_of_its_user_ends(tmp_path: Path) -> None:
