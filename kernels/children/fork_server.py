@@ -5,7 +5,7 @@ Importing takes 0.4 to 0.7 s of CPU time, and a second more with PyTorch, but a 
 Comparing two commits takes five children. The server runs no library. A child loads a library after the fork, in a
 sandbox (kernels/child.py). The server makes no CUDA call, because its forks could then not use CUDA; importing CuPy,
 CUPTI, NVML and PyTorch makes no CUDA call. When a child ends, the server ends the child's descendants. When the other
-end of its socket FD closes, the server ends all children and then itself.
+end of its socket FD closes, the server ends all children, deletes their folders and ends.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import gc
 import importlib
 import json
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -49,16 +50,18 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
     Before it forks, the server calls `import_role` for the child's role."""
     server = os.getpid()
     processes.adopt_orphans()
-    forked: set[int] = set()
+    forked: dict[int, str] = {}  # the folder of each child
     while True:
         message, files, _, _ = socket.recv_fds(control, MESSAGE_BYTES, STREAMS)
         if not message:  # the parent has ended, perhaps by SIGKILL
-            processes.kill_descendants(os.getpid())
+            processes.end_orphans(())
+            for folder in forked.values():
+                shutil.rmtree(folder, ignore_errors=True)
             return None
         request = json.loads(message)
         if "ended" in request:
             _, status = os.waitpid(request["ended"], 0)
-            forked.remove(request["ended"])
+            del forked[request["ended"]]
             processes.end_orphans(forked)
             control.sendall(json.dumps({"code": os.waitstatus_to_exitcode(status)}).encode())
             continue
@@ -76,7 +79,7 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
             Path("/proc/self/comm").write_text(f"tw-{request['role']}")  # for top; at most 15 characters
             _become(request["environment"], files)
             return Forked(request["role"], request["readable"], request["writable"])
-        forked.add(process_id)
+        forked[process_id] = request["writable"][0]
         for file in (*files, group_made):
             os.close(file)
         # A child is ended by a signal to its group. Before the group exists, the signal would reach nobody and the

@@ -110,7 +110,9 @@ def test_children_that_measure_have_servers_apart(monkeypatch: pytest.MonkeyPatc
         each.close()
 
 
-def test_a_child_that_is_slow_to_begin_has_its_group_when_it_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_is_slow_to_begin_has_its_group_when_it_is_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that was ended at once was never ended: there was no such group yet, and whoever waited did so for ever."""
     begin = os.setsid
     monkeypatch.setattr(os, "setsid", lambda: (time.sleep(0.5), begin()))
@@ -121,7 +123,8 @@ def test_a_child_that_is_slow_to_begin_has_its_group_when_it_is_handed_out(monke
         fork_server.serve(theirs, lambda _: None)
         os._exit(signal.pause() or 0)
     theirs.close()
-    request = {"role": "gpu", "readable": [], "writable": [], "environment": {}, "death_signal": signal.SIGKILL}
+    request = {"role": "gpu", "readable": [], "writable": [str(tmp_path)], "environment": {}}
+    request["death_signal"] = signal.SIGKILL
     with open(os.devnull) as null:
         socket.send_fds(control, [json.dumps(request).encode()], [null.fileno()] * 3)
     answer, (handle,), _, _ = socket.recv_fds(control, 1 << 16, 1)
@@ -182,7 +185,7 @@ def test_a_process_that_is_forked_here_has_a_server_of_its_own(tmp_path: Path) -
 
 
 def test_nothing_is_left_of_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """Nor of what its library started in a session of its own."""
+    """Nor of what its library started in a session of its own, nor in its folder."""
     (tmp_path / "slow.py").write_text(
         "import subprocess, time\nsubprocess.run('setsid sleep 3600 &', shell=True)\ntime.sleep(600)"
     )
@@ -191,7 +194,10 @@ import pathlib, sys
 from tilewatch.kernels.catalog import catalog
 catalog.read(pathlib.Path(sys.argv[1]), arch="sm_90")
 """
-    parent = subprocess.Popen([sys.executable, "-c", reads, str(tmp_path)])
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-c", reads, str(tmp_path)]
+    parent = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)})
     below: list[psutil.Process] = []
     while "sleep" not in [each.name() for each in below]:  # below the server and its child
         time.sleep(0.05)
@@ -199,6 +205,7 @@ catalog.read(pathlib.Path(sys.argv[1]), arch="sm_90")
     parent.kill()
     parent.wait()
     assert psutil.wait_procs(below, timeout=60)[1] == []
+    assert list(scratch.glob("tilewatch-child-*")) == []
 
 
 def test_a_child_that_hangs_is_ended_alone(tmp_path: Path) -> None:
