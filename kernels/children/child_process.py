@@ -130,19 +130,19 @@ class ChildProcess:
         has_user = role == gpu_user.OWNER or (
             role == "library" and gpu_user.is_of_root() and gpu_user.find_refusal(gpu, ChildProcess) is None
         )
-        own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder}
+        own = {"CUDA_TILE_CACHE_DIR": f"{folder}/cache", "CUDA_TILE_TEMP_DIR": folder, "TMPDIR": folder}
         if has_user or (role == "library" and sandbox.find_level() is sandbox.Level.FULL):
             self._home = compile_cache.open_home([library, *others], has_user=has_user) if library else None
             home = str(self._home.folder) if self._home else folder
             # CuPy chose its cache when the forking process imported it, so the home alone would not change it.
-            own |= {"HOME": home, "TMPDIR": folder, "CUPY_CACHE_DIR": f"{home}/{compile_cache.CUPY_CACHE}"}
+            own |= {"HOME": home, "CUPY_CACHE_DIR": f"{home}/{compile_cache.CUPY_CACHE}"}
             writable = (home, *writable)
             if has_user:
                 own |= OF_ANOTHER_USER
                 self._user = sandbox.name_user(home)
                 os.chown(folder, self._user, self._user)
         elif role not in ON_GPU and sandbox.find_level() is not sandbox.Level.NONE:
-            own |= {"HOME": folder, "TMPDIR": folder, **OF_ANOTHER_USER}
+            own |= {"HOME": folder, **OF_ANOTHER_USER}
         first = ""
         if packages is not None:
             first, passed[IMPORT_FIRST] = str(packages), "torch"

@@ -94,6 +94,14 @@ def test_a_killed_child_leaves_none_of_cutiles_folders() -> None:
         assert not folder.exists()
 
 
+@pytest.mark.parametrize("role", ["catalog", "gpu"])
+def test_a_killed_child_leaves_no_temporary_file(role: str) -> None:
+    """Not in the machine's folder, from which nothing deletes it."""
+    with started(role) as child:
+        environment = child.ask({"do": "environment"}, deadline_s=30)["environment"]
+    assert environment["TMPDIR"] == environment["CUDA_TILE_TEMP_DIR"]
+
+
 def test_what_a_child_started_ends_with_it() -> None:
     with started() as child:
         grandchild = child.ask({"do": "start another"}, deadline_s=30)["pid"]
