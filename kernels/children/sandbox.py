@@ -151,7 +151,6 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
     """
     if find_level() is Level.NONE:
         return
-    _forbid_new_privileges()
     _drop_capabilities(_leave_root(writable))
     if version := landlock_version():
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
@@ -168,7 +167,6 @@ def confine_to_install(*, readable: Iterable[str], writable: Sequence[str]) -> N
     and may change the attributes of files."""
     if find_level() is Level.NONE:
         return
-    _forbid_new_privileges()
     _drop_capabilities()
     if version := landlock_version():
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable], network=True)
@@ -191,7 +189,6 @@ def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | 
     restricted, and root keeps its capabilities, which CUPTI may need for counters."""
     if find_level() is Level.NONE:
         return
-    _forbid_new_privileges()
     if writable is not None:
         _drop_capabilities(_become_owner(writable[:1]))
     version = landlock_version()
@@ -256,6 +253,7 @@ def _enter_landlock(
         _allow(ruleset, path, rights)
     for path in sockets if connects else ():
         _allow(ruleset, path, connects)
+    _require(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))  # Linux asks for it
     _require(_libc().syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
@@ -277,10 +275,6 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         _require(_libc().syscall(ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, file), 0))
     finally:
         os.close(file)
-
-
-def _forbid_new_privileges() -> None:
-    _require(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def name_user(folder: str | Path) -> int:
@@ -346,6 +340,7 @@ def _filter_calls(policy: CallPolicy) -> None:
     program = call_filter.build(platform.machine(), os.getpid(), policy)
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     described = struct.pack("=HxxxxxxQ", len(program), ctypes.addressof(code))
+    _require(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))
     _require(_libc().prctl(SET_SECCOMP, SECCOMP_FILTER, described, 0, 0))
 
 
