@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -78,6 +79,18 @@ def test_what_pip_says_is_the_failure(links: Path, new_library: NewLibrary, monk
         find_tiles(library)
     monkeypatch.setattr(environments, "AGAIN_S", 0.0)
     assert find_tiles(library) == [32]
+
+
+def test_pip_builds_nothing(links: Path, new_library: NewLibrary, tmp_path: Path) -> None:
+    """A source distribution has a program of its own, which would have a network."""
+    source = tmp_path / "source_package-1.0"
+    source.mkdir()
+    (source / "setup.py").write_text("raise SystemExit('it ran')\n")
+    with tarfile.open(links / f"{source.name}.tar.gz", "w:gz") as archive:
+        archive.add(source, source.name)
+    with pytest.raises(BadInterpreter, match="No matching distribution found for source_package") as raised:
+        find_tiles(new_library("first", "source_package"))
+    assert "it ran" not in str(raised.value)
 
 
 def test_a_package_runs_nothing_before_the_sandbox(links: Path, new_library: NewLibrary, tmp_path: Path) -> None:

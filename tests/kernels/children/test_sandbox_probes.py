@@ -194,6 +194,7 @@ print(sandbox._leave_root([]), os.geteuid())
         (0o755, (), True),
         (0o700, (), False),  # root alone may run the compiler
         (0o755, ("unshare", "--user", "--map-root-user"), False),  # there are no other users, as in a container
+        (0o755, ("setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid"), False),  # root may not change users
     ],
 )
 def test_root_becomes_another_user_unless_the_compiler_or_the_container_needs_root(

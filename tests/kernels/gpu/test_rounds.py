@@ -176,3 +176,19 @@ def test_inputs_fill_four_times_l2_and_have_at_least_two_sets_if_they_fit(set_by
     from tilewatch.kernels.gpu.rounds import count_input_sets
 
     assert count_input_sets(set_bytes, l2_bytes=10, budget_bytes=1000.0) == sets
+
+
+@pytest.mark.usefixtures("gpu")
+def test_inputs_of_an_eighth_of_the_memory_have_two_sets_and_those_of_host_code_of_a_twentieth() -> None:
+    """Two sets are two references (docs/operate/security.md)."""
+    import cupy
+
+    from tilewatch.kernels.contract import Array
+    from tilewatch.kernels.gpu import prepared_problem
+    from tilewatch.kernels.gpu.host_code import input_sets
+
+    memory = cupy.cuda.Device().mem_info[1]
+    sizes = {share: int(share * memory) for share in (0.049, 0.051, 0.124, 0.126)}
+    of_kernels = {share: prepared_problem.count_sets([Array("x", (size,), "uint8")]) for share, size in sizes.items()}
+    assert (of_kernels[0.124], of_kernels[0.126]) == (2, 1)
+    assert (input_sets.count_sets(sizes[0.049]), input_sets.count_sets(sizes[0.051])) == (2, 1)

@@ -220,6 +220,10 @@ def _stop_and_see_it_restarted(running: Running, words: str) -> None:
     assert judge_ended == f"judge on {socket.gethostname()}"
 
 
+def _list_open_to_others(home: Path) -> list[str]:
+    return [each.name for each in home.iterdir() if each.is_dir() and each.stat().st_mode & 0o077]
+
+
 def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_ctrl_c(
     tilewatch: list[str], start: Callable[..., Running], environment: dict[str, str]
 ) -> None:
@@ -242,6 +246,8 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
     assert "1 judging, 1 sending messages, " in first.printed()
     first.until(lambda: "foreign.jsonl.gz" in first.printed())  # recordings are imported after the nightly is submitted
     assert "imported 6 runs" in first.printed()
+    home = Path(environment["TILEWATCH_HOME"])
+    assert _list_open_to_others(home) == []
     processes = _descendants(first.process.pid)
     assert processes
     first.end(signal.SIGKILL)
@@ -250,7 +256,6 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
         assert time.monotonic() < deadline, _left(processes)
         time.sleep(0.1)
 
-    home = Path(environment["TILEWATCH_HOME"])
     (home / "log" / "up.ended").write_text("up made no progress")
     second = start()
     second.until(lambda: "database at revision" in second.printed())
@@ -282,7 +287,7 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
     assert second.process.poll() is None
 
     processes = _descendants(second.process.pid)
-    assert [each.name for each in home.iterdir() if each.is_dir() and each.stat().st_mode & 0o077] == []
+    assert _list_open_to_others(home) == []
     with psycopg.connect(second.written("database_url")) as connection:
         assert connection.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (False,)
     assert {"postgres", "valkey", "streamlit", "celery"} <= {
@@ -481,12 +486,12 @@ def test_the_dashboard_is_not_given_the_broker(tmp_path: Path) -> None:
 def test_what_runs_a_library_is_not_given_the_secrets_of_people(tmp_path: Path) -> None:
     given = dict.fromkeys((*programs.SECRETS_OF_PEOPLE, "TILEWATCH_DATABASE_URL"), "secret")
     gpu = Gpu(0, "GPU-0", "NVIDIA H200", "580.159", next(model for model in GPU_MODELS if model.slug == "h200"))
-    has = {
-        child.name: set(child.environment) & set(given)
-        for child in programs.workers(Settings(home=tmp_path), given, [gpu], 2)
-    }
+    workers = {child.name: child for child in programs.workers(Settings(home=tmp_path), given, [gpu], 2)}
+    has = {name: set(child.environment) & set(given) for name, child in workers.items()}
     assert has.pop("tell") == {"TILEWATCH_DATABASE_URL", "TILEWATCH_FORGE_TOKEN"}
     assert has == {name: {"TILEWATCH_DATABASE_URL"} for name in ("compile", "judge", "gpu0", "beat")}
+    command = workers["tell"].command
+    assert command[command.index("-Q") + 1] == "tell", "no job in it runs a library"
 
 
 def test_progress_names_the_processes_that_ended(settings: Settings) -> None:
