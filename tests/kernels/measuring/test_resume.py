@@ -51,7 +51,9 @@ def test_killing_parent_and_child_twenty_times_loses_and_repeats_no_trial(tmp_pa
     ended: set[int] = set()
     kills = 0
     while not result.exists():
-        sweep = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        sweep = subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+        )
         if kills < 20:
             while sweep.poll() is None and count_ended(journal) - len(ended) < draw.randint(1, 6):
                 time.sleep(0.005)  # until it got somewhere: a kill before anything happened shows nothing

@@ -77,7 +77,7 @@ def environment(scratch: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TILEWATCH_")}
     return {
         **kept,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),  # of a copy of the tree, where there is one
         "TILEWATCH_HOME": str(scratch / "home"),
         "TILEWATCH_PORT": str(port),
         "TILEWATCH_API_PORT": str(api_port),
@@ -249,7 +249,9 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
     home = Path(environment["TILEWATCH_HOME"])
     assert _list_open_to_others(home) == []
     processes = _descendants(first.process.pid)
-    assert processes
+    workers = [Path(f"/proc/{pid}/status").read_text() for pid, command in processes.items() if "celery" in command]
+    assert workers
+    assert all("\nUmask:\t0077\n" in each for each in workers), "what they make is open to others"
     first.end(signal.SIGKILL)
     deadline = time.monotonic() + DEADLINE_S
     while _left(processes):
