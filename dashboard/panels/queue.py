@@ -209,6 +209,14 @@ def show_workers(workers: pd.DataFrame) -> None:
     tables.show(table, key="workers")
 
 
+def show_environments(environments: pd.DataFrame) -> None:
+    """Shows with what each node runs the host code of repositories that need more than Tilewatch's environment."""
+    if not environments.empty:
+        st.subheader("Environments of host code", anchor=False)
+        heads = {"host": "node", "environment": "recorded there by"}
+        tables.show(environments.rename(columns=heads), key="environments")
+
+
 def _percent(done: int, total: int) -> float:
     return 100 * done / total if total else 0.0
 

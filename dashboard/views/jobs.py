@@ -58,6 +58,7 @@ def show_queue(url: str, who: str | None) -> None:
             queue.show_queues(reads.queues(url))
         with right:
             queue.show_workers(reads.workers(url))
+            queue.show_environments(reads.environments(url))
         submit_form.show_actions(url)
 
 

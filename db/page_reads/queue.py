@@ -15,6 +15,8 @@ from tilewatch.db.page_reads.gpu_health import QuarantineRow, list_quarantines
 from tilewatch.db.page_reads.submissions import IN_PROGRESS, SubmissionRow, list_submissions
 from tilewatch.db.query_parts import WORKER_ALIVE_S, read_rows, select_row
 
+SILENT_S = cast(func.extract("epoch", func.now() - Worker.seen_at), Double)
+
 
 @dataclass(frozen=True)
 class JobCount:
@@ -60,6 +62,15 @@ class WorkerRow:
 
 
 @dataclass(frozen=True)
+class EnvironmentRow:
+    """The Python, and the packages, with which a node runs a repository's host code, in words."""
+
+    host: str
+    repository: str
+    environment: str
+
+
+@dataclass(frozen=True)
 class QueueRow:
     """The number of a queue's unfinished jobs in each state, and of the live workers that take jobs from it."""
 
@@ -78,11 +89,12 @@ class Status:
     failed: tuple[JobRow, ...]
     submissions: tuple[SubmissionRow, ...]
     workers: tuple[WorkerRow, ...]
+    environments: tuple[EnvironmentRow, ...]
     quarantines: tuple[QuarantineRow, ...]
 
 
 def read_status(session: Session) -> Status:
-    """Returns the state of jobs, submissions, workers and quarantines, for `tilewatch status`."""
+    """Returns the state of jobs, submissions, workers, environments and quarantines, for `tilewatch status`."""
     return Status(
         jobs=tuple(count_jobs(session)),
         running=tuple(list_jobs(session, states=("running",))),
@@ -90,6 +102,7 @@ def read_status(session: Session) -> Status:
         failed=tuple(list_jobs(session, states=FAILED_JOB, limit=5)),
         submissions=tuple(row for row in list_submissions(session) if row.state in IN_PROGRESS),
         workers=tuple(row for row in list_workers(session) if row.alive),
+        environments=tuple(list_environments(session)),
         quarantines=tuple(row for row in list_quarantines(session) if row.ended_at is None),
     )
 
@@ -122,11 +135,18 @@ def _read_jobs(session: Session, states: Sequence[str], limit: int, *order: Any)
 
 def list_workers(session: Session) -> list[WorkerRow]:
     """Lists every stored worker, the last seen first."""
-    silent_s = cast(func.extract("epoch", func.now() - Worker.seen_at), Double)
-    query = select_row(WorkerRow, [Worker], silent_s=silent_s, alive=silent_s <= WORKER_ALIVE_S).order_by(
+    query = select_row(WorkerRow, [Worker], silent_s=SILENT_S, alive=SILENT_S <= WORKER_ALIVE_S).order_by(
         Worker.seen_at.desc(), Worker.name
     )
     return read_rows(session, query, WorkerRow)
+
+
+def list_environments(session: Session) -> list[EnvironmentRow]:
+    """Lists the environments of host code that live workers found on their nodes, without Tilewatch's own."""
+    named = func.jsonb_each_text(Worker.toolchain["environments"]).table_valued("key", "value").render_derived()
+    columns = (Worker.host, named.c.key.label("repository"), named.c.value.label("environment"))
+    query = select(*columns).join(named, SILENT_S <= WORKER_ALIVE_S).distinct().order_by(*columns)
+    return read_rows(session, query, EnvironmentRow)
 
 
 def list_queues(session: Session) -> list[QueueRow]:

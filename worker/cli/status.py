@@ -48,6 +48,7 @@ def _draw(status: Status) -> RenderableType:
         for row in status.quarantines
     )
     workers = ((row.name, row.gpu_model or ", ".join(row.queues), row.doing or "nothing") for row in status.workers)
+    environments = ((row.host, row.repository, row.environment) for row in status.environments)
     submissions = (_list_cells(row, several=several) for row in status.submissions)
     tables = (
         new_table("", "submission", *of, "GPU", "commit", "state", "configs compiled", "runs", rows=submissions),
@@ -56,6 +57,7 @@ def _draw(status: Status) -> RenderableType:
         new_table("job", "ended", "", "", "why", rows=failed),
         new_table("GPU in quarantine", "", "since", "why", "canaries", rows=quarantines),
         new_table("worker", "takes", "doing", rows=workers),
+        new_table("node", "repository", "recorded there by", rows=environments),
     )
     parts: list[RenderableType] = [part for table in tables if table.row_count for part in (table, "")]
     counts = ", ".join(f"{count.jobs} {count.kind} {count.state}" for count in status.jobs)

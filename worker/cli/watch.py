@@ -2,18 +2,12 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tilewatch.errors import ExpectedError
 from tilewatch.text import count_text, without_controls
 from tilewatch.worker.cli import options
-
-if TYPE_CHECKING:
-    from tilewatch.worker.git.clones import Clone
-
-OWN = "Tilewatch's Python"
 
 watch = typer.Typer(help="Choose the repositories that are watched.", no_args_is_help=True)
 
@@ -57,20 +51,21 @@ def add(
 
     settings = options.settings()
     with options.open_session() as opened:
-        added = watched.add(opened, settings, address, name=name, branch=branch, python=python and python.absolute())
+        python = python and python.absolute()
+        added = watched.add(opened, settings, address, name=name, branch=branch, python=python)
     print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}")
     if not proposals.has_operators(added.folder, added.branch, settings.library):
-        _propose(added.folder, added.branch, settings.home / "proposals" / f"{added.folder.stem}.py")
+        _propose(added.folder, added.branch, settings.home / "proposals" / f"{added.folder.stem}.py", python)
     print(f"the next night sweeps it; `tilewatch submit nightly --repository {shlex.quote(added.name)}` sweeps it now")
 
 
-def _propose(clone: Path, branch: str, file: Path) -> None:
+def _propose(clone: Path, branch: str, file: Path, python: Path | None) -> None:
     """Writes a proposed watch file, and prints how many kernels that file watches and where it is."""
     from tilewatch.kernels.library_errors import LibraryError
     from tilewatch.worker.git import proposals
 
     try:
-        found = proposals.propose_at(clone, branch, lambda step: typer.echo(without_controls(step), err=True))
+        found = proposals.propose_at(clone, branch, lambda step: typer.echo(without_controls(step), err=True), python)
     except LibraryError as error:
         print(f"it has no watch file, and none is proposed: {without_controls(str(error))}")
         return
@@ -79,6 +74,8 @@ def _propose(clone: Path, branch: str, file: Path) -> None:
     reached = len(found.kernels) - len(found.left_out)
     print(f"it has no watch file; {file} is a proposal for {reached} of its {count_text(len(found.kernels), 'kernel')}")
     print("the last lines of the file say which kernels are not watched and why, and what goes into pyproject.toml")
+    if found.packages:
+        print(without_controls(found.packages))
 
 
 @watch.command("list")
@@ -93,30 +90,14 @@ def list_() -> None:
         rows = {row.name: row for row in repositories.list_repositories(opened)}
     table = tables.new_table("repository", "branch", "from", "recorded here by", "fetched (UTC)")
     for each in shown:
-        row = rows.get(each.name)
+        row, python = rows.get(each.name), watched.describe_environment(each)
         if row is None:
-            table.add_row(each.name, each.branch, str(each.folder), OWN, "by its owner, not by Tilewatch")
+            table.add_row(each.name, each.branch, str(each.folder), python, "by its owner, not by Tilewatch")
             continue
-        assert each.clone is not None
-        python = _describe_python(each.clone, each.branch, row.own_python)
         fetched = f"{row.fetched_at:%Y-%m-%d %H:%M}" if row.fetched_at else "never"
         state = f"{fetched}; since then: {row.failure}" if row.failure else fetched
         table.add_row(row.name, row.branch, row.url, python, state)
     tables.show(table)
-
-
-def _describe_python(clone: "Clone", branch: str, own_python: bool) -> str:
-    """Returns the Python that records a repository on this node, and whether the packages that it names are here."""
-    from tilewatch.worker.git import owner_python
-
-    python = str(owner_python.find(clone) or "nothing: --python is missing") if own_python else OWN
-    try:
-        packages = owner_python.find_environment(clone, branch)
-    except ExpectedError as error:
-        return f"{python}; {without_controls(str(error))}"
-    if packages is None:
-        return python
-    return f"{python}; packages of {packages.file}: {'installed' if packages.is_built else 'not installed yet'}"
 
 
 @watch.command()

@@ -40,16 +40,17 @@ def find(clone: Clone) -> Path | None:
         return None
 
 
-def find_environment(clone: Clone, branch: str) -> Environment | None:
-    """Returns the environment of this node for the packages that a branch's last commit names (`requirements` of
-    [tool.tilewatch]); None without that setting. Raises BadInterpreter, BadProject or RepositoryError on failure."""
-    settings = read_settings(clone.folder, branch)
+def find_environment(repository: Path, branch: str, python: Path | None) -> Environment | None:
+    """Returns the environment of this node with `python` for the packages that a branch's last commit names
+    (`requirements` of [tool.tilewatch]); None without that setting. Raises BadInterpreter, BadProject or
+    RepositoryError on failure."""
+    settings = read_settings(repository, branch)
     if settings is None or settings.requirements is None:
         return None
-    text = read_file(clone.folder, branch, settings.requirements, environments.MOST_TEXT_BYTES)
+    text = read_file(repository, branch, settings.requirements, environments.MOST_TEXT_BYTES)
     if text is None:
         raise BadInterpreter(f"{branch} lacks {settings.requirements}, which [tool.tilewatch] names")
-    return environments.describe(settings.requirements, text, find(clone))
+    return environments.describe(settings.requirements, text, python)
 
 
 def use(clone: Clone, library: Path, own_python: bool) -> None:

@@ -17,6 +17,7 @@ from tilewatch.db.query_parts import take_turns
 from tilewatch.db.repository_names import BRANCH_START, branch_without_toolchain, split_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import repositories
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children import interpreters
 from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, repository_name
 from tilewatch.text import is_name
@@ -26,6 +27,8 @@ from tilewatch.worker.git.branch_order import BranchOrder, order_branch
 from tilewatch.worker.git.clones import Clone, FetchFailed
 from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.settings import Settings
+
+OWN = "Tilewatch's Python"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,31 @@ def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]
 def list_names(database_url: str, settings: Settings) -> list[str]:
     with session(database_url) as opened:
         return [each.name for each in list_watched(opened, settings)]
+
+
+def list_environments(database_url: str, settings: Settings) -> dict[str, str]:
+    """Maps the name of each watched repository whose host code does not run in Tilewatch's environment to the one that
+    this node has for it, in words."""
+    with session(database_url) as opened:
+        watched = list_watched(opened, settings)
+    described = {each.name: describe_environment(each) for each in watched}
+    return {name: words for name, words in described.items() if words != OWN}
+
+
+def describe_environment(watched: WatchedRepository) -> str:
+    """Returns, in words, the Python that runs a repository's host code on this node, and whether the packages that the
+    repository's branch names are installed."""
+    python = owner_python.find(watched.clone) if watched.clone is not None and watched.own_python else None
+    words = str(python or "nothing: --python is missing") if watched.own_python else OWN
+    if not watched.folder.is_dir():
+        return words
+    try:
+        packages = owner_python.find_environment(watched.folder, watched.branch, python)
+    except (ExpectedError, OSError) as error:
+        return f"{words}; {error}"
+    if packages is None:
+        return words
+    return f"{words}; packages of {packages.file}: {'installed' if packages.is_built else 'not installed yet'}"
 
 
 def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:

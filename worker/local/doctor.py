@@ -218,7 +218,7 @@ def _packages(settings: Settings, row: Repository) -> Iterator[Finding]:
     if not clone.folder.is_dir():
         return
     try:
-        found = owner_python.find_environment(clone, row.branch)
+        found = owner_python.find_environment(clone.folder, row.branch, owner_python.find(clone))
     except errors.ExpectedError as error:
         yield Finding(name, False, str(error), "correct the file, and commit it")
         return

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,7 +20,11 @@ HEARTBEAT_S = 15
 
 
 class Heartbeat:
-    """Writes this worker's row. All processes of the worker may call `write`, but only their parent runs the thread."""
+    """Writes this worker's row. All processes of the worker may call `write`, but only their parent runs the thread.
+    The thread also writes `environments`, which Lifecycle sets: what this node has to run each repository's host code.
+    """
+
+    environments: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
@@ -61,9 +66,9 @@ class Heartbeat:
 
     def write(self, doing: str | None) -> None:
         with session(self._database_url) as opened:
-            self._write(opened, doing)
+            self._write(opened, doing, self._identity.toolchain)
 
-    def _write(self, opened: Session, doing: str | None) -> None:
+    def _write(self, opened: Session, doing: str | None, toolchain: Mapping[str, object]) -> None:
         who = self._identity
         model = who.gpu.model if who.gpu else None
         # Only once: all workers of a model write the same row, and would wait for each other at every heartbeat.
@@ -76,7 +81,7 @@ class Heartbeat:
             host=who.host,
             gpu_model=model.slug if model else None,
             gpu_uuid=who.gpu.uuid if who.gpu else None,
-            toolchain=who.toolchain,
+            toolchain=toolchain,
             queues=who.queues,
             doing=doing,
         )
@@ -87,7 +92,8 @@ class Heartbeat:
             try:
                 refusal = self._refuses()
                 with session(self._database_url) as opened:
-                    self._write(opened, refusal or self._doing(opened))
+                    here = {**self._identity.toolchain, "environments": dict(self.environments)}
+                    self._write(opened, refusal or self._doing(opened), here)
                 self._model_is_known = True
                 self._written_at = time.monotonic()
                 self._on_beat()

@@ -3,16 +3,19 @@
 A Lifecycle is made when the worker knows its name and queues, before its pool forks. Import this module only after
 `metrics_folder.count_in()`, because prometheus_client reads the folder's name when it is imported."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch.db import migrate
 from tilewatch.db.migrate import OtherRelease
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.process import ended, health_checks, prometheus
 from tilewatch.worker.process.heartbeat import HEARTBEAT_S, Heartbeat
 from tilewatch.worker.process.http_endpoint import Endpoint
@@ -23,6 +26,9 @@ from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import Settings
 
 log = structlog.get_logger()
+
+ENVIRONMENTS_EVERY_S = 60.0
+"""Seconds between two looks at what this node has to run host code. Each takes four git processes a repository."""
 
 
 class Lifecycle:
@@ -38,6 +44,7 @@ class Lifecycle:
         if identity.kind in ("compile", "gpu"):
             CubinStore(context.store_url).require_access(writes=identity.kind == "compile")
         self.identity = identity
+        self._settings = settings
         self._intake, self._database_url = intake, context.database_url
         self._refusal: str | None = None
         self.heartbeat = Heartbeat(context.database_url, identity, on_beat, self._refuses)
@@ -59,6 +66,8 @@ class Lifecycle:
     def start(self) -> None:
         self.heartbeat.start()
         threading.Thread(target=self._keep_looking, name="progress", daemon=True).start()
+        if self.identity.kind in ("compile", "gpu"):
+            threading.Thread(target=self._keep_describing, name="environments", daemon=True).start()
         if self._watch is not None:
             self._watch.start()
         if self._endpoint is not None:
@@ -84,6 +93,14 @@ class Lifecycle:
                 log.error("a process ended", task=task, reason=sentence)
                 detail = f"the process that did {task}: {sentence}; another one does its job"
                 ended.open_alarm(self._database_url, self.identity.name, detail)
+
+    def _keep_describing(self) -> None:
+        """Describes environments in a thread of its own, because git may wait for a disk and a heartbeat must not."""
+        while True:
+            with contextlib.suppress(SQLAlchemyError):  # Postgres may be restarting
+                self.heartbeat.environments = watched.list_environments(self._database_url, self._settings)
+            if self._over.wait(ENVIRONMENTS_EVERY_S):
+                return
 
     def _refuses(self) -> str | None:
         """Returns the reason why the worker takes no job, which is that the database has the tables of another release;

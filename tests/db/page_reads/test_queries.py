@@ -49,7 +49,7 @@ def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
 
 def test_status_of_an_empty_database_is_empty(db_session: Session) -> None:
     assert queue.read_status(db_session) == queue.Status(
-        jobs=(), running=(), put_off=(), failed=(), submissions=(), workers=(), quarantines=()
+        jobs=(), running=(), put_off=(), failed=(), submissions=(), workers=(), environments=(), quarantines=()
     )
 
 

@@ -1,11 +1,17 @@
-"""`tilewatch watch` and `submit --repository` as people type them."""
+"""`tilewatch watch` and `submit --repository` as people type them, and the environments that a worker reports."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.worker.cli.conftest import Tilewatch
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.celery_process import celery_worker, wait_for
+from tilewatch.db import fact_writes
+from tilewatch.db.lifecycle.repositories import require_own_python
+from tilewatch.db.session import session
+from tilewatch.worker.settings import Settings
 
 SCRIPT = """
 import cuda.tile as ct
@@ -84,6 +90,31 @@ def test_a_repository_without_a_watch_file_gets_a_proposal(tilewatch: Tilewatch,
     assert "return case(run=lambda: scaling_module.scale(x))" in text
     assert "# scaling.py: unused: no test, benchmark or script that runs without a GPU calls it" in text
     assert text.endswith('# [tool.tilewatch]\n# watch = "watch"\n# path = ["."]\n')
+
+
+def test_a_worker_says_which_environments_its_node_has_for_host_code(
+    tilewatch: Tilewatch, settings: Settings, other: Path, tmp_path: Path
+) -> None:
+    other.joinpath("packages.txt").write_text("numpy\n")
+    other.joinpath("pyproject.toml").write_text('[tool.tilewatch]\nrequirements = "packages.txt"\n')
+    tiny_repository.git(other, "add", ".")
+    tiny_repository.git(other, "commit", "--quiet", "--message", "Name a package")
+    plain, lacking = (tiny_repository.make(tmp_path / "remote" / name) for name in ("plain", "lacking"))
+    for folder in (other, plain, lacking):
+        tilewatch("watch", "add", str(folder))
+    url = settings.connection().database_url
+    with session(url) as opened:
+        require_own_python(opened, "lacking")
+    at, name = {"kind": "compile", "host": settings.node, "queues": ["record"]}, "record@test"
+    with celery_worker(settings, "record", name):
+        wait_for(lambda: len(json.loads(tilewatch("status", "--json"))["environments"]) == 2)
+        with session(url) as opened:  # a process of the pool writes what it does
+            fact_writes.write_heartbeat(opened, name, **at, toolchain={"driver": "580.1"}, doing="a sweep")
+        shown = [line.split(maxsplit=2) for line in tilewatch("status").splitlines() if line.startswith(settings.node)]
+    assert [(node, of, by.strip()) for node, of, by in shown] == [
+        (settings.node, "lacking", "nothing: --python is missing"),
+        (settings.node, "other", "Tilewatch's Python; packages of packages.txt: not installed yet"),
+    ]
 
 
 def test_an_address_with_a_token_is_refused_without_repeating_it(tilewatch: Tilewatch) -> None:
