@@ -100,13 +100,18 @@ def describe(file: str, text: str, python: Path | None) -> Environment:
     """Returns the environment of a requirements file with this text. It has the cuda-tile of Tilewatch, unless the file
     names one. Raises BadInterpreter if a line of the file is anything but a package with versions."""
     lines = tuple(_read_lines(file, text))
-    names = {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower().replace("_", "-") for each in lines}
+    names = set(map(name_package, lines))
     own = importlib.metadata.version(CUTILE)
     lines = lines if CUTILE in names else (*lines, f"{CUTILE}=={own}")
     used = (python or Path(sys.executable)).resolve()
     digest = hashlib.sha256("\0".join((*lines, own, str(used))).encode()).hexdigest()[:32]
     folder = Path(os.path.expanduser("~"), ".cache", "tilewatch", "environments", digest)
     return Environment(file, lines, used, folder)
+
+
+def name_package(line: str) -> str:
+    """Returns the name of a requirement line's package, as package indexes write names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line, maxsplit=1)[0]).lower()
 
 
 def _read_lines(file: str, text: str) -> Iterator[str]:

@@ -10,10 +10,14 @@ from typing import Any
 
 from tilewatch.given_files import MOST_TOML_BYTES, read_given_text
 from tilewatch.kernels import project_settings
+from tilewatch.kernels.children import environments, interpreters
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children.interpreters import BadInterpreter
 from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.proposing import stated_packages
 from tilewatch.kernels.proposing.proposed_file import ProposedOperator, RecordedCall, name_entries, write_file
 from tilewatch.kernels.proposing.repository_sources import KernelName
+from tilewatch.kernels.proposing.stated_packages import StatedPackages
 from tilewatch.kernels.validating.mistake import Mistake
 from tilewatch.kernels.validating.mistakes import LONGEST_WALL, validate_library
 
@@ -31,16 +35,19 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed watch file, the table for pyproject.toml, and the kernels that the file watches and leaves out."""
+    """A proposed watch file, the table for pyproject.toml, and the kernels that the file watches and leaves out.
+    `packages` is a sentence about packages that Tilewatch's environment lacks, or empty."""
 
     text: str
     settings: str
     entries: tuple[ProposedOperator, ...]
     kernels: tuple[KernelName, ...]
     left_out: Mapping[KernelName, str]
+    packages: str = ""
 
     def __str__(self) -> str:
-        return f"{self.text}\n# Add to pyproject.toml:\n" + "".join(f"# {each}\n" for each in self.settings.split("\n"))
+        ends = [*(f"{each}." for each in [self.packages] if each), "Add to pyproject.toml:", *self.settings.split("\n")]
+        return f"{self.text}\n" + "".join(f"# {each}\n" for each in ends)
 
 
 @dataclass
@@ -71,9 +78,12 @@ class _Recorded:
                 self.reasons[kernel] = why
 
 
-def propose(root: Path, arch: str, store_url: str, on_step: Say = lambda _: None) -> Proposal:
+def propose(
+    root: Path, arch: str, store_url: str, on_step: Say = lambda _: None, python: Path | None = None
+) -> Proposal:
     """Returns a proposal for the checkout in the folder `root`, and writes watch file and settings into that checkout.
-    Calls `on_step` with the next step's name. Raises LibraryError if no kernel can be found."""
+    Calls `on_step` with the next step's name. If `python` is None, host code runs with the packages of the repository's
+    requirements file if Tilewatch's environment lacks one. Raises LibraryError if no kernel can be found."""
     listed = _Drivers(root, arch).list()
     kernels = tuple(KernelName(*each) for each in listed["kernels"])
     if not kernels:
@@ -81,12 +91,43 @@ def propose(root: Path, arch: str, store_url: str, on_step: Say = lambda _: None
     folder = next(each for each in map(root.joinpath, FOLDERS) if not os.path.lexists(each))
     folder.mkdir()
     settings = f'[tool.tilewatch]\nwatch = "{folder.name}"\npath = {json.dumps(listed["path"])}'
+    interpreters.use(folder, python)
+    stated = stated_packages.find_stated(root) if python is None else None
+    failure = _install(stated, on_step) if stated is not None else ""
+    if stated is not None and stated.text is not None and not failure:
+        settings += f"\nrequirements = {json.dumps(stated.file)}"
     _write_settings(root, settings)
-    recorded = _record(_Drivers(root, arch), listed, on_step)
+    recorded = _record(_choose_drivers(root, arch, folder), listed, on_step)
     entries = _choose(folder, arch, store_url, recorded, on_step)
     reached = {kernel for each in entries for kernel in each.kernels}
     left_out = {each: recorded.reasons.get(each, NOT_CALLED) for each in kernels if each not in reached}
-    return Proposal(write_file(entries, left_out), settings, entries, kernels, left_out)
+    packages = "" if stated is None else stated.describe(failure)
+    return Proposal(write_file(entries, left_out), settings, entries, kernels, left_out, packages)
+
+
+def _install(stated: StatedPackages, on_step: Say) -> str:
+    """Installs the packages if a node can do so. Returns why that failed, or an empty text."""
+    if stated.text is None:
+        return ""
+    on_step(f"installing the packages of {stated.file}")
+    try:
+        environments.provide(environments.describe(stated.file, stated.text, None))
+    except BadInterpreter as error:
+        return str(error)
+    return ""
+
+
+def _choose_drivers(root: Path, arch: str, folder: Path) -> "_Drivers":
+    """Returns what runs drivers in the environment of the watch folder. If that lacks NumPy, which is needed here,
+    drivers run in Tilewatch's environment, where stand-ins replace missing packages."""
+    if interpreters.find(folder) is None:
+        return _Drivers(root, arch)
+    drivers = _Drivers(root, arch, folder)
+    try:
+        drivers.list()
+    except LibraryError:
+        return _Drivers(root, arch)
+    return drivers
 
 
 def _write_settings(root: Path, settings: str) -> None:
@@ -98,10 +139,11 @@ def _write_settings(root: Path, settings: str) -> None:
 
 
 class _Drivers:
-    """Runs drivers in a sandboxed child process, and replaces the child if it dies."""
+    """Runs drivers in a sandboxed child process, and replaces the child if it dies. The child has the environment of
+    the folder `library`, or else Tilewatch's."""
 
-    def __init__(self, root: Path, arch: str) -> None:
-        self._root, self._arch = root, arch
+    def __init__(self, root: Path, arch: str, library: Path | None = None) -> None:
+        self._root, self._arch, self._library = root, arch, library
         self._child: ChildProcess | None = None
 
     def list(self) -> dict[str, Any]:
@@ -127,7 +169,7 @@ class _Drivers:
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self._child is None:
-            self._child = ChildProcess("propose", readable=[str(self._root)])
+            self._child = ChildProcess("propose", library=self._library, readable=[str(self._root)])
         asked = {**request, "root": str(self._root), "arch": self._arch}
         try:
             return self._child.ask(asked, deadline_s=LONGEST_WALL * DRIVER_S)

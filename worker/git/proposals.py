@@ -20,13 +20,16 @@ def has_operators(repository: Path, revision: str, usual: str) -> bool:
     return bool(git(repository, "ls-tree", "--full-tree", revision, f"{usual}/").strip())
 
 
-def propose_at(repository: Path, revision: str, on_step: Callable[[str], None] = lambda _: None) -> Proposal:
-    """Returns a proposed watch file for a commit, which was tried in a checkout of its own. Raises RepositoryError if
-    the commit cannot be checked out, and LibraryError if no watch file can be proposed."""
+def propose_at(
+    repository: Path, revision: str, on_step: Callable[[str], None] = lambda _: None, python: Path | None = None
+) -> Proposal:
+    """Returns a proposed watch file for a commit, which was tried in a checkout of its own with `python`, or else with
+    Tilewatch's. Raises RepositoryError if the commit cannot be checked out, and LibraryError if no watch file can be
+    proposed."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-proposal-") as scratch:
         folder = checkouts.checkout_commit(repository, resolve(repository, revision).sha, Path(scratch))
         folder.chmod(0o700)  # a checkout is read-only
         try:
-            return propose(folder, ARCH, store.folder(store.DEFAULT_FOLDER), on_step)
+            return propose(folder, ARCH, store.folder(store.DEFAULT_FOLDER), on_step, python)
         finally:
             checkouts.delete(folder)

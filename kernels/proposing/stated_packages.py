@@ -1,0 +1,88 @@
+"""Finds the packages that a repository states in its requirements files or pyproject.toml and that are missing here."""
+
+import importlib.metadata
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewatch.given_files import BadFile, parse_toml, read_given_text
+from tilewatch.kernels import project_settings
+from tilewatch.kernels.children import environments
+from tilewatch.kernels.children.interpreters import BadInterpreter
+
+FILES, OTHER_USES = "requirements*.txt", re.compile("dev|test|doc|lint|build")
+"""The pattern of requirements files, and parts of the names of those that host code does not need."""
+
+REPLACED = re.compile("torch|triton|numba|(cupy|cuda|nvidia)-.*")
+"""Packages that are not reported: stand-ins replace them without a GPU, and a node with a GPU has its own."""
+
+CUPY = "cupy-cuda13x"
+
+
+@dataclass(frozen=True)
+class StatedPackages:
+    """The packages that a `file` of a repository states and Tilewatch's environment lacks. `text` is that of the file,
+    or None if a node cannot install the file. `file` may name several files."""
+
+    file: str
+    missing: tuple[str, ...]
+    text: str | None = None
+
+    def describe(self, failure: str = "") -> str:
+        """Returns in a sentence how host code gets these packages. `failure` is why this file was not installed."""
+        lacks = f"Tilewatch's environment lacks {', '.join(self.missing)}, which {self.file} states"
+        if self.text is None or failure:
+            file = "another file of packages" if failure else "a file that lists them by name"
+            ways = f"name {file} by `requirements` of [tool.tilewatch], or repeat `watch add` with --python"
+            return f"{lacks}{failure and f' ({failure})'}: {ways}"
+        has_cupy = CUPY in map(environments.name_package, self.text.splitlines())
+        return f"{lacks}: each node installs the file{'' if has_cupy else f'; for a GPU add {CUPY} to it'}"
+
+
+def find_stated(root: Path) -> StatedPackages | None:
+    """Returns the first requirements file that a node can install, if it has all packages that other kinds of files
+    state, or else the missing packages of all files. Returns None if no stated package is missing."""
+    found = [each for each in _read_files(root) if each.missing]
+    needed = {name for each in found if each.text is None for name in each.missing}
+    whole = (each for each in found if each.text is not None and needed <= set(each.missing))
+    missing = tuple(dict.fromkeys(name for each in found for name in each.missing))
+    every = StatedPackages(" and ".join(each.file for each in found), missing) if found else None
+    return next(whole, every)
+
+
+def _read_files(root: Path) -> Iterator[StatedPackages]:
+    for path in sorted(root.glob(FILES), key=lambda each: (len(each.name), each.name)):
+        text = None if OTHER_USES.search(path.name) else _read(path)
+        if text is not None:
+            try:
+                environments.describe(path.name, text, None)
+                yield StatedPackages(path.name, _list_missing(text.splitlines()), text)
+            except BadInterpreter:
+                yield StatedPackages(path.name, _list_missing(text.splitlines()))
+    try:
+        project = parse_toml(_read(root / project_settings.FILE) or "").get("project")
+    except BadFile:
+        return
+    listed = project.get("dependencies") if isinstance(project, dict) else None
+    if isinstance(listed, list):
+        yield StatedPackages(project_settings.FILE, _list_missing(map(str, listed)))
+
+
+def _read(path: Path) -> str | None:
+    """Returns the text of a file, or None if it cannot be read or is a link, which may lead out of the repository."""
+    try:
+        return None if path.is_symlink() else read_given_text(path, environments.MOST_TEXT_BYTES)
+    except BadFile:
+        return None
+
+
+def _list_missing(lines: Iterable[str]) -> tuple[str, ...]:
+    """Returns the names of the packages in requirement lines that are neither installed here nor replaced."""
+    stated = [re.sub(r"(^|\s)#.*", "", each).strip() for each in lines]
+    names = map(environments.name_package, filter(environments.REQUIREMENT.fullmatch, stated))
+    return tuple(each for each in dict.fromkeys(names) if not REPLACED.fullmatch(each) and not _is_installed(each))
+
+
+def _is_installed(package: str) -> bool:
+    return any(True for _ in importlib.metadata.distributions(name=package))
