@@ -35,6 +35,13 @@ OWN = "https://example.org/tilewatch.git"
 HOSTILE, PLAIN = hostile.write("their lab"), "our lab"
 DRAWN = "html:not(:has(.chart:not([data-drawn])))"
 ATOM = "{http://www.w3.org/2005/Atom}"
+PHONE_PX = 390
+CUT = """[...document.querySelectorAll(".wide:has(> .plain)")].filter((each) => each.scrollWidth > each.clientWidth)
+    .concat([...document.querySelectorAll(".chart svg text")].filter((each) => {
+        const text = each.getBoundingClientRect(), chart = each.closest(".chart").getBoundingClientRect();
+        return text.width && (text.right > chart.right + 1 || text.left < chart.left - 1);
+    })).map((each) => each.textContent)"""
+"""Returns the text of each table that hides a column and of each chart's text that leaves its chart."""
 NOTE = "only for those who work on it"
 
 
@@ -201,6 +208,23 @@ def test_the_policy_of_a_page_stops_scripts_that_it_does_not_bring(browser: Any,
     opened.evaluate("new Promise(done => setTimeout(done))")
     assert not opened.evaluate(f"'{hostile.RAN}' in window")
     context.close()
+
+
+def test_every_kind_of_page_fits_a_phone(browser: Any, sites: Sites) -> None:
+    """Nothing is scrolled sideways, no table hides a column, and no text of a chart is cut."""
+    kinds = ("series", "regression", "improvement", "toolchains", "tuned")
+    files = [file for kind in kinds for file in sorted(sites.merged.glob(f"{kind}-*.html"))[:4]]
+    assert {file.name.partition("-")[0] for file in files} == set(kinds)
+    for opened in open_page(browser, PHONE_PX, bypass_csp=False):
+        for file in (sites.merged / "index.html", *files):
+            show(opened, file)
+            assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE_PX, file.name
+            assert opened.evaluate(CUT) == [], file.name
+        show(opened, sites.merged / "index.html")
+        cell = opened.locator("table.stacked td").first
+        assert cell.evaluate("cell => getComputedStyle(cell, '::before').content").startswith('"kernel')
+        opened.set_viewport_size({"width": 1440, "height": 900})
+        expect(opened.locator("table.stacked")).to_have_count(0)
 
 
 def test_an_operator_folds_its_problems(page: Any, sites: Sites) -> None:
