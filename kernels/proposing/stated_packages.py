@@ -34,8 +34,8 @@ class StatedPackages:
         lacks = f"Tilewatch's environment lacks {', '.join(self.missing)}, which {self.file} states"
         if self.text is None or failure:
             file = "another file of packages" if failure else "a file that lists them by name"
-            ways = f"name {file} by `requirements` of [tool.tilewatch], or repeat `watch add` with --python"
-            return f"{lacks}{failure and f' ({failure})'}: {ways}"
+            lacks += failure and f" ({failure})"
+            return f"{lacks}: name {file} by `requirements` of [tool.tilewatch], or a Python to `tilewatch watch add`"
         has_cupy = CUPY in map(environments.name_package, self.text.splitlines())
         return f"{lacks}: each node installs the file{'' if has_cupy else f'; for a GPU add {CUPY} to it'}"
 

@@ -18,7 +18,7 @@ double(torch.zeros(8, 64, dtype=torch.bfloat16, device="cuda"), 32)
 """
 CODE = "def same(value):\n    return value\n"
 PROJECT = '[project]\nname = "kernels"\ndependencies = ["numpy>=1", "host_package[fast]==1.0; python_version>\'3\'"]\n'
-WAYS = "by `requirements` of [tool.tilewatch], or repeat `watch add` with --python"
+WAYS = "by `requirements` of [tool.tilewatch], or a Python to `tilewatch watch add`"
 
 
 def write(root: Path, files: Mapping[str, str]) -> Path:
