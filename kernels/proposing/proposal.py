@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,29 +92,29 @@ def propose(
     folder.mkdir()
     settings = f'[tool.tilewatch]\nwatch = "{folder.name}"\npath = {json.dumps(listed["path"])}'
     interpreters.use(folder, python)
-    stated = stated_packages.find_stated(root) if python is None else None
-    failure = _install(stated, on_step) if stated is not None else ""
-    if stated is not None and stated.text is not None and not failure:
+    stated = _install_stated(root, on_step) if python is None else None
+    if stated is not None and stated.text is not None:
         settings += f"\nrequirements = {json.dumps(stated.file)}"
     _write_settings(root, settings)
     recorded = _record(_choose_drivers(root, arch, folder), listed, on_step)
     entries = _choose(folder, arch, store_url, recorded, on_step)
     reached = {kernel for each in entries for kernel in each.kernels}
     left_out = {each: recorded.reasons.get(each, NOT_CALLED) for each in kernels if each not in reached}
-    packages = "" if stated is None else stated.describe(failure)
+    packages = "" if stated is None else stated.describe()
     return Proposal(write_file(entries, left_out), settings, entries, kernels, left_out, packages)
 
 
-def _install(stated: StatedPackages, on_step: Say) -> str:
-    """Installs the packages if a node can do so. Returns why that failed, or an empty text."""
-    if stated.text is None:
-        return ""
+def _install_stated(root: Path, on_step: Say) -> StatedPackages | None:
+    """Returns the packages that the repository states and that are missing here. Installs those of a file."""
+    stated = stated_packages.find_stated(root)
+    if stated is None or stated.text is None:
+        return stated
     on_step(f"installing the packages of {stated.file}")
     try:
         environments.provide(environments.describe(stated.file, stated.text, None))
     except BadInterpreter as error:
-        return str(error)
-    return ""
+        return replace(stated, text=None, failure=str(error))
+    return stated
 
 
 def _choose_drivers(root: Path, arch: str, folder: Path) -> "_Drivers":

@@ -23,18 +23,19 @@ CUPY = "cupy-cuda13x"
 @dataclass(frozen=True)
 class StatedPackages:
     """The packages that a `file` of a repository states and Tilewatch's environment lacks. `text` is that of the file,
-    or None if a node cannot install the file. `file` may name several files."""
+    or None if a node cannot install the file, as pip said in `failure`. `file` may name several files."""
 
     file: str
     missing: tuple[str, ...]
     text: str | None = None
+    failure: str = ""
 
-    def describe(self, failure: str = "") -> str:
-        """Returns in a sentence how host code gets these packages. `failure` is why this file was not installed."""
+    def describe(self) -> str:
+        """Returns in a sentence how host code gets these packages."""
         lacks = f"Tilewatch's environment lacks {', '.join(self.missing)}, which {self.file} states"
-        if self.text is None or failure:
-            file = "another file of packages" if failure else "a file that lists them by name"
-            lacks += failure and f" ({failure})"
+        if self.text is None:
+            file = "another file of packages" if self.failure else "a file that lists them by name"
+            lacks += self.failure and f" ({self.failure})"
             return f"{lacks}: name {file} by `requirements` of [tool.tilewatch], or a Python to `tilewatch watch add`"
         has_cupy = CUPY in map(environments.name_package, self.text.splitlines())
         return f"{lacks}: each node installs the file{'' if has_cupy else f'; for a GPU add {CUPY} to it'}"
@@ -81,8 +82,5 @@ def _list_missing(lines: Iterable[str]) -> tuple[str, ...]:
     """Returns the names of the packages in requirement lines that are neither installed here nor replaced."""
     stated = [re.sub(r"(^|\s)#.*", "", each).strip() for each in lines]
     names = map(environments.name_package, filter(environments.REQUIREMENT.fullmatch, stated))
-    return tuple(each for each in dict.fromkeys(names) if not REPLACED.fullmatch(each) and not _is_installed(each))
-
-
-def _is_installed(package: str) -> bool:
-    return any(True for _ in importlib.metadata.distributions(name=package))
+    needed = (each for each in dict.fromkeys(names) if not REPLACED.fullmatch(each))
+    return tuple(each for each in needed if not list(importlib.metadata.distributions(name=each)))

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,10 +20,7 @@ HEARTBEAT_S = 15
 
 class Heartbeat:
     """Writes this worker's row. All processes of the worker may call `write`, but only their parent runs the thread.
-    The thread also writes `environments`, which Lifecycle sets: what this node has to run each repository's host code.
-    """
-
-    environments: Mapping[str, str] = MappingProxyType({})
+    The thread also writes `environments`: with what this node runs each repository's host code. Lifecycle sets it."""
 
     def __init__(
         self,
@@ -36,6 +32,7 @@ class Heartbeat:
         """The thread calls `on_beat` after each stored heartbeat. `refuses` returns the reason why the worker takes no
         job; None if it takes jobs. A heartbeat shows that reason in place of the running jobs."""
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
+        self.environments: Mapping[str, str] = {}
         self._over = threading.Event()
         self._subjects: str | None = None
         self._model_is_known = False
