@@ -9,6 +9,8 @@ const keep = ({ meta, xaxis, yaxis }) => {
   if (xaxis.autorange && yaxis.autorange) query.delete("zoom");
   else query.set("zoom", [meta, ...xaxis.range, ...yaxis.range].join());
   history.replaceState(history.state, "", `?${query}`);
+  // Streamlit (1.67) sends the parameters that it knew before, unless the address changes as by Back. So the page runs.
+  dispatchEvent(new PopStateEvent("popstate", { state: history.state }));
 };
 
 new MutationObserver(() => {
