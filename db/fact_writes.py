@@ -385,11 +385,13 @@ def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | No
 
 
 def write_heartbeat(session: Session, name: str, **row: Any) -> None:
-    """Stores that a worker is alive and what it is doing. A worker calls `remove_worker` first when it starts. Names in
-    `toolchain` that this heartbeat leaves out stay."""
+    """Stores that a worker is alive and what it is doing. A worker calls `remove_worker` first when it starts. If the
+    `toolchain` of this heartbeat has no `environments`, those of an earlier one stay."""
     nothing: dict[str, Any] = {"gpu_model": None, "gpu_uuid": None, "queues": [], "doing": None}
     columns = {**nothing, **row, "toolchain": dict(row["toolchain"]), "queues": list(row.get("queues", ()))}
-    latest = {**columns, "toolchain": Worker.toolchain + cast(columns["toolchain"], JSONB), "seen_at": func.now()}
+    known = func.jsonb_build_object("environments", Worker.toolchain["environments"])
+    toolchain = func.jsonb_strip_nulls(known, type_=JSONB) + cast(columns["toolchain"], JSONB)
+    latest = {**columns, "toolchain": toolchain, "seen_at": func.now()}
     session.execute(
         insert(Worker).values(name=name, **columns).on_conflict_do_update(index_elements=[Worker.name], set_=latest)
     )
