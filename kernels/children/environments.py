@@ -99,7 +99,10 @@ def find(library: Path, python: Path | None) -> Environment | None:
 def describe(file: str, text: str, python: Path | None) -> Environment:
     """Returns the environment of a requirements file with this text. It has the cuda-tile of Tilewatch, unless the file
     names one. Raises BadInterpreter if a line of the file is anything but a package with versions."""
-    lines = tuple(_read_lines(file, text))
+    lines = tuple(split_lines(text))
+    for each in lines:
+        if not REQUIREMENT.fullmatch(each):
+            raise BadInterpreter(f"{file}: '{each[:200]}' is no package by name; only those are installed")
     names = set(map(name_package, lines))
     own = importlib.metadata.version(CUTILE)
     lines = lines if CUTILE in names else (*lines, f"{CUTILE}=={own}")
@@ -114,12 +117,10 @@ def name_package(line: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line, maxsplit=1)[0]).lower()
 
 
-def _read_lines(file: str, text: str) -> Iterator[str]:
+def split_lines(text: str) -> Iterator[str]:
+    """Yields the lines of a requirements file, joined where they continue, without comments and empty lines."""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
-        stated = re.sub(r"(^|\s)#.*", "", line).strip()
-        if stated and not REQUIREMENT.fullmatch(stated):
-            raise BadInterpreter(f"{file}: '{stated[:200]}' is no package by name; only those are installed")
-        if stated:
+        if stated := re.sub(r"(^|\s)#.*", "", line).strip():
             yield stated
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from tilewatch.given_files import BadFile, parse_toml, read_given_text
 from tilewatch.kernels import project_settings
 from tilewatch.kernels.children import environments
-from tilewatch.kernels.children.interpreters import BadInterpreter
 
 FILES, OTHER_USES = "requirements*.txt", re.compile("dev|test|doc|lint|build")
 """The pattern of requirements files, and parts of the names of those that host code does not need."""
@@ -37,7 +36,7 @@ class StatedPackages:
             file = "another file of packages" if self.failure else "a file that lists them by name"
             lacks += self.failure and f" ({self.failure})"
             return f"{lacks}: name {file} by `requirements` of [tool.tilewatch], or a Python to `tilewatch watch add`"
-        has_cupy = CUPY in map(environments.name_package, self.text.splitlines())
+        has_cupy = CUPY in map(environments.name_package, environments.split_lines(self.text))
         return f"{lacks}: each node installs the file{'' if has_cupy else f'; for a GPU add {CUPY} to it'}"
 
 
@@ -56,18 +55,18 @@ def _read_files(root: Path) -> Iterator[StatedPackages]:
     for path in sorted(root.glob(FILES), key=lambda each: (len(each.name), each.name)):
         text = None if OTHER_USES.search(path.name) else _read(path)
         if text is not None:
-            try:
-                environments.describe(path.name, text, None)
-                yield StatedPackages(path.name, _list_missing(text.splitlines()), text)
-            except BadInterpreter:
-                yield StatedPackages(path.name, _list_missing(text.splitlines()))
+            lines = tuple(environments.split_lines(text))
+            is_installable = all(map(environments.REQUIREMENT.fullmatch, lines))
+            yield StatedPackages(path.name, _list_missing(lines), text if is_installable else None)
     try:
         project = parse_toml(_read(root / project_settings.FILE) or "").get("project")
     except BadFile:
         return
     listed = project.get("dependencies") if isinstance(project, dict) else None
     if isinstance(listed, list):
-        yield StatedPackages(project_settings.FILE, _list_missing(map(str, listed)))
+        yield StatedPackages(
+            project_settings.FILE, _list_missing(environments.split_lines("\n".join(map(str, listed))))
+        )
 
 
 def _read(path: Path) -> str | None:
@@ -80,7 +79,6 @@ def _read(path: Path) -> str | None:
 
 def _list_missing(lines: Iterable[str]) -> tuple[str, ...]:
     """Returns the names of the packages in requirement lines that are neither installed here nor replaced."""
-    stated = [re.sub(r"(^|\s)#.*", "", each).strip() for each in lines]
-    names = map(environments.name_package, filter(environments.REQUIREMENT.fullmatch, stated))
+    names = map(environments.name_package, filter(environments.REQUIREMENT.fullmatch, lines))
     needed = (each for each in dict.fromkeys(names) if not REPLACED.fullmatch(each))
     return tuple(each for each in needed if not list(importlib.metadata.distributions(name=each)))

@@ -148,7 +148,7 @@ def test_a_link_out_of_the_commit_is_not_read(new_library: NewLibrary, tmp_path:
         "/package.whl",
         "-e .",
         "-r other.txt",
-        "--index-url file:///wheels",
+        "-i wheels",
         "--no-binary :all:",
         "package --config-settings=a=b",
         "package==1 ; python_version > '3' --no-binary=:all:",

@@ -87,6 +87,10 @@ def test_packages_of_a_pyproject_are_named_with_how_to_give_them(tmp_path: Path)
         ({"pyproject.toml": "[project"}, None),
         ({"requirements.txt": "lacking\n-r more.txt\n"}, ("requirements.txt", ("lacking",), False)),
         (
+            {"requirements.txt": "lacking==1.0 \\\n    --hash=sha256:0123abc \\\n    --hash=sha256:456def\n"},
+            ("requirements.txt", ("lacking",), True),
+        ),
+        (
             {"requirements.txt": "numpy\n", "requirements-gpu.txt": "lacking\n"},
             ("requirements-gpu.txt", ("lacking",), True),
         ),
