@@ -8,7 +8,6 @@ configs. Then it prints the total wall and GPU seconds. What could not be measur
 
 import argparse
 import json
-import os
 import queue
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from rich.console import Console
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from tilewatch import processes
 from tilewatch.kernels import device
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling import store
@@ -85,7 +85,7 @@ def compile_ahead(
 ) -> Iterator[tuple[Plan, tuple[Cubin, ...], float]]:
     """Yields each plan with its cubins while the next one compiles, in `jobs` processes or on all cores but one."""
     done: queue.Queue[tuple[Plan, tuple[Cubin, ...], float] | BaseException] = queue.Queue()
-    jobs = jobs or max(1, len(os.sched_getaffinity(0)) - 1)
+    jobs = jobs or max(1, processes.count_cores() - 1)
 
     def work() -> None:
         outcomes: dict[str, Compiled] = {}

@@ -24,6 +24,7 @@ from sqlalchemy import func, select
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from tilewatch import processes
 from tilewatch.db import migrate
 from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.server.embedded import Embedded, Servers
@@ -40,7 +41,7 @@ SECOND_SPACE = 8
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--model", default="b200", help="GPU model to compile for")
-    asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    asked.add_argument("--processes", type=int, default=processes.count_cores())
     bounds.add_options(asked)
     options = asked.parse_args()
     sys.exit(

@@ -10,7 +10,6 @@ On a machine with a GPU, the faults that change its machine code are timed in tw
 (kernels/measuring/replay.py). The two ways must agree."""
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.planted_toolchains import PLANTED, UNHARMED, Effect, Planted, make_toolchain
+from tilewatch import processes
 from tilewatch.kernels import device
 from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
 from tilewatch.kernels.comparing.gpu_bench import open_bench
@@ -92,7 +92,7 @@ def _place(root: Path, a: Toolchain, b: Toolchain) -> Workplace:
         FOLDER,
         (ComparedSide(a.name, a), ComparedSide(b.name, b)),
         root / f"{a.name}..{b.name}",
-        os.cpu_count() or 1,
+        processes.count_cores(),
         LIMIT_S,
     )
 

@@ -1,7 +1,6 @@
 """Runs `python -m tilewatch.kernels`, which compiles, sweeps and records on this machine without queue or database."""
 
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tilewatch import find_release
+from tilewatch import find_release, processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS, device
 from tilewatch.kernels.catalog import catalog
@@ -27,7 +26,7 @@ from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.library import watched_folder
 from tilewatch.kernels.measuring.journal import Journal, journal_path
-from tilewatch.kernels.measuring.measure import GpuMissing, MeasureRequest, measure
+from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.printing import format_suite, print_compiled, print_suite, print_sweep
 from tilewatch.kernels.recording import git_commit, recording_file
 from tilewatch.kernels.recording.recorded_run import list_rows
@@ -54,7 +53,7 @@ Limit = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 
-CORES = os.cpu_count() or 1
+CORES = processes.count_cores()
 LIBRARY = watched_folder()
 ENVIRONMENTS = HOME / "rivals"  # its name on disk, as in worker/settings.py
 SPARE_CORES = max(1, CORES - 1)
@@ -118,7 +117,7 @@ def compile(
 def sweep(
     kernel: KernelName,
     problem: Annotated[str, typer.Argument(help="A problem of the kernel, e.g. 320x32576x7168.")],
-    gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
+    gpu: Annotated[int | None, typer.Option(min=0, help="nvidia-smi's number of the GPU. Default: the first.")] = None,
     jobs: Jobs = SPARE_CORES,  # one core is left for the process that feeds the GPU
     limit: Limit = LIMIT_S,
     wide: Wide = False,
@@ -136,17 +135,10 @@ def sweep(
 
     Example: python -m tilewatch.kernels sweep gemm_fp8 320x32576x7168 --record run.jsonl.gz
     """
-    gpus = device.gpus()
-    if gpu >= len(gpus):
-        raise GpuMissing(
-            f"there is no GPU {gpu} on this machine: it has {len(gpus)} NVIDIA GPUs. "
-            f"Without one, `python -m tilewatch.kernels compile {kernel}` does the half that needs none."
-        )
-    model = gpus[gpu].model
-    if model is None:
-        raise device.UnknownGpu(f"GPU {gpu} is an {gpus[gpu].name}, but cuTile compiles for sm_80 and later")
+    here = device.find_gpu(gpu)
+    assert here.model is not None
     commit = git_commit.commit_of(library) if record else None
-    plan = _read_plan(library, model.arch, kernel, problem, wide)
+    plan = _read_plan(library, here.model.arch, kernel, problem, wide)
     url = store.folder(cubins)
     outcomes: list[tuple[PlannedTrial, Compiled]] = []
 
@@ -158,7 +150,7 @@ def sweep(
             if (cubin := outcome.find_cubin(trial.config)) is not None:
                 yield cubin
 
-    conditions = (gpus[gpu].uuid, gpus[gpu].driver, HARNESS, problem)
+    conditions = (here.uuid, here.driver, HARNESS, problem)
     with Journal(journal_path(cubins / "journals", plan.trials, conditions)) as journal:
         if journal.trials:
             say.print(f"  continuing a sweep that was stopped after {len(journal.trials)} trials")
@@ -166,10 +158,10 @@ def sweep(
             library.absolute(),
             kernel,
             problem,
-            model.arch,
+            here.model.arch,
             url,
             stream(),
-            gpu,
+            here.index,
             plan.baselines,
             dict(journal.trials),
             plan.ships,
@@ -183,7 +175,7 @@ def sweep(
     if record is not None and commit is not None:
         machine = f"{result.host}, {result.gpu_name}"
         header = recording_file.Header(machine, recording_file.now(), commit.repository, f"tilewatch {find_release()}")
-        rows = recording_file.append(record, header, list_rows(plan, commit, model, outcomes, result))
+        rows = recording_file.append(record, header, list_rows(plan, commit, here.model, outcomes, result))
         say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
     if as_json:
         answer = {"plan": {**asdict(plan), "trials": len(plan.trials)}, "result": asdict(result)}

@@ -4,6 +4,7 @@ Calls nvidia-smi, which every driver includes, and imports no CUDA package, so i
 import csv
 import difflib
 import io
+import os
 import re
 import subprocess
 from collections.abc import Collection, Iterable
@@ -104,6 +105,10 @@ class UnknownGpu(ExpectedError):
     """Raised if there is no GPU model of this name. The message lists the most similar names."""
 
 
+class GpuMissing(ExpectedError):
+    """Raised if this machine has no GPU of the requested index or architecture. The message is a sentence."""
+
+
 @dataclass(frozen=True)
 class Gpu:
     """A GPU of this machine. `model` is None if cuTile does not support the GPU, or if the driver does not name it."""
@@ -150,13 +155,36 @@ def name_unknown(name: str, capability: str) -> GpuSpec | None:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Lists this machine's NVIDIA GPUs. Returns () if there is no driver, or if the driver does not answer."""
+    """Lists this machine's NVIDIA GPUs, or those that CUDA_VISIBLE_DEVICES names. Returns () if no driver answers."""
     rows = _query("--query-gpu=index,uuid,name,driver_version,compute_cap")
     return tuple(
         Gpu(int(index), uuid, name, driver, model_named(name) or name_unknown(name, capability))
         for index, uuid, name, driver, capability in rows
-        if index.isdigit()
+        if index.isdigit() and _is_visible(index, uuid)
     )
+
+
+def _is_visible(index: str, uuid: str) -> bool:
+    """Returns whether CUDA_VISIBLE_DEVICES names a GPU: its index, its UUID or the first letters of that."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", index).replace(" ", "").split(",")
+    return index in named or any(uuid.startswith(name) for name in named if name.startswith("GPU-"))
+
+
+def find_gpu(index: int | None = None) -> Gpu:
+    """Returns the GPU with an index of nvidia-smi, or the first one that this process may use. Raises GpuMissing if
+    there is no such GPU, and if cuTile cannot compile for it."""
+    here = gpus()
+    gpu = next((each for each in here if index in (None, each.index)), None)
+    if gpu is None:
+        named = os.environ.get("CUDA_VISIBLE_DEVICES")
+        visible = "" if named is None else f" that CUDA_VISIBLE_DEVICES={named} names"
+        raise GpuMissing(
+            f"there is no GPU {index or 0} on this machine: it has {len(here)} NVIDIA GPUs{visible}; "
+            "`tilewatch compare --static` and `python -m tilewatch.kernels compile` need none"
+        )
+    if gpu.model is None:
+        raise GpuMissing(f"GPU {gpu.index} ({gpu.name}) is too old: cuTile compiles for sm_80 and later")
+    return gpu
 
 
 def processes_on(uuid: str, own: Collection[int] = ()) -> tuple[str, ...]:

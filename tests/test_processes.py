@@ -145,3 +145,10 @@ print(os.nice(0) - before, Path({str(group)!r}).read_text().split()[-1] if {grou
     process = start(code, tmp_path / "log")
     assert process.wait(DEADLINE_S) == 0
     assert (tmp_path / "log").read_text().split() == [str(processes.NICENESS)] * 2
+
+
+def test_cores_are_those_that_this_process_may_use(tmp_path: Path) -> None:
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from tilewatch import processes; "
+    log = tmp_path / "log"
+    start(code + "print(processes.count_cores())", log).wait()
+    assert log.read_text().split() == ["1"]

@@ -34,7 +34,6 @@ from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.compiling.compiler import LIMIT_S
 from tilewatch.kernels.measuring.baseline_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S
-from tilewatch.kernels.measuring.measure import GpuMissing
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, SweepResult, sweep
 from tilewatch.kernels.results import Cubin, Plan
 from tilewatch.kernels.statistics import ratio_interval
@@ -329,7 +328,7 @@ class BenchFailed(ExpectedError):
 
 def main(
     part: Annotated[list[str] | None, typer.Option(help="Only this part; repeat it for several.")] = None,
-    gpu: Annotated[int, typer.Option(min=0, help="Which of this machine's GPUs.")] = 0,
+    gpu: Annotated[int | None, typer.Option(min=0, help="nvidia-smi's number of the GPU. Default: the first.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Compiler processes.")] = CORES,
     cubins: Annotated[
         Path | None, typer.Option(help="Folder of cubins to go on from, for all parts but `cold`.")
@@ -341,20 +340,18 @@ def main(
 
     Example: python -m benchmarks.gpu.sweep --part warm --part aa
     """
-    gpus = device.gpus()
-    if gpu >= len(gpus) or gpus[gpu].model is None:
-        raise GpuMissing(f"there is no GPU {gpu} that Tilewatch knows on this machine: it has {len(gpus)} NVIDIA GPUs")
     unknown = sorted(set(part or ()) - set(PARTS))
     if unknown:
         raise typer.BadParameter(f"'{unknown[0]}' is not a part; the parts are {', '.join(PARTS)}")
+    here = device.find_gpu(gpu)
     figures = run(
-        gpus[gpu],
+        here,
         jobs,
         part or (),
         cubins,
         lambda line: Console(stderr=True).print(line, highlight=False, soft_wrap=True),
     )
-    print(f"{gpus[gpu].name}, driver {gpus[gpu].driver}")
+    print(f"{here.name}, driver {here.driver}")
     raise typer.Exit(bounds.report(figures, report_only=report_only, write=write))
 
 

@@ -76,7 +76,6 @@ class MeasurementRow(RunColumns, MeasurementColumns):
     tie: list[int]
     config_id: int | None
     samples: int
-    least_us: float | None
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,6 @@ def read_remarks(session: Session, sweep_id: int, config_id: int) -> list[dict[s
 
 def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
     """Lists the measurements of a sweep, the newest run first. In each run, the winner precedes its baselines."""
-    sample = func.unnest(Measurement.samples_us).column_valued("sample")
     query = (
         select_row(
             MeasurementRow,
@@ -170,7 +168,6 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
             device_name=Run.gpu_name,
             measured_at=Run.finished_at,
             samples=func.cardinality(Measurement.samples_us),
-            least_us=select(func.min(sample)).correlate(Measurement).scalar_subquery(),
         )
         .join(Measurement, Measurement.run_id == Run.id)
         .outerjoin(Recording, Recording.id == Run.recording_id)

@@ -6,7 +6,6 @@ from typing import Protocol, TypeVar
 
 from tilewatch.kernels import device
 from tilewatch.kernels.comparing.baseline_bench import BaselineWork
-from tilewatch.kernels.measuring.measure import GpuMissing
 from tilewatch.kernels.measuring.pair_bench import LaunchResult, PairBench, PairWork
 from tilewatch.kernels.results import Cubin, Params
 
@@ -28,19 +27,6 @@ class GpuBench(LaunchBench[PairWork], Protocol):
     ) -> tuple[Params, ...]:
         """Checks and times configs of one side. Returns the fastest config, then the configs that tie with it. Returns
         an empty tuple if no config gives right results. Raises MeasureFailed if the GPU process fails."""
-
-
-def find_gpu(gpu_index: int) -> device.Gpu:
-    """Returns this machine's GPU of that index. Raises GpuMissing if it is missing or cuTile cannot compile for it."""
-    here = device.gpus()
-    if not 0 <= gpu_index < len(here):
-        raise GpuMissing(
-            f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs; "
-            "`tilewatch compare --static` and a plain `tilewatch toolchain compare` need none"
-        )
-    if here[gpu_index].model is None:
-        raise GpuMissing(f"GPU {gpu_index} is an {here[gpu_index].name}, and cuTile compiles for sm_80 and later")
-    return here[gpu_index]
 
 
 def open_bench(gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> PairBench:

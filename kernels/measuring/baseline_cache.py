@@ -2,7 +2,6 @@
 (H200, 2026-11), and keeps the compiled kernel on this machine's disk."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from tilewatch import processes
 from tilewatch.baselines import BASELINES, DEEP_GEMM
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
@@ -24,7 +24,7 @@ COMPILING = tuple(each.name for each in BASELINES if each.package == DEEP_GEMM)
 """Names of the baselines that compile their own kernels."""
 
 DEADLINE_S = 120.0
-AT_ONCE = max(2, min(16, (os.cpu_count() or 1) // 2))
+AT_ONCE = max(2, min(16, processes.count_cores() // 2))
 """Number of series whose kernels are compiled at once."""
 
 LAUNCHED_AT_ONCE = 4

@@ -38,10 +38,6 @@ MOST_COUNTED = 4
 """Most configs of a sweep whose hardware counters are read: the winner and three that tied with it."""
 
 
-class GpuMissing(ExpectedError):
-    """Raised if this machine has no GPU of the requested index or architecture. The message is a sentence."""
-
-
 class MeasureFailed(ExpectedError):
     """Raised if the GPU process stopped for a reason that no config caused. The message is a sentence."""
 
@@ -255,12 +251,9 @@ def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
 
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
     """Returns the GPU of this index. Raises GpuMissing if no GPU of `arch` is there, GpuBusy if it is in use."""
-    here = device.gpus()
-    if not 0 <= gpu_index < len(here):
-        raise GpuMissing(f"there is no GPU {gpu_index} on this machine: it has {len(here)} NVIDIA GPUs")
-    gpu = here[gpu_index]
+    gpu = device.find_gpu(gpu_index)
     if gpu.model is not None and gpu.model.arch != arch:
-        raise GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {arch}")
+        raise device.GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {arch}")
     others = device.processes_on(gpu.uuid, processes.list_descendants(find_root()))
     if others:
         raise GpuBusy(

@@ -10,7 +10,6 @@ a launch (H200, 2026-11). These pairs share one library process too, which compu
 launch. Each pair is still launched only once per process, with new inputs.
 """
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
@@ -44,7 +44,7 @@ from tilewatch.metrics import Metric
 PAIRS_AT_ONCE = 16
 """Most pairs of one process. If the process dies, its current pair gets no time, and a new process starts."""
 
-MOST_AHEAD = max(1, min(4, (os.cpu_count() or 1) // 4))
+MOST_AHEAD = max(1, min(4, processes.count_cores() // 4))
 """Most processes that import libraries ahead at the same time. A launch holds the GPU for about a second, and importing
 takes 2 to 4 s, so four processes are enough."""
 

@@ -44,6 +44,11 @@ class Process(Protocol):
     def wait(self, timeout: float | None = None) -> int: ...
 
 
+def count_cores() -> int:
+    """Returns how many processor cores this process may use, which taskset and containers limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
+
+
 @dataclass(frozen=True)
 class Usage:
     """The memory and processor time of a process and its descendants together."""

@@ -10,10 +10,12 @@ from tilewatch.kernels.device import (
     HALF_SUMS,
     LARGEST_L2_BYTES,
     MULTIPROCESSORS,
+    GpuMissing,
     GpuSpec,
     Rate,
     UnknownGpu,
     find_floor_us,
+    find_gpu,
     find_rate,
     gpu_model,
     gpus,
@@ -137,6 +139,58 @@ def test_a_driver_that_is_missing_or_fails_is_no_gpu_and_no_process(
         write_nvidia_smi(tmp_path, answer)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert (gpus(), processes_on("GPU-1")) == ((), ())
+
+
+@pytest.mark.usefixtures("three_of_four_gpus")
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [
+        (None, (0, 1, 3)),
+        ("1", (1,)),
+        ("3, 0", (0, 3)),
+        ("GPU-12", (1,)),
+        ("GPU-1", (1, 3)),
+        ("GPU-13-c,GPU-02-a", (0, 3)),
+        ("MIG-12-b", ()),
+        ("2", ()),
+        ("-1", ()),
+        ("", ()),
+    ],
+)
+def test_only_gpus_that_cuda_visible_devices_names_are_used(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: tuple[int, ...]
+) -> None:
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert tuple(gpu.index for gpu in gpus()) == seen
+    if seen:
+        assert find_gpu().index == seen[0]
+    else:
+        with pytest.raises(GpuMissing, match=f"0 NVIDIA GPUs that CUDA_VISIBLE_DEVICES={visible} names; "):
+            find_gpu()
+
+
+@pytest.mark.usefixtures("three_of_four_gpus")
+def test_an_index_is_nvidia_smi_s_and_not_a_place_in_the_list() -> None:
+    assert find_gpu(3).uuid == "GPU-13-c"
+    with pytest.raises(GpuMissing, match=r"there is no GPU 2 on this machine: it has 3 NVIDIA GPUs; "):
+        find_gpu(2)
+
+
+def test_a_gpu_that_cutile_cannot_compile_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_nvidia_smi(tmp_path, "echo '0, GPU-1, Tesla T4, 580.159, 7.5'")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GpuMissing, match=r"GPU 0 \(Tesla T4\) is too old: cuTile compiles for sm_80"):
+        find_gpu()
+
+
+@pytest.fixture
+def three_of_four_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose nvidia-smi does not list GPU 2."""
+    rows = (f"{row}, NVIDIA H200, 580.159, 9.0" for row in ("0, GPU-02-a", "1, GPU-12-b", "3, GPU-13-c"))
+    write_nvidia_smi(tmp_path, "\n".join(f"echo '{row}'" for row in rows))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 def test_processes_on_a_gpu_are_all_but_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

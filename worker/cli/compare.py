@@ -39,7 +39,7 @@ LibraryName = Annotated[
     ),
 ]
 GpuIndex = Annotated[
-    int, typer.Option("--gpu", min=0, metavar="INDEX", help="The number of this machine's GPU to use.")
+    int | None, typer.Option("--gpu", min=0, metavar="INDEX", help="nvidia-smi's number of a GPU. Default: the first.")
 ]
 Launches = Annotated[int, typer.Option(min=1, help="The most launches per kernel and problem.")]
 Margin = Annotated[
@@ -85,7 +85,7 @@ def compare(
     launches: Launches = MOST_LAUNCHES,
     seconds: Seconds = None,
     metric: MetricName = "time",
-    gpu: GpuIndex = 0,
+    gpu: GpuIndex = None,
     events: Events = False,
     as_json: AsJson = False,
     markdown: Markdown = None,
@@ -149,7 +149,7 @@ def replay(
     launches: Launches = MOST_LAUNCHES,
     seconds: Seconds = None,
     metric: MetricName = "time",
-    gpu: GpuIndex = 0,
+    gpu: GpuIndex = None,
     events: Events = False,
     as_json: AsJson = False,
 ) -> None:
@@ -187,10 +187,11 @@ def _parse_margin(text: str | None) -> float | None:
 
 
 def _run(
-    sides: "Sides", wanted: "Wanted", scratch: Path, revisions: str | None, *, static: bool, gpu: int, events: bool
+    sides: "Sides", wanted: "Wanted", scratch: Path, revisions: str | None, *, static: bool, gpu: GpuIndex, events: bool
 ) -> "tuple[tuple[Outcome, ...], About]":
-    from tilewatch.kernels.comparing.gpu_bench import find_gpu, open_bench
+    from tilewatch.kernels.comparing.gpu_bench import open_bench
     from tilewatch.kernels.comparing.report import About
+    from tilewatch.kernels.device import find_gpu
     from tilewatch.worker.cli import compare_sides as work
 
     started = time.monotonic()

@@ -4,7 +4,6 @@ them.
 It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database."""
 
 import math
-import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tilewatch import processes
 from tilewatch.kernels import project_settings
 from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts, find_changed
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, read_winners
@@ -56,7 +56,7 @@ class Wanted:
     design: Design = ALONE
     seconds: float | None = None
     metric: Metric = "time"
-    jobs: int = os.cpu_count() or 1
+    jobs: int = processes.count_cores()
 
 
 def find_repository(settings: Settings) -> Path:

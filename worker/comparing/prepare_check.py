@@ -3,13 +3,13 @@
 Source and bytecode are compared as in `tilewatch compare` (kernels/comparing/changes.py). An operator with unchanged
 code needs no GPU. Each side has one config: the last winner in this database, or that of the library's tuned table."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from tilewatch import processes
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.page_reads.checks import CheckRow, find_check
@@ -29,7 +29,7 @@ from tilewatch.worker.queue.dispatch import gpu_queue
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import CheckPayload, PrepareCheckPayload, read_payload, write_payload
 
-COMPILERS = min(4, os.cpu_count() or 1)
+COMPILERS = min(4, processes.count_cores())
 """The number of compiler processes of a comparison. It is small because the worker already runs one per core."""
 
 

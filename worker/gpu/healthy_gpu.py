@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tilewatch.db.session import session
-from tilewatch.kernels.device import Gpu
-from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
+from tilewatch.kernels.device import Gpu, GpuMissing
+from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context

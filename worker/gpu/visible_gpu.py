@@ -1,6 +1,5 @@
 """Finds the GPU that this worker may use, and tests the driver and the Python packages for it."""
 
-import os
 from collections.abc import Collection
 
 from tilewatch.errors import ExpectedError
@@ -15,9 +14,7 @@ class WrongWorker(ExpectedError):
 
 def visible_gpu(models: Collection[str]) -> Gpu:
     """Returns the GPU that this process may use. Raises WrongWorker unless exactly one GPU is of these models."""
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    chosen = None if wanted is None else [name.strip() for name in wanted.split(",")]
-    seen = [gpu for gpu in gpus() if chosen is None or gpu.uuid in chosen or str(gpu.index) in chosen]
+    seen = gpus()
     fitting = [gpu for gpu in seen if gpu.model is not None and gpu.model.slug in models]
     if len(fitting) == 1:
         return fitting[0]

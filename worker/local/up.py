@@ -139,7 +139,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
 
     _start_api(settings, environment, children, screen)
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    compilers = programs.count_compilers(len(os.sched_getaffinity(0)), memory_bytes, len(gpus_here))
+    compilers = programs.count_compilers(processes.count_cores(), memory_bytes, len(gpus_here))
     for child in programs.workers(settings, environment, gpus_here, compilers):
         children.start(child)
     named = ", ".join(f"GPU {gpu.index} ({gpu.name})" for gpu in gpus_here) or "no NVIDIA GPU to measure on"

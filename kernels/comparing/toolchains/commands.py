@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewatch import processes
 from tilewatch.kernels.command_options import (
     Archs,
     AsJson,
@@ -35,7 +36,7 @@ HOME = Path(
 """The data folder, chosen as in worker/settings.py, whose import would need the packages of the database."""
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_103", "sm_120")
-CORES = os.cpu_count() or 1
+CORES = processes.count_cores()
 LIBRARY = watched_folder()
 MOST_JOBS = 1024
 MOST_MINUTES = 7 * 24 * 60

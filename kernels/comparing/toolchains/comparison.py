@@ -11,7 +11,7 @@ from tilewatch.baselines import PACKAGES
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.comparing.baseline_bench import BaselineBench
 from tilewatch.kernels.comparing.configs import ConfigSource, read_winners
-from tilewatch.kernels.comparing.gpu_bench import find_gpu, open_bench
+from tilewatch.kernels.comparing.gpu_bench import open_bench
 from tilewatch.kernels.comparing.targets import Selection
 from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace, choose, compile_missing
 from tilewatch.kernels.comparing.toolchains.ladder import DRIVER
@@ -26,7 +26,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
 )
 from tilewatch.kernels.comparing.toolchains.retuning import read_recorded_times
 from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
-from tilewatch.kernels.device import GpuSpec
+from tilewatch.kernels.device import GpuSpec, find_gpu
 from tilewatch.kernels.toolchains.packages import NEEDED
 from tilewatch.kernels.toolchains.toolchain import Toolchain, find_toolchain
 from tilewatch.kernels.toolchains.versions import versions

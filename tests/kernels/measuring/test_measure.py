@@ -23,10 +23,11 @@ from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device
 from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.device import GpuMissing
 from tilewatch.kernels.measuring import measure as module
 from tilewatch.kernels.measuring.careful_timing import LEAST_WARMING
 from tilewatch.kernels.measuring.known_counters import read_counted
-from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
 

@@ -12,8 +12,8 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.children import child_process
 from tilewatch.kernels.children.child_process import ChildProcess
+from tilewatch.kernels.device import GpuMissing
 from tilewatch.kernels.measuring import gpu_processes, pair_bench
-from tilewatch.kernels.measuring.measure import GpuMissing
 from tilewatch.kernels.measuring.pair_bench import (
     Launched,
     LaunchFailed,

@@ -6,7 +6,8 @@ from sqlalchemy.dialects.postgresql import insert
 from tilewatch.db.lifecycle import quarantine
 from tilewatch.db.models import GpuModel
 from tilewatch.db.session import session
-from tilewatch.kernels.measuring.measure import GpuMissing, MeasureFailed
+from tilewatch.kernels.device import GpuMissing
+from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context
