@@ -47,15 +47,14 @@ def main() -> None:
     asked.add_argument("--json", type=Path, help="write what was measured to this file")
     bounds.add_options(asked)
     options = asked.parse_args()
-    here = device.gpus()
-    if not here or here[0].model is None:
-        raise SystemExit("there is no GPU that Tilewatch knows on this machine")
+    gpu = device.find_gpu()
+    assert gpu.model is not None
     with tempfile.TemporaryDirectory(prefix="tilewatch-library-") as folder:
-        figures = _measure(options, here[0].model.arch, store.folder(options.cubins or Path(folder)))
+        figures = _measure(options, gpu.model.arch, gpu.index, store.folder(options.cubins or Path(folder)))
         sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
 
 
-def _measure(options: argparse.Namespace, arch: str, url: str) -> Iterator[Figure]:
+def _measure(options: argparse.Namespace, arch: str, gpu_index: int, url: str) -> Iterator[Figure]:
     library: Path = options.library.absolute()
     plans = [
         plan
@@ -65,7 +64,7 @@ def _measure(options: argparse.Namespace, arch: str, url: str) -> Iterator[Figur
     started = time.monotonic()
     measured, gpu_s = [], 0.0
     for plan, cubins, compiled_s in compile_ahead(library, plans, url, limit_s=options.limit):
-        request = MeasureRequest(library, plan.kernel, plan.problem, arch, url, cubins, 0, plan.baselines)
+        request = MeasureRequest(library, plan.kernel, plan.problem, arch, url, cubins, gpu_index, plan.baselines)
         try:
             result = measure(request, on_trial=lambda _: None, on_step=lambda *_: None)
         except MeasureFailed as failure:

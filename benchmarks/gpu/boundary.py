@@ -201,6 +201,7 @@ def _take(options: argparse.Namespace) -> int:
                 "kernel": plan.kernel,
                 "problem": plan.problem,
                 "arch": arch,
+                "gpu_index": here[0].index,
                 "store": url,
                 "baselines": plan.baselines,
                 "cubins": [asdict(each) for each in cubins],

@@ -37,7 +37,7 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         asked["arch"],
         asked["store"],
         tuple(Cubin(**each) for each in asked["cubins"]),
-        0,
+        asked["gpu_index"],
         tuple(asked["baselines"]),
     )
     started = time.monotonic()

@@ -94,6 +94,7 @@ def test_a_side_measures_with_the_product_of_its_checkout(tmp_path: Path, monkey
         "kernel": rig.kernel,
         "problem": PROBLEM,
         "arch": "sm_90",
+        "gpu_index": 0,
         "store": rig.store_url,
         "baselines": ["copy"],
         "cubins": [asdict(rig.cubin(1, 100.0)), asdict(rig.cubin(2, 50.0))],
