@@ -43,6 +43,7 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
         sandbox.confine_with_gpu(readable=readable, writable=writable)
     elif role in ("gpu", gpu_user.MEASURER):
         sandbox.confine_with_gpu(writable=None)
+    fork_server.read_settings()
     if packages := os.environ.get(interpreters.PACKAGES):  # lines of .pth files in it run
         site.addsitedir(packages)
     answers = os.fdopen(os.dup(1), "wb")

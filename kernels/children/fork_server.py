@@ -127,6 +127,11 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None
+
+
+def read_settings() -> None:
+    """Makes cuTile and CuPy read the child's environment, if the server imported them. Both make the folders that it
+    names. They must be made by the child's own user, who otherwise could not write there (H200, 2026-11-29)."""
     if "cuda.tile" in sys.modules:
         _read_cutile_settings()
     if "cupy" in sys.modules:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import MODULES, ROOT, UUID, install_for_children
-from tilewatch.kernels.children import gpu_user, sandbox
+from tilewatch.kernels.children import compile_cache, gpu_user, sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot make another one")
@@ -96,6 +96,15 @@ def test_a_library_on_a_gpu_has_a_user_who_keeps_what_its_commit_compiled_and_le
     assert compiled.read_text() == "ours"
     users = {first["user"], other["user"]}
     assert [each for each in gpu_user.SHARED_FILES.iterdir() if each.lstat().st_uid in users] == []
+
+
+def test_where_another_child_holds_its_home_a_library_compiles_into_a_folder_of_its_own(
+    tmp_path: Path, others: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_cache, "open_home", lambda *_, **__: None)
+    found = [run_library(tmp_path / "a", others) for _ in range(2)]
+    assert [each["into CuPy's"] for each in found] == ["1", "1"]
+    assert found[0]["home"] != found[1]["home"]
 
 
 def test_what_one_child_shares_stays_until_the_last_of_its_user_ends(tmp_path: Path) -> None:
