@@ -242,7 +242,7 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
         queued = opened.execute(
             select(Job.started_at, Job.finished_at).where(Job.submission_id == newest, Job.kind == "measure")
         ).all()
-        failures = opened.scalars(select(Job.subject).where(Job.state.in_(("failed", "poison")))).all()
+        failed = opened.execute(select(Job.subject, Job.failure).where(Job.state.in_(("failed", "poison")))).all()
         swept = opened.scalar(
             select(func.count()).select_from(Trial).where(Trial.sweep_id.in_(of_night), Trial.status == "timed")
         )
@@ -276,7 +276,7 @@ def read_night(database_url: str, started: float, gpus: int) -> Night:
         launches_s=float(samples_us or 0.0) / 1e6,
         measuring_span_s=(last - first).total_seconds(),
         gpus=gpus,
-        failures=tuple(failures),
+        failures=tuple(f"{subject}: {failure}" for subject, failure in failed),
         swept=swept or 0,
         changed=changed or 0,
         ratios={f"{kernel} {problem}": ratio for kernel, problem, ratio in ratios},
@@ -311,6 +311,8 @@ def describe(night: Night, number: int, *, is_whole: bool) -> Iterator[Figure]:
     yield Figure(f"{name}: share in which a series has the GPU", f"{night.share_holding:.2f}")
     yield Figure(f"{name}: share in which launches run", f"{night.share_launching:.2f}")
     yield bounds.measure(f"{name}: jobs that failed", len(night.failures), cases=1)
+    for failure in night.failures:
+        yield Figure(failure, "")
 
 
 def compare(first: Night, second: Night) -> Iterator[Figure]:
