@@ -27,9 +27,9 @@ from tilewatch.kernels.statistics import median_interval
 TRIAL_DEADLINE_S = 20.0
 """Deadline of one trial in seconds. A correct config takes milliseconds; a hang must not take the night."""
 
-DRAWN_DEADLINE_S = 5.0
-"""Deadline in seconds of one trial outside of the short list. Some of these configs never end. With 20 s each, the
-configs of one kernel kept all other series of a night off a GPU for three minutes (H100, 2026-11-28)."""
+NEXT_DEADLINE_S = 5.0
+"""Least deadline in seconds of a trial after another config has answered. Eight configs of one kernel never end. With
+20 s each, they kept all other series of a night off a GPU for 160 s (H200, 2026-11-29)."""
 
 PREPARE_DEADLINE_S = 300.0
 
@@ -87,6 +87,7 @@ class GpuChild:
         self.gpu_s = 0.0
         self.spent_s: defaultdict[str, float] = defaultdict(float)
         """Maps each kind of request to the seconds spent on its requests."""
+        self._longest_s: float | None = None
         self.introduction: dict[str, Any] = {}
         self._start()
 
@@ -112,22 +113,17 @@ class GpuChild:
             self._setup = replace(self._setup, by_library=self.introduction["not_apart"])
         return answer
 
-    def trial(
-        self,
-        identity: int,
-        cubin: Cubin,
-        samples: int,
-        best_us: float | None = None,
-        deadline_s: float | None = None,
-    ) -> TrialResult:
+    def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
         """Checks and times one config. A config that takes far longer than `best_us` gets a single sample."""
-        deadline_s = deadline_s or TRIAL_DEADLINE_S
+        deadline_s = find_deadline_s(self._longest_s)
+        spent_s = self.spent_s["trial"]
         try:
             answer = self.ask(trial_request(identity, cubin, samples, best_us), deadline_s)
         except ChildHung:
             return TrialResult(cubin.config, "hung", failure=f"no answer within {deadline_s:g} s")
         except ChildDied as died:
             return TrialResult(cubin.config, "crashed", failure=f"the GPU process died: {died}")
+        self._longest_s = max(self._longest_s or 0.0, self.spent_s["trial"] - spent_s)
         if answer["status"] == "crashed":
             self.close()  # the fault destroyed its CUDA context
         if answer["status"] != "timed":
@@ -209,6 +205,11 @@ class GpuChild:
             self.spent_s["prepare"] += with_gpu_s
 
 
+def find_deadline_s(longest_s: float | None) -> float:
+    """Returns the deadline of a trial in seconds. `longest_s` is the longest answer so far; None if there is none."""
+    return TRIAL_DEADLINE_S if longest_s is None else min(TRIAL_DEADLINE_S, max(NEXT_DEADLINE_S, 20 * longest_s))
+
+
 def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable[Mapping[str, Any]]) -> Described | str:
     """Asks a GPU child to describe the launches of each config's cubin for a profiler. Returns a sentence on why if it
     cannot describe some launch. Raises ChildDied or ChildHung."""
@@ -256,8 +257,7 @@ def sweep(
         is_drawn = config_key(cubin.config) in drawn
         trial = earlier.get(config_key(cubin.config))
         if trial is None:
-            deadline_s = DRAWN_DEADLINE_S if is_drawn else TRIAL_DEADLINE_S
-            trial = _refuse_impossible(gpu.trial(identity, cubin, policy.first, best_us, deadline_s), floor_us)
+            trial = _refuse_impossible(gpu.trial(identity, cubin, policy.first, best_us), floor_us)
             on_trial(trial)
         elif trial.status == "timed":
             gpu.adopt(identity, cubin)

@@ -84,7 +84,7 @@ def test_the_first_drawn_config_that_kills_its_process_ends_the_share(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """Each costs other series seconds of the GPU. Those of the short list are all tried."""
-    monkeypatch.setattr(module, "DRAWN_DEADLINE_S", 1.0)  # for the one that hangs
+    monkeypatch.setattr(module, "NEXT_DEADLINE_S", 1.0)  # for the one that hangs
     listed = [rig.cubin(1, fault="abort"), rig.cubin(2)]
     result, _, _ = run_sweep(rig, listed, [rig.cubin(4, fault=fault), rig.cubin(8, 50.0)])
     assert [trial.status for trial in result.trials] == [

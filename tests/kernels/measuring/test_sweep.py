@@ -206,8 +206,9 @@ def test_hangs_and_crashes_cost_one_trial_each(monkeypatch: pytest.MonkeyPatch) 
     result, _ = run(monkeypatch, gpu)
     assert [trial.status for trial in result.trials] == ["timed", "hung", "crashed", "crashed", "timed"]
     assert all((trial.failure is None) == (trial.status == "timed") for trial in result.trials)
-    assert result.trials[1].failure == f"no answer within {module.TRIAL_DEADLINE_S:g} s"
-    assert {deadline for request, deadline in gpu.deadlines if request == "trial"} == {module.TRIAL_DEADLINE_S}
+    assert result.trials[1].failure == f"no answer within {module.NEXT_DEADLINE_S:g} s"
+    deadlines = [deadline for request, deadline in gpu.deadlines if request == "trial"]
+    assert deadlines == [module.TRIAL_DEADLINE_S, *4 * [module.NEXT_DEADLINE_S]]
     assert result.winner == {"tile_m": 4}
     assert gpu.started == 4, "each of the three deaths was answered by a fresh child"
 
@@ -219,15 +220,21 @@ def test_a_config_that_kills_the_child_late_is_found_and_the_others_go_on(monkey
     assert result.winner == {"tile_m": 0}
 
 
-def test_a_config_outside_of_the_short_list_has_the_short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("longest_s", "deadline_s"), [(None, 20.0), (0.001, 5.0), (0.25, 5.0), (0.5, 10.0), (1.0, 20.0), (9.0, 20.0)]
+)
+def test_after_an_answer_a_hang_costs_less_but_never_less_than_twenty_such_answers(
+    longest_s: float | None, deadline_s: float
+) -> None:
+    assert module.find_deadline_s(longest_s) == deadline_s
+
+
+def test_a_drawn_config_that_hangs_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 100.0, 1: "hang", 2: 99.0})).child)
     child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
     drawn = [config_key({"tile_m": each}) for each in (1, 2)]
     result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY, drawn=drawn)
     assert [trial.status for trial in result.trials] == ["timed", "hung"], "no other one of them is tried"
-    deadlines = [deadline for request, deadline in gpu.deadlines if request == "trial"]
-    assert deadlines == [module.TRIAL_DEADLINE_S, module.DRAWN_DEADLINE_S]
-    assert result.trials[1].failure == f"no answer within {module.DRAWN_DEADLINE_S:g} s"
 
 
 def test_seconds_of_the_gpu_are_those_of_requests_without_imports_and_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,6 +258,8 @@ def test_seconds_of_the_gpu_are_those_of_requests_without_imports_and_waits(monk
     seconds = {"prepare": 10.0, "import": 4.0, "waiting": 2.0, "trial": 1.5, "load": 0.5, "time": 1.0}
     assert child.spent_s == seconds, "of two processes"
     assert child.gpu_s == sum(seconds.values()) - 6.0
+    deadlines = [deadline for request, deadline in gpu.deadlines if request == "trial"]
+    assert deadlines == [20.0, 10.0, 10.0], "the restart after the hang is no part of an answer"
     assert child.introduction == {"gpu_name": "scripted"}
     last = child._child
     child.close()
