@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.dashboard.conftest import LIGHT_PAGE, NEVER_WAS_HERE
+from tests.dashboard.fixtures.drawn import await_all_drawn
 from tests.dashboard.fixtures.keyboard import walk_to
 from tests.dashboard.fixtures.small_database import SHAS
 from tilewatch.db import session
@@ -100,7 +101,7 @@ def test_the_author_of_a_baseline_checks_in_two_clicks_how_it_was_measured(page:
     page.goto(OVERVIEW)
     cell = page.get_by_role("link", name="0.83 ▼+9.3%")
     cell.wait_for()
-    page.locator("[data-test-script-state=notRunning]").wait_for()  # a page that is drawn again hides a tooltip
+    await_all_drawn(page)  # a page that is drawn again hides a tooltip
     cell.hover()
     tooltip = page.get_by_role("tooltip").filter(has_text="9c0d1e2f00")
     tooltip.filter(has_text="0.83x DeepGEMM (").wait_for()

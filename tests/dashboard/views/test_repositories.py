@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import servers, small_database
+from tests.dashboard.fixtures.drawn import await_all_drawn
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
 from tilewatch.db import session
 from tilewatch.db.lifecycle import repositories
@@ -61,6 +62,7 @@ def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_run(page: Any) 
     index = page.evaluate(
         f"() => document.querySelector('.js-plotly-plot').data.findIndex(t => t.name === 'branch {BRANCH}')"
     )
+    await_all_drawn(page)
     page.locator(".scatterlayer .trace").nth(index).locator(".point").first.click(force=True)
     page.wait_for_url("**/series?*run=*")
     page.get_by_role("heading", name="Try four stages").wait_for()
