@@ -130,27 +130,15 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def read_settings() -> None:
-    """Makes cuTile and CuPy read the child's environment, if the server imported them. Both make the folders that it
-    names. They must be made by the child's own user, who otherwise could not write there (H200, 2026-11-29)."""
+    """Makes cuTile and CuPy read the child's environment, if the server imported them: at import, they read the
+    server's. Both make the folders that it names. The child's own user must make them, who otherwise could not write
+    there (H200, 2026-11-29). CuPy 14.2 has no public function for it."""
     if "cuda.tile" in sys.modules:
-        _read_cutile_settings()
+        from cuda.tile import _context
+        from cuda.tile._cext import default_tile_context
+
+        settings: Any = default_tile_context.config
+        vars(settings).update(vars(_context.init_context_config_from_env()))
     if "cupy" in sys.modules:
-        _read_cupy_settings()
-
-
-def _read_cutile_settings() -> None:
-    """Reads cuTile's settings from the child's environment. At import, cuTile read the server's environment."""
-    from cuda.tile import _context
-    from cuda.tile._cext import default_tile_context
-
-    settings: Any = default_tile_context.config
-    vars(settings).update(vars(_context.init_context_config_from_env()))
-
-
-def _read_cupy_settings() -> None:
-    """Makes CuPy choose its cache folder again. When the server imported CuPy 14.2, it chose a folder into which a
-    child that runs a library may not write."""
-    import cupy
-
-    compiler = cupy.cuda.compiler
-    compiler._set_kernel_cache_backend(compiler._DiskKernelCacheBackend())
+        compiler = sys.modules["cupy"].cuda.compiler
+        compiler._set_kernel_cache_backend(compiler._DiskKernelCacheBackend())
