@@ -148,12 +148,12 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
         screen.print_line(
             f"nightlies here compile only {', '.join(WITHOUT_GPU)}; TILEWATCH_KERNELS=all compiles the whole suite"
         )
-    if gpus_here:  # a nightly is measured on the GPU models that have a worker
-        reported = functools.partial(_all_reported, servers, len(gpus_here))
-        wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers did not start; see their logs")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     for line in submit_apart(no_secrets, settings.home / "log" / "first_nightlies.log", show):
         screen.print_line(line)
+    if gpus_here:  # after the nightly, which compiles while they start
+        reported = functools.partial(_all_reported, servers, len(gpus_here))
+        wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers did not start; see their logs")
     # after the nightly, which would otherwise wait for half a minute (64 cores, 2026-11-28)
     _import(settings, servers, screen, watch)
     while True:
