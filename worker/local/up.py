@@ -44,25 +44,33 @@ WITHOUT_GPU = ("gemm_fp8",)
 five minutes. All kernels have 9,000 configs, for which two cores need an hour and a half."""
 
 
-def end_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP end everything, as Ctrl-C does. Also sets the handler of Ctrl-C, because a process that
-    a script starts in the background would otherwise ignore Ctrl-C."""
+def end_on_signals() -> list[int]:
+    """Makes SIGTERM and SIGHUP end everything, as Ctrl-C does, which a process that a script starts in the background
+    would ignore. Returns a list to which each signal is added: while psycopg cleans up, an error takes the place of
+    KeyboardInterrupt and may be caught as one."""
+    came: list[int] = []
+
+    def interrupt(kind: int, _: object) -> None:
+        came.append(kind)
+        raise KeyboardInterrupt
+
     for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(kind, signal.default_int_handler)
+        signal.signal(kind, interrupt)
+    return came
 
 
 def up(settings: Settings) -> int:
     """Runs Tilewatch until Ctrl-C, SIGTERM or a closed terminal. Returns the exit code: 0 if a person ended it."""
     screen = Screen()
-    end_on_signals()
+    signals = end_on_signals()
     processes.forbid_inspection()
     processes.adopt_orphans()
     try:
         with contextlib.ExitStack() as stack:
             try:
-                _run(settings, screen, stack)
-            except BaseException as error:
-                if not _is_interrupt(error):
+                _run(settings, screen, stack, signals)
+            except BaseException:
+                if not signals:
                     raise
                 screen.print_line("stopping; press Ctrl-C again to stop at once")
         processes.kill_descendants(os.getpid())  # processes that a library has started and not ended
@@ -76,18 +84,12 @@ def up(settings: Settings) -> int:
     return 0
 
 
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Returns whether an error is Ctrl-C, or followed from Ctrl-C, such as an error while psycopg cleans up."""
-    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__context__))
-
-
 class CannotRun(ExpectedError):
     """Raised if Tilewatch cannot run on this machine. The message is a sentence."""
 
 
-def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> None:
-    # before the servers start, which may take a minute
-    if reason := port.taken(settings.port):
+def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack, signals: Sequence[int]) -> None:
+    if reason := port.taken(settings.port):  # before the servers start, which may take a minute
         if (holder := find_holder(settings.home)) is not None:
             raise CannotRun(f"Tilewatch runs on {settings.home} already (process {holder})")
         raise CannotRun(
@@ -117,6 +119,8 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack) -> Non
     unwritten = [(f"up on {HOST}", hung)] if hung else []  # alarms that wait for Postgres
 
     def watch() -> None:
+        if signals:
+            raise KeyboardInterrupt
         ended = [(death.name, death.sentence) for death in children.restart_dead()]
         ended += [(sentence.partition(" ")[0], sentence) for sentence in (own.restart_ended() if own else ())]
         for name, sentence in ended:

@@ -545,6 +545,32 @@ def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
     assert screen.describe(row) == "nightly 0123456789 for NVIDIA B200: compiling 120 of 500 configs"
 
 
+INTERRUPTED = """
+import os, signal, time
+from sqlalchemy.exc import OperationalError
+from tilewatch.worker.local import recorded_database
+def interrupted(*_):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        raise OperationalError("rollback", {}, Exception("the connection is lost"))
+recorded_database.import_recorded = interrupted
+"""
+
+
+def test_an_interrupt_that_becomes_an_error_of_the_database_ends_it_all_the_same(
+    start: Callable[..., Running], environment: dict[str, str], scratch: Path
+) -> None:
+    """psycopg cleans up a query that Ctrl-C interrupts, and its error is one that `up` waits out."""
+    recordings = scratch / "recordings"
+    recordings.mkdir()
+    shutil.copy(SMALL_RECORDING, recordings / "own.jsonl.gz")
+    environment |= {"TILEWATCH_REPOSITORY": str(recordings), "TILEWATCH_API_PORT": "0"}
+    running = start([sys.executable, "-c", INTERRUPTED + START.format(recordings=str(recordings), workers=False)])
+    assert running.process.wait(DEADLINE_S) == 0, running.printed()
+    assert "stopping; press Ctrl-C again to stop at once" in running.printed()
+
+
 def test_each_signal_ends_a_tilewatch_that_a_script_started_in_the_background() -> None:
     """Shells let such processes ignore SIGINT."""
     asks = """
