@@ -136,12 +136,12 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack, signal
 
     visitors = let_owner_act(environment)
     children.start(programs.dashboard(settings, {**visitors, "TILEWATCH_DATABASE_URL": dashboard_url}))
+    _start_api(settings, environment, children, screen)  # beside the dashboard: both need seconds of a core
     address = f"http://localhost:{settings.port}"
     answers = functools.partial(port.healthy, settings.port)
     wait(answers, watch, DASHBOARD_LIMIT_S, f"the dashboard does not answer at {address}")
     screen.print_line(f"Tilewatch is at {address}")
 
-    _start_api(settings, environment, children, screen)
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     compilers = programs.count_compilers(processes.count_cores(), memory_bytes, len(gpus_here))
     for child in programs.workers(settings, environment, gpus_here, compilers):
