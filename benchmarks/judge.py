@@ -26,6 +26,7 @@ from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.judge_life import LifeWorld, life_kinds
 from benchmarks.judge_worlds import LAUNCHES, SERIES, WARM_UP_NIGHTS, Change, Kind, World
+from tilewatch import processes
 from tilewatch.worker.detection.detector import Detector
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
@@ -112,7 +113,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2000, help="the first world's seed")
     parser.add_argument("--only", default="", help="only kinds whose name holds this")
     parser.add_argument("--code", choices=("both", "known", "unknown"), default="both")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="worlds at a time")
+    parser.add_argument("--jobs", type=int, default=processes.count_cores(), help="worlds at a time")
     bounds.add_options(parser)
     options = parser.parse_args()
     sys.exit(bounds.report(_measure(options), report_only=options.report_only, write=options.write))

@@ -27,6 +27,7 @@ from sqlalchemy import func, select
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from tilewatch import processes
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Job, Regression, RegressionSeries, Replay, Run, Sweep, Verdict
 from tilewatch.db.server.embedded import Embedded, Servers
@@ -116,7 +117,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--gpu", default="h200", help="a GPU model of this machine, or sim")
     asked.add_argument("--record", type=Path, help="also write what was measured to this file")
-    asked.add_argument("--processes", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2))
+    asked.add_argument("--processes", type=int, default=max(1, processes.count_cores() - 2))
     asked.add_argument("--baselines", default="deepgemm", help="baselines by name, separated by commas; none if empty")
     bounds.add_options(asked)
     options = asked.parse_args()

@@ -183,7 +183,7 @@ def find_gpu(index: int | None = None) -> Gpu:
             "`tilewatch compare --static` and `python -m tilewatch.kernels compile` need none"
         )
     if gpu.model is None:
-        raise GpuMissing(f"GPU {gpu.index} ({gpu.name}) is too old: cuTile compiles for sm_80 and later")
+        raise GpuMissing(f"cuTile does not support GPU {gpu.index} ({gpu.name}): it compiles for sm_80 and later")
     return gpu
 
 

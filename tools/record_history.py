@@ -16,7 +16,6 @@ common ones are compared.
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import threading
@@ -27,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, tile_table
 from tilewatch.kernels.catalog import catalog
@@ -37,7 +37,7 @@ from tilewatch.kernels.recording import git_commit
 from tilewatch.kernels.results import Params, Plan
 from tools.history_recorder import Recorder, Version, measure_series
 
-JOBS = max(1, (os.cpu_count() or 1) * 3 // 4)
+JOBS = max(1, processes.count_cores() * 3 // 4)
 """Number of compiler processes; the other cores measure. 7 series took 82 s with 8 compilers and 92 s with 16 on 16
 cores. With both numbers, compiling ends long before the last series is measured (H100, 2026-11-26)."""
 

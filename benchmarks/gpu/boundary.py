@@ -177,10 +177,9 @@ def _wall(which: Sequence[tuple[str, str]], rows: Results) -> float:
 
 def _take(options: argparse.Namespace) -> int:
     ends = time.monotonic() + options.seconds
-    here = device.gpus()
-    if not here or here[0].model is None:
-        raise SystemExit("there is no GPU that Tilewatch knows on this machine")
-    library, arch = options.old.absolute() / "kernels" / "library", here[0].model.arch
+    here = device.find_gpu()
+    assert here.model is not None
+    library, arch = options.old.absolute() / "kernels" / "library", here.model.arch
     folder: Path = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     url = store.folder((options.cubins or folder / "cubins").absolute())
@@ -189,7 +188,7 @@ def _take(options: argparse.Namespace) -> int:
     suite = [plan for kernel in options.kernel or [None] for plan in catalog.read(library, arch=arch, kernel=kernel)]
     plans = [plan for plan in suite if not all((plan.kernel, plan.problem) in each for each in done)]
     sides = {name: start(bounds.ROOT if name == NEW else options.old.absolute()) for name in names}
-    jobs = max(1, len(os.sched_getaffinity(0)) // 2)
+    jobs = max(1, processes.count_cores() // 2)
     try:
         for number, (plan, cubins, _) in enumerate(compile_ahead(library, plans, url, jobs=jobs)):
             if time.monotonic() > ends:
@@ -201,7 +200,7 @@ def _take(options: argparse.Namespace) -> int:
                 "kernel": plan.kernel,
                 "problem": plan.problem,
                 "arch": arch,
-                "gpu_index": here[0].index,
+                "gpu_index": here.index,
                 "store": url,
                 "baselines": plan.baselines,
                 "cubins": [asdict(each) for each in cubins],

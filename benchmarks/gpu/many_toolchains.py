@@ -7,7 +7,6 @@ is not timed. Each operator must have an answer under each head.
 """
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from benchmarks import bounds
 from benchmarks.bounds import Figure
 from benchmarks.planted_toolchains import PLANTED, UNHARMED, make_toolchain
 from benchmarks.toolchains import LIMIT_S
+from tilewatch import processes
 from tilewatch.kernels import device
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains
@@ -73,7 +73,7 @@ def make_wanted(root: Path, arch: str, kernels: Sequence[str]) -> ComparisonWant
         minutes=None,
         retunes=True,
         fail_over=0.01,
-        jobs=os.cpu_count() or 1,
+        jobs=processes.count_cores(),
         limit_s=LIMIT_S,
         may_use_events=False,
     )

@@ -25,6 +25,7 @@ from rich.console import Console
 
 from benchmarks import bounds
 from benchmarks.bounds import Figure
+from tilewatch import processes
 from tilewatch.configs import config_key
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device, library
@@ -38,7 +39,7 @@ from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, S
 from tilewatch.kernels.results import Cubin, Plan
 from tilewatch.kernels.statistics import ratio_interval
 
-CORES = os.cpu_count() or 1
+CORES = processes.count_cores()
 KERNEL, HINTED = "gemm_fp8", "gemm_fp8_hinted"
 PROBLEM = "320x32576x7168"
 PROBLEMS = (PROBLEM, "4096x7168x2048", "128x7168x16384")

@@ -180,7 +180,7 @@ def test_an_index_is_nvidia_smi_s_and_not_a_place_in_the_list() -> None:
 def test_a_gpu_that_cutile_cannot_compile_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_nvidia_smi(tmp_path, "echo '0, GPU-1, Tesla T4, 580.159, 7.5'")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GpuMissing, match=r"GPU 0 \(Tesla T4\) is too old: cuTile compiles for sm_80"):
+    with pytest.raises(GpuMissing, match=r"cuTile does not support GPU 0 \(Tesla T4\): it compiles for sm_80"):
         find_gpu()
 
 
