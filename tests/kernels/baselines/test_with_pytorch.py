@@ -17,7 +17,7 @@ ON_A_GPU = ("cublaslt", "cublaslt_nvfp4", "cublaslt_mxfp8", "cublaslt_per_group"
 
 @pytest.mark.torch
 def test_each_baseline_of_pytorch_computes_what_its_kernels_do() -> None:
-    """A baseline may be off by twice the tolerance: it rounds as it likes."""
+    """A baseline may be off by four times the tolerance. On these inputs none is off by more than two."""
     asked = [each.name for each in BASELINES if each.package == TORCH and each.name not in ON_A_GPU]
     done = subprocess.run([sys.executable, "-m", PROGRAM, *asked], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
