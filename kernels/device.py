@@ -180,7 +180,8 @@ def find_gpu(index: int | None = None) -> Gpu:
         visible = "" if named is None else f" that CUDA_VISIBLE_DEVICES={named} names"
         raise GpuMissing(
             f"there is no GPU {index or 0} on this machine: it has {len(here)} NVIDIA GPUs{visible}; "
-            "`tilewatch compare --static` and `python -m tilewatch.kernels compile` need none"
+            "`python -m tilewatch.kernels compile`, `tilewatch compare --static` and a plain `tilewatch toolchain "
+            "compare` need none"
         )
     if gpu.model is None:
         raise GpuMissing(f"cuTile does not support GPU {gpu.index} ({gpu.name}): it compiles for sm_80 and later")

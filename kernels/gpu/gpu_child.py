@@ -39,7 +39,6 @@ MOST_TOLERANCE = 0.25
 """The largest tolerance that a library file may state, as a share of the reference's largest magnitude. Our own library
 files state 0.04 at most (2026-11). With a tolerance of 1, an output of zeros would pass."""
 
-
 BASELINE_SLACK = 4.0
 """Factor on the tolerance of baselines, because other libraries round differently. torch_mla_decode rounds scores to
 bfloat16. It is off by 1.3 to 2.9 tolerances, as the drawn inputs have it (H200, 2026-11-29), so with a factor of 2 it

@@ -19,6 +19,7 @@ from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling import store
 from tilewatch.kernels.compiling.compile_plan import compile_plan
 from tilewatch.kernels.gpu.rounds import CHECK_EVERY
+from tilewatch.kernels.measuring import sweep as sweeping
 from tilewatch.kernels.measuring.careful_timing import BLOCK_ROUNDS, MOST_ROUNDS
 from tilewatch.kernels.measuring.known_counters import read_counted
 from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, measure
@@ -285,7 +286,8 @@ def test_a_missing_record_is_an_error(traced: dict[str, dict[str, Any]]) -> None
     assert traced["time nothing"]["answer"] == {"failure": "0 kernel records for 1 kernels launched"}
 
 
-def test_a_fault_and_a_hang_cost_one_trial_each(machine: Machine) -> None:
+def test_a_fault_and_a_hang_cost_one_trial_each(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "TRIAL_DEADLINE_S", 5.0)  # however long the first answer took
     asked = [(4, 1, rows.RIGHT), (4, 1, rows.ILLEGAL_ADDRESS), (4, 1, rows.NO_END), (16, 1, rows.RIGHT)]
     child = GpuChild(machine.setup())
     try:

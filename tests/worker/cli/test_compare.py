@@ -359,7 +359,7 @@ def test_mistakes_are_one_sentence_each(watched: Path, tmp_path: Path) -> None:
 def test_without_a_gpu_the_other_way_is_named(watched: Path, tmp_path: Path) -> None:
     error = error_of(compare(watched, tmp_path, "compare", "base..slower"))
     assert error.startswith("there is no GPU 0 on this machine")
-    assert "`tilewatch compare --static` and `python -m tilewatch.kernels compile` need none" in error
+    assert "`tilewatch compare --static` and a plain `tilewatch toolchain compare` need none" in error
 
 
 @pytest.mark.parametrize("arguments", [(), ("base..slower", "--dirty"), ("base..slower", "--problem", "1024")])
