@@ -315,7 +315,7 @@ def _take_samples(
     prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
     """Returns the samples of kept configs. Launches may be compared on the input sets `sets`, or on all sets that have
-    a reference if `sets` is empty. Raises WrongWhenTimed if a result is wrong or an input was changed."""
+    a reference if `sets` is empty. Raises WrongWhenTimed if a result is wrong, or an input or guard was changed."""
     entries = [prepared.entry(identity) for identity in ids]
     try:
         timed = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
@@ -331,19 +331,20 @@ def _time_entries(
     prepared: Prepared, entries: list[Entry], rounds: int, *, seed: int, sets: Sequence[int] = (), rest: bool = True
 ) -> TimedRounds:
     timing.forbid_persisting_l2()  # host code in this process may have allowed it
-    timed = time_rounds(
-        prepared.timer,
-        entries,
-        rounds,
-        input_sets=prepared.input_sets,
-        checks=Checks(sets or prepared.checked_sets, _draws),
-        order=random.Random(seed),  # noqa: S311 - an order, not a secret
-        before=prepared.reset_outputs,
-        rest=rest,
-    )
-    if (outside := prepared.restore_guards()) is not None:  # after the launches that were compared
-        raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
-    return timed
+    try:
+        return time_rounds(
+            prepared.timer,
+            entries,
+            rounds,
+            input_sets=prepared.input_sets,
+            checks=Checks(sets or prepared.checked_sets, _draws),
+            order=random.Random(seed),  # noqa: S311 - an order, not a secret
+            before=prepared.reset_outputs,
+            rest=rest,
+        )
+    finally:
+        if (outside := prepared.restore_guards()) is not None:
+            raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
 
 
 def _launch_baseline(baseline: BaselineLaunch, _: int) -> None:

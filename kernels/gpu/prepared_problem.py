@@ -3,7 +3,7 @@ child, and runs no library. Another process describes the problem and computes t
 
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,10 @@ from tilewatch.kernels.contract import Array
 from tilewatch.kernels.gpu import arrays, shared_arrays, timing
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
 from tilewatch.kernels.gpu.described_problem import ConfigLaunch, DescribedProblem, read_problem
-from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, WROTE_OUTSIDE, Guards
+from tilewatch.kernels.gpu.guards import WRITES_OUTSIDE, Guards
+from tilewatch.kernels.gpu.input_copies import InputCopies
 from tilewatch.kernels.gpu.result_error import Reference, Result, ResultError, judge
-from tilewatch.kernels.gpu.rounds import CHECKED_SETS, Entry, WrongWhenTimed, count_input_sets
+from tilewatch.kernels.gpu.rounds import CHECKED_SETS, Entry, count_input_sets
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.problems.given_values import decode_values
@@ -44,7 +45,7 @@ class PreparedProblem:
 
     `described` is the problem as the library under test describes it. In a replay, `sides` maps each library folder to
     that library's description, or to None if it lacks the kernel. `guards` lie around `inputs` and `outputs`.
-    `expected` holds the references of the first input sets by output name, and `untouched` copies of these input sets.
+    `expected` holds the references of the first input sets by output name, and `copies` copies of these input sets.
     `written_bytes` are the bytes of compared elements. `modules` is the folder from which cubins are loaded.
     """
 
@@ -56,7 +57,7 @@ class PreparedProblem:
     sm_count: int
     guards: Guards
     inputs: list[dict[str, Any]]
-    untouched: tuple[dict[str, Any], ...]
+    copies: InputCopies
     outputs: dict[str, Any]
     expected: tuple[Mapping[str, Reference], ...] = ()
     written_bytes: int = 0
@@ -93,21 +94,19 @@ class PreparedProblem:
 
     def error(self, turn: int, slack: float = 1.0) -> ResultError:
         """Returns the error of the outputs after a launch on input set `turn`. `slack` multiplies the tolerance."""
+        return self._judge(self.outputs, turn, slack)
+
+    def _judge(self, outputs: Mapping[str, Any], turn: int, slack: float = 1.0) -> ResultError:
         dtypes = {spec.name: spec.dtype for spec in self.described.arrays}
         return judge(
             Result(f"'{name}'", output, dtypes[name], self.expected[turn][name], slack * self.tolerance)
-            for name, output in self.outputs.items()
+            for name, output in outputs.items()
         )
 
     def restore_inputs(self) -> str | None:
         """Restores input sets that have a reference. Returns the name of a changed input, or None without a change."""
-        changed = None
-        for inputs, untouched in zip(self.inputs, self.untouched, strict=False):
-            for name, values in untouched.items():
-                if arrays.differ(inputs[name], values):
-                    changed = name
-                    inputs[name][...] = values
-        return changed
+        names = list(self.inputs[0])
+        return next((names[each % len(names)] for each in self.copies.restore()), None)
 
     def restore_guards(self) -> str | None:
         return self.guards.restore()
@@ -131,7 +130,7 @@ class PreparedProblem:
 
     @property
     def checked_sets(self) -> Sequence[int]:
-        return range(len(self.untouched))
+        return range(min(CHECKED_SETS, len(self.inputs)))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
         """Returns why a config cannot be launched on the prepared arrays, or None if it can. In a replay, the request
@@ -177,7 +176,8 @@ class PreparedProblem:
         self.loaded[identity] = config
 
     def entry(self, identity: int, *, as_graph: bool = False) -> Entry:  # noqa: ARG002 - a kernel is one launch
-        return Entry(partial(self.launch, self.loaded[identity]), self.kernel_names, self._verify_timed)
+        launch = partial(self.launch, self.loaded[identity])
+        return Entry(launch, self.kernel_names, self._capture, sum(each.nbytes for each in self.outputs.values()))
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:  # noqa: ARG002 - a kernel is one launch
         return {}
@@ -211,11 +211,9 @@ class PreparedProblem:
             raise BaselineMissing(f"{WRITES_OUTSIDE}: {outside}")
         return error
 
-    def _verify_timed(self, turn: int) -> None:
-        if (outside := self.guards.restore()) is not None:
-            raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
-        if (failure := self.error(turn).failure) is not None:
-            raise WrongWhenTimed(f"when it was timed, {failure}")
+    def _capture(self, turn: int) -> Callable[[], ResultError]:
+        copies = {name: output.copy() for name, output in self.outputs.items()}
+        return lambda: self._judge(copies, turn)
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
@@ -246,6 +244,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
     inputs = arrays.make_input_sets(described.inputs, given, request["seed"], len(slots), lambda _: next(empty))
     outputs = {spec.name: arrays.make_poisoned(spec, make) for spec in described.arrays if spec.written}
     guards.restore()
+    checked = [array for each in inputs[:CHECKED_SETS] for array in each.values()]
     prepared = PreparedProblem(
         described=described,
         sides=sides,
@@ -255,7 +254,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
         sm_count=cupy.cuda.Device().attributes["MultiProcessorCount"],
         guards=guards,
         inputs=inputs,
-        untouched=tuple({name: array.copy() for name, array in each.items()} for each in inputs[:CHECKED_SETS]),
+        copies=InputCopies(checked, [each.copy() for each in checked]),
         outputs=outputs,
     )
     cupy.get_default_memory_pool().free_all_blocks()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it imports CuPy, which readers of the rests' length do not need
+if TYPE_CHECKING:  # they import CuPy, which readers of the rests' length do not need
+    from tilewatch.kernels.gpu.result_error import ResultError
     from tilewatch.kernels.gpu.timing import Timer
 
 BURST_US = 8_000.0
@@ -24,16 +25,21 @@ INPUT_L2S = 4
 @dataclass(frozen=True)
 class Entry:
     """Holds a config or a baseline that is timed in rounds. `launch` takes the number of the input set. `kernels` are
-    the names of the kernels that it runs. `verify` takes the same number, and raises WrongWhenTimed if the last
-    launch's result differs from that set's reference. `verify` is None if results are not compared."""
+    the names of the kernels that it runs. `capture` takes the same number, and queues a copy of the last launch's
+    result, which has `result_bytes`. It returns a function that waits, and compares the copy with that set's reference.
+    `capture` is None if results are not compared."""
 
     launch: Callable[[int], None]
     kernels: tuple[str, ...]
-    verify: Callable[[int], None] | None = None
+    capture: "Callable[[int], Callable[[], ResultError]] | None" = None
+    result_bytes: int = 0
 
 
 CHECK_EVERY = 10
 """The result of each entry is compared in one of this many rounds, so 20 rounds find a config that computes nothing."""
+
+MOST_CAPTURED_BYTES = 1 << 30
+"""Copies of results are compared before they take more memory than this."""
 
 CHECKED_SETS = 2
 """Number of input sets that have a reference; it is 1 if memory has no room for two. Two sets find a config whose
@@ -74,7 +80,7 @@ class Checks:
         drawn: dict[int, DrawnRound] = {}
         parts = max(1, rounds // CHECK_EVERY)
         for index, part in itertools.product(range(len(entries)), range(parts)):
-            if entries[index].verify is not None:
+            if entries[index].capture is not None:
                 number = self.draws.randrange(part * rounds // parts, (part + 1) * rounds // parts)
                 if number not in drawn:
                     drawn[number] = DrawnRound(self.draws.choice(self.sets), set())
@@ -114,23 +120,25 @@ def time_rounds(
 ) -> TimedRounds:
     """Times all entries in each round. Rounds rotate over the input sets, but a round in which a result is compared
     uses a random set. `before` is called with the set's number before each flush of L2 and launch. Raises
-    WrongWhenTimed if a compared result is wrong."""
+    WrongWhenTimed if a compared result is wrong. Compared results are copied, because waiting for the GPU after each
+    of them took 2 % of a sweep (H200, 2026-11-29)."""
     timed = TimedRounds([[] for _ in entries], [[] for _ in entries])
     drawn = checks.draw(entries, rounds)
     done, burst = 0, 1
     while done < rounds:
         at_once = min(burst, rounds - done)
         burst_us = 0.0
-        waiting: list[tuple[int, int]] = []  # the launches to come: the entry's number and the input set
+        waiting: list[_Launch] = []
+        captured_bytes = 0
         for number in range(done, done + at_once):
             here = drawn.get(number) or DrawnRound(number % input_sets, set())
             for index in order.sample(range(len(entries)), len(entries)):
-                waiting.append((index, here.turn))
-                if index in here.entries:  # its outputs stay until the next launch
+                is_compared = index in here.entries
+                captured_bytes += is_compared * entries[index].result_bytes
+                if captured_bytes > MOST_CAPTURED_BYTES:
                     burst_us += _launch(timer, entries, waiting, before, timed)
-                    verify = entries[index].verify
-                    assert verify is not None
-                    verify(here.turn)
+                    captured_bytes = entries[index].result_bytes
+                waiting.append(_Launch(index, here.turn, is_compared))
         burst_us += _launch(timer, entries, waiting, before, timed)
         done += at_once
         burst = count_at_once(burst_us / at_once)
@@ -139,24 +147,52 @@ def time_rounds(
     return timed
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """Holds a launch to come: the entry's number, the input set, and whether the result is compared."""
+
+    index: int
+    turn: int
+    is_compared: bool
+
+
 def _launch(
     timer: "Timer",
     entries: list[Entry],
-    waiting: list[tuple[int, int]],
+    waiting: list[_Launch],
     before: Callable[[int], None],
     timed: TimedRounds,
 ) -> float:
-    """Times the waiting launches, adds their times to `timed`, and returns these times' sum in microseconds."""
+    """Times the waiting launches, adds their times to `timed`, and returns these times' sum in microseconds. Raises
+    WrongWhenTimed if a compared result is wrong."""
     if not waiting:
         return 0.0
-    turns = iter([turn for _, turn in waiting])
+    compares = []
+    coming = iter(waiting)
+    ahead: _Launch | None = None
+
+    def begin_next() -> None:
+        """Captures the last launch's result if it is compared, then prepares the next launch."""
+        nonlocal ahead
+        if ahead is not None and ahead.is_compared:
+            capture = entries[ahead.index].capture
+            assert capture is not None
+            compares.append(capture(ahead.turn))
+        ahead = next(coming, None)
+        if ahead is not None:
+            before(ahead.turn)
+
     times = timer.time(
-        [partial(entries[index].launch, turn) for index, turn in waiting],
-        [entries[index].kernels for index, _ in waiting],
-        lambda: before(next(turns)),
+        [partial(entries[each.index].launch, each.turn) for each in waiting],
+        [entries[each.index].kernels for each in waiting],
+        begin_next,
     )
-    for (index, _), time_us, span_us in zip(waiting, times, timer.spans_us, strict=True):
-        timed.times_us[index].append(time_us)
-        timed.spans_us[index].append(span_us)
+    begin_next()  # captures the result of the last launch
+    for each, time_us, span_us in zip(waiting, times, timer.spans_us, strict=True):
+        timed.times_us[each.index].append(time_us)
+        timed.spans_us[each.index].append(span_us)
     waiting.clear()
+    for compare in compares:
+        if (failure := compare().failure) is not None:
+            raise WrongWhenTimed(f"when it was timed, {failure}")
     return sum(times)

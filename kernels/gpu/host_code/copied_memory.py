@@ -10,8 +10,8 @@ import cupy
 
 from tilewatch.kernels.gpu import shared_arrays
 from tilewatch.kernels.gpu.guards import Guards
-from tilewatch.kernels.gpu.host_code import device_memory
 from tilewatch.kernels.gpu.host_code.described_operator import Memory
+from tilewatch.kernels.gpu.input_copies import InputCopies
 
 _Key = tuple[int | None, int, int, int]
 """Identifies an allocation by four numbers: the set of inputs (None if all sets share it); the number of its first
@@ -32,10 +32,6 @@ class Allocation:
             self.own.data.memset_async(self.fill, self.own.nbytes)
         else:
             self.own[...] = self.before
-
-    @property
-    def is_changed(self) -> bool:
-        return self.before is not None and not device_memory.is_equal(self.own, self.before)
 
 
 class CopiedMemory:
@@ -100,16 +96,20 @@ class CopiedMemory:
 
     def find_written(self, places: Sequence[Sequence[Allocation]], turn: int) -> None:
         """Notes which inputs a config just wrote on one set, so that these inputs are restored on all sets."""
+        changed = {each.key for each in _restore_changed(places[turn])}
         for number, each in enumerate(places[turn]):
-            if each.key not in self._written and each.is_changed:
+            if each.key in changed:
                 self._written |= {of_set[number].key for of_set in places}
         self.expect_writes(places[turn])
 
     def restore_changed(self, turns: Sequence[int]) -> int | None:
         """Restores the changed inputs of some sets. Returns the number of one changed input, or None if none was."""
-        changed = None
-        for each in self._places.values():
-            if each.key[0] in turns and each.is_changed:
-                changed = each.key[1]
-                each.restore()
-        return changed
+        changed = _restore_changed([each for each in self._places.values() if each.key[0] in turns])
+        return changed[0].key[1] if changed else None
+
+
+def _restore_changed(allocations: Sequence[Allocation]) -> list[Allocation]:
+    """Restores the inputs among these allocations that launches changed, and returns these."""
+    inputs = [each for each in allocations if each.before is not None]
+    copies = InputCopies([each.own for each in inputs], [each.before for each in inputs])
+    return [inputs[each] for each in copies.restore()]

@@ -16,7 +16,6 @@ from tilewatch.kernels.baselines.names import COPY
 from tilewatch.kernels.compiling.operator_code import read_bundle
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.gpu import shared_arrays, timing
-from tilewatch.kernels.gpu.guards import WROTE_OUTSIDE
 from tilewatch.kernels.gpu.host_code import dependent_launch, launched_arrays
 from tilewatch.kernels.gpu.host_code.copied_memory import Allocation, CopiedMemory
 from tilewatch.kernels.gpu.host_code.described_operator import (
@@ -31,6 +30,9 @@ from tilewatch.kernels.gpu.result_error import Reference, Result, ResultError, f
 from tilewatch.kernels.gpu.rounds import Entry, WrongWhenTimed
 from tilewatch.kernels.gpu.telemetry import Telemetry
 from tilewatch.kernels.library_errors import LibraryError
+
+_Results = Sequence[tuple[Any, str] | None]
+"""Results of a run with their types. A result that is not compared is None."""
 
 
 class ComputedBefore(WrongWhenTimed):
@@ -54,7 +56,7 @@ class LoadedLaunches:
     names: tuple[str, ...]
     turns: tuple[tuple[Callable[[], None], ...], ...]
     places: tuple[tuple[Allocation, ...], ...]
-    results: tuple[tuple[tuple[Any, str] | None, ...], ...]
+    results: tuple[_Results, ...]
     was_launched: bool = False
 
 
@@ -177,10 +179,10 @@ class PreparedLaunches:
         """Launches a config on input set `turn`. Returns its microseconds and error. Raises ComputedBefore."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
-        if any(self.expected[turn]) and self._judge(config, turn).failure is None:
+        if any(self.expected[turn]) and self._judge(config.results[turn], turn).failure is None:
             raise ComputedBefore("its result is there before its first launch, so that its launches do not compute it")
         (checked_us,) = self.timer.time([lambda: self.launch(config, turn)], [config.names])
-        error = self._judge(config, turn)
+        error = self._judge(config.results[turn], turn)
         config.memory.find_written(config.places, turn)
         config.was_launched = True
         return checked_us, error
@@ -194,7 +196,8 @@ class PreparedLaunches:
     def entry(self, identity: int, *, as_graph: bool = False) -> Entry:
         config = self.loaded[identity]
         launched = replace(config, turns=tuple((_record(each),) for each in config.turns)) if as_graph else config
-        return Entry(partial(self.launch, launched), config.names, partial(self._verify_timed, config))
+        result_bytes = sum(each[0].nbytes for each in config.results[0] if each is not None)
+        return Entry(partial(self.launch, launched), config.names, partial(self._capture, config), result_bytes)
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
         """Describes a config's launches for the process under a profiler, or returns why it could not repeat them."""
@@ -246,9 +249,9 @@ class PreparedLaunches:
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
-    def _judge(self, config: LoadedLaunches, turn: int) -> ResultError:
-        """Returns the error of a config's results on input set `turn`. A tolerance is the stated one or the type's."""
-        pairs = zip(config.results[turn], self.expected[turn], strict=False)
+    def _judge(self, results: _Results, turn: int) -> ResultError:
+        """Returns the error of results on input set `turn`. A tolerance is the stated one or the type's."""
+        pairs = zip(results, self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
             for number, (result, wanted) in enumerate(pairs, start=1)
@@ -256,11 +259,10 @@ class PreparedLaunches:
             for stated, (values, dtype) in ((self.tolerance, result),)
         )
 
-    def _verify_timed(self, config: LoadedLaunches, turn: int) -> None:
-        if (outside := config.memory.guards.restore()) is not None:
-            raise WrongWhenTimed(f"{WROTE_OUTSIDE}: {outside}")
-        if (failure := self._judge(config, turn % len(config.turns)).failure) is not None:
-            raise WrongWhenTimed(f"when it was timed, {failure}")
+    def _capture(self, config: LoadedLaunches, turn: int) -> Callable[[], ResultError]:
+        turn %= len(config.turns)
+        copies = [each and (each[0].copy(), each[1]) for each in config.results[turn]]
+        return lambda: self._judge(copies, turn)
 
 
 def _record(launches: Sequence[Callable[[], None]]) -> Callable[[], None]:

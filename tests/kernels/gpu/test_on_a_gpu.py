@@ -201,22 +201,53 @@ def test_a_config_that_writes_outside_of_its_arrays_is_wrong_and_the_next_one_is
     assert traced["slow"]["answer"]["status"] == "timed"
 
 
-def test_guards_are_compared_after_drawn_launches_and_after_the_last_round(traced: dict[str, dict[str, Any]]) -> None:
-    """Each config has one launch compared in each CHECK_EVERY rounds, right after it; the baseline has none."""
+def test_drawn_results_are_copied_after_their_launches_and_guards_compared_after_the_last_round(
+    traced: dict[str, dict[str, Any]],
+) -> None:
+    """Each config has one result copied in each CHECK_EVERY rounds, right after its launch; the baseline has none."""
     timed: list[dict[str, Any]] = []
-    compared_after: list[int] = []
+    copied_after: list[int] = []
+    guarded_after: list[int] = []
     for each in traced["seed 1"]["ran"]:
         if each.get("kernel") in (KERNEL, "copy_16_bytes"):
             timed.append(each)
         elif each.get("kernel") == "restore_guards":
-            compared_after.append(len(timed))
-    *drawn, last = compared_after
-    assert last == len(timed) == 3 * 30
+            guarded_after.append(len(timed))
+        elif each.get("copied") == OUTPUT_BYTES:
+            copied_after.append(len(timed))
+    assert guarded_after == [len(timed)] == [3 * 30]
     part = 3 * CHECK_EVERY
-    assert sorted(((count - 1) // part, timed[count - 1]["grid"]) for count in drawn) == [
+    assert sorted(((count - 1) // part, timed[count - 1]["grid"]) for count in copied_after) == [
         (number, grid) for number in range(30 // CHECK_EVERY) for grid in (ROWS // 16, ROWS // 4)
     ]
-    assert {timed[count - 1]["kernel"] for count in drawn} == {KERNEL}
+    assert {timed[count - 1]["kernel"] for count in copied_after} == {KERNEL}
+
+
+COPIES = """
+import cupy
+from tilewatch.kernels.gpu.input_copies import InputCopies
+block = cupy.random.default_rng(0).integers(0, 256, 40 << 20, dtype="u1")
+places = {0: 1, 512: 15, 1024: 16, 2048: 17, 4099: 4096, 1 << 20: 33 << 20}
+arrays = [block[at : at + size] for at, size in places.items()]
+before = [each.copy() for each in arrays]
+copies = InputCopies(arrays, before)
+assert copies.restore() == []
+for number, each in enumerate(arrays):
+    for at in {0, each.size // 2, each.size - 1}:
+        each[at] ^= 1
+        assert copies.restore() == [number], (number, at)
+        assert copies.restore() == []
+arrays[1][3] ^= 8
+arrays[5][...] = 0
+assert copies.restore() == [1, 5]
+assert all(bool((x == y).all()) for x, y in zip(arrays, before))
+assert InputCopies([], []).restore() == []
+print("restored")
+"""
+
+
+def test_arrays_of_any_size_and_place_are_restored_from_their_copies() -> None:
+    assert subprocess.check_output([sys.executable, "-c", COPIES], text=True, timeout=120) == "restored\n"
 
 
 PLACES = """

@@ -1,6 +1,7 @@
 """Paired rounds on a fake GPU: every entry once a round, in random order, on rotating inputs, with rests."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,20 +54,39 @@ def test_the_order_within_a_round_is_random_and_follows_the_seed(gpu: FakeGpu) -
     assert run_rounds(gpu, times, 100, seed=2)[1] != order
 
 
-def run_checked(gpu: FakeGpu, rounds: int, *, draws: int, sets: tuple[int, ...] = (0, 1)) -> list[tuple[str, Any]]:
+def run_checked(
+    gpu: FakeGpu,
+    rounds: int,
+    *,
+    draws: int,
+    sets: tuple[int, ...] = (0, 1),
+    result_bytes: int = 0,
+    held: list[int] | None = None,
+) -> list[tuple[str, Any]]:
     """What two entries are called with, in order: "before" with an input set, an entry's name with it, and "checked"
     with the name and the set."""
     from tilewatch.kernels.gpu import timing
+    from tilewatch.kernels.gpu.result_error import NO_ERROR, ResultError
     from tilewatch.kernels.gpu.rounds import Checks, Entry, time_rounds
 
     events: list[tuple[str, Any]] = []
+    held = [] if held is None else held  # the number of copies after each capture and each comparison
 
     def entry(name: str) -> Entry:
         def launch(turn: int) -> None:
             events.append((name, turn))
             gpu.run(name, 10.0, [])
 
-        return Entry(launch, (name,), lambda turn: events.append(("checked", (name, turn))))
+        def capture(turn: int) -> Callable[[], ResultError]:
+            events.append(("checked", (name, turn)))
+            held.append(held[-1] + 1 if held else 1)
+            return compare
+
+        def compare() -> ResultError:
+            held.append(held[-1] - 1)
+            return NO_ERROR
+
+        return Entry(launch, (name,), capture, result_bytes)
 
     time_rounds(
         timing.timer(), [entry("a"), entry("b")], rounds, input_sets=3, checks=Checks(sets, random.Random(draws)),
@@ -92,6 +112,27 @@ def test_each_entry_is_compared_once_right_after_one_of_its_own_launches(gpu: Fa
         for place, event in enumerate(events):
             if event[0] == "checked":
                 assert events[place - 1] == event[1], "its own launch is the last one, on the set that is compared"
+
+
+def test_the_gpu_is_not_waited_for_between_launches_because_results_are_compared(gpu: FakeGpu) -> None:
+    """CuPy's wait is the expensive part. Bursts of 10 us launches hold all rounds but the first one."""
+    waits: list[int] = []
+    synchronize = gpu.synchronize
+    gpu.synchronize = lambda: (waits.append(len(gpu.launches)), synchronize())[1]  # type: ignore[method-assign]
+    run_checked(gpu, 40, draws=1)
+    began = waits[-2] - 2
+    assert [each - began for each in waits[-2:]] == [2, 80]
+
+
+def test_copies_of_results_are_compared_before_they_take_much_memory(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilewatch.kernels.gpu import rounds
+
+    monkeypatch.setattr(rounds, "MOST_CAPTURED_BYTES", 250)
+    held: list[int] = []
+    run_checked(gpu, 100, draws=1, result_bytes=100, held=held)
+    assert (max(held), held[-1]) == (2, 0)
 
 
 def test_what_is_compared_is_drawn_over_all_rounds_and_over_the_sets_that_have_a_reference(gpu: FakeGpu) -> None:
