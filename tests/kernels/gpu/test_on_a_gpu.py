@@ -213,7 +213,7 @@ def test_drawn_results_are_copied_after_their_launches_and_guards_compared_after
             timed.append(each)
         elif each.get("kernel") == "restore_guards":
             guarded_after.append(len(timed))
-        elif each.get("copied") == OUTPUT_BYTES:
+        elif each.get("kernel") == "captured":
             copied_after.append(len(timed))
     assert guarded_after == [len(timed)] == [3 * 30]
     part = 3 * CHECK_EVERY
