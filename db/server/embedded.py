@@ -47,7 +47,7 @@ POSTGRES_SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
     "shared_buffers": "128MB",
-    "max_connections": "65",  # the limits of the logins of `tilewatch up`, and the owner's connections
+    "max_connections": "129",  # the limits of the logins of `tilewatch up`, and the owner's connections
     # A connection counts before its password is checked. A local user who opened 120 without logging in kept everybody
     # out for 59 s (Postgres 18, 2026-11-22).
     "authentication_timeout": f"{LOGIN_LIMIT_S}s",

@@ -15,8 +15,9 @@ WORKER_LOGIN = "tilewatch_worker"
 MOST_OF_DASHBOARD = 15
 """The most connections of the dashboard's login, which is the size of the dashboard's pool (db/session.py)."""
 
-MOST_OF_WORKERS = 47
-"""The most connections of the workers' login. With the dashboard's limit, some connections are left for the owner."""
+MOST_OF_WORKERS = 111
+"""The most connections of the workers' login, enough for eight GPUs and 16 compilers (programs.py). With the
+dashboard's limit, some connections are left for the owner."""
 
 
 def make_worker_login(owner_url: str) -> str:

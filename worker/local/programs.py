@@ -12,11 +12,12 @@ from tilewatch.worker.local.children import Child
 from tilewatch.worker.local.doctor import PACKAGED_CUDA, nvcc
 from tilewatch.worker.settings import Settings
 
-MOST_COMPILE_PROCESSES = 16  # each has up to two database connections, and the embedded Postgres gives workers 47
+MOST_COMPILE_PROCESSES = 16  # each has up to two database connections, and the embedded Postgres gives workers 111
 MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more while it unrolls a large tile
-LANES = 3
+LANES = 4
 """The number of processes of a GPU's worker. While one process uses the GPU, the others write the last series or
-prepare the next. A series takes 1.0 s without the GPU and often 0.6 s with it (H100, 2026-11-28)."""
+prepare the next. A series takes 1.0 s without the GPU and often 0.6 s with it (H100, 2026-11-28). A night of equal
+kernels took 246 s with three processes and 218 s with four (H200 with 16 cores, 2026-11-29)."""
 PACKAGE = Path(tilewatch.__file__).parent
 SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
 """The environment variables with secrets, which only the processes that need them get."""

@@ -366,7 +366,7 @@ def out_of_connections(_: Path, owner_url: str) -> Iterator[None]:
         owner.execute("alter role tilewatch_worker connection limit 0")
         owner.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'tilewatch_worker'")
         yield
-        owner.execute("alter role tilewatch_worker connection limit 47")
+        owner.execute("alter role tilewatch_worker connection limit 111")
 
 
 TROUBLES = {
@@ -420,7 +420,7 @@ def submit(command: Sequence[str], environment: dict[str, str]) -> subprocess.Co
 
 @pytest.mark.parametrize(
     ("cores", "memory_gb", "gpus", "compilers"),
-    [(2, 24, 0, 2), (8, 4, 0, 4), (128, 1024, 0, 128), (1, 0, 0, 1), (64, 512, 4, 52), (2, 24, 1, 1)],
+    [(2, 24, 0, 2), (8, 4, 0, 4), (128, 1024, 0, 128), (1, 0, 0, 1), (64, 512, 4, 48), (2, 24, 1, 1)],
 )
 def test_as_many_compilers_as_the_machine_has_cores_and_memory_for(
     cores: int, memory_gb: int, gpus: int, compilers: int
