@@ -33,6 +33,11 @@ NEXT_DEADLINE_S = 5.0
 
 PREPARE_DEADLINE_S = 300.0
 
+NO_ROOM = "out of memory"
+ROOM_TRIES, ROOM_WAIT_S = 6, 10.0
+"""A problem is prepared again after ROOM_WAIT_S, up to ROOM_TRIES times, if the GPU has no room for it. Other series of
+the worker are prepared beside it, and have measured and freed their memory by then."""
+
 MOST_RACES = 3
 """Most races of one sweep. A finalist that turns out to be wrong may have beaten right configs with false times, so all
 other configs then race again."""
@@ -178,8 +183,21 @@ class GpuChild:
         self._start()
 
     def _start(self) -> None:
-        self._child = self._spawn()
         self._loaded = set()
+        for tries_left in reversed(range(ROOM_TRIES)):
+            self._child = self._spawn()
+            try:
+                self._prepare(self._child)
+                return
+            except (ChildDied, ChildHung, BadDescription) as error:
+                self._child.close()
+                if not tries_left or NO_ROOM not in str(error).lower():
+                    self.close()
+                    raise SweepFailed(f"the GPU process could not prepare {self._setup.problem}: {error}") from None
+            time.sleep(ROOM_WAIT_S)
+            self._setup = replace(self._setup, seed=draw_seed())
+
+    def _prepare(self, child: GpuProcesses) -> None:
         setup = self._setup
         preparation = Preparation(
             setup.library,
@@ -192,10 +210,7 @@ class GpuChild:
         )
         started = time.monotonic()
         try:
-            self.introduction = self._child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
-        except (ChildDied, ChildHung, BadDescription) as error:
-            self.close()
-            raise SweepFailed(f"the GPU process could not prepare {self._setup.problem}: {error}") from None
+            self.introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)
         finally:
             ahead_s, waited_s = (self.introduction.pop(name, 0.0) for name in WITHOUT_GPU)
             with_gpu_s = time.monotonic() - started - ahead_s - waited_s

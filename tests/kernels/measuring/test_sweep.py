@@ -294,3 +294,45 @@ def test_a_gpu_that_cannot_prepare_ends_the_sweep_with_a_sentence(monkeypatch: p
 def _cubins(fates: Mapping[int, float | str]) -> Iterator[Cubin]:
     for each in fates:
         yield Cubin({"tile_m": each}, f"key{each}", "k")
+
+
+@pytest.mark.parametrize(
+    ("failures", "is_prepared"),
+    [
+        (["exit code 1: OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes"] * 5, True),
+        (["exit code 1: OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes"] * 6, False),
+        (["exit code 1: cudaErrorMemoryAllocation: out of memory"], True),
+        (["exit code 1: kernel residual_add: its reference gives nothing"], False),
+    ],
+)
+def test_a_problem_that_finds_no_room_on_the_gpu_is_prepared_again_with_another_seed(
+    failures: list[str], is_prepared: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Other series of the worker hold memory meanwhile. A library must not learn the seed from a first try."""
+    waits: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", waits.append)
+    gpu, left, closed = ScriptedGpu({}), list(failures), []
+
+    class Child(ScriptedChild):
+        def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
+            super().prepare(preparation, deadline_s=deadline_s)
+            if left:
+                raise ChildDied(left.pop(0))
+            return {"gpu_name": "scripted"}
+
+        def close(self) -> None:
+            closed.append(self)
+
+    def start() -> Any:
+        assert len(closed) == len(gpu.asked), "an earlier try ends first, or its memory would stay in use"
+        return Child(gpu)
+
+    setup = GpuSetup(tmp_path, "add", "64", tmp_path.as_uri())
+    if is_prepared:
+        assert GpuChild(setup, start).introduction == {"gpu_name": "scripted"}
+    else:
+        with pytest.raises(SweepFailed, match="could not prepare 64: exit code 1: "):
+            GpuChild(setup, start)
+    tries = len(failures) + is_prepared
+    assert len({each["seed"] for each in gpu.asked}) == len(gpu.asked) == tries
+    assert waits == [module.ROOM_WAIT_S] * (tries - 1)
