@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from tilewatch import processes
 from tilewatch.given_files import BadFile, read_given_text
 from tilewatch.kernels import project_settings
@@ -98,18 +100,31 @@ def find(library: Path, python: Path | None) -> Environment | None:
 
 def describe(file: str, text: str, python: Path | None) -> Environment:
     """Returns the environment of a requirements file with this text. It has the cuda-tile of Tilewatch, unless the file
-    names one. Raises BadInterpreter if a line of the file is anything but a package with versions."""
+    names another version. Raises BadInterpreter if a line is anything but a package with versions."""
     lines = tuple(split_lines(text))
     for each in lines:
         if not REQUIREMENT.fullmatch(each):
             raise BadInterpreter(f"{file}: '{each[:200]}' is no package by name; only those are installed")
-    names = set(map(name_package, lines))
     own = importlib.metadata.version(CUTILE)
-    lines = lines if CUTILE in names else (*lines, f"{CUTILE}=={own}")
+    lines = tuple(each for each in lines if not _accepts_cutile(each, own))
+    lines = lines if CUTILE in map(name_package, lines) else (*lines, f"{CUTILE}=={own}")
     used = (python or Path(sys.executable)).resolve()
     digest = hashlib.sha256("\0".join((*lines, own, str(used))).encode()).hexdigest()[:32]
     folder = Path(os.path.expanduser("~"), ".cache", "tilewatch", "environments", digest)
     return Environment(file, lines, used, folder)
+
+
+def _accepts_cutile(line: str, own: str) -> bool:
+    """Returns whether a line names cuda-tile in a range of versions with this one. From `cuda-tile[tileiras]` beside
+    torch>=2.5 pip chose cuda-tile 1.3, whose tileiras fits torch's CUDA, but Tilewatch compiles with its own tileiras
+    (2026-11-29)."""
+    if name_package(line) != CUTILE or "--hash=" in line:
+        return False
+    try:
+        wanted = Requirement(line).specifier
+    except InvalidRequirement:  # pip says what is wrong with it
+        return False
+    return all(each.operator not in ("==", "===") for each in wanted) and wanted.contains(own, prereleases=True)
 
 
 def name_package(line: str) -> str:

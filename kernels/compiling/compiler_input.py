@@ -6,6 +6,7 @@ same that `ct.launch` compiles."""
 
 import base64
 import hashlib
+import importlib.metadata
 import io
 import tempfile
 from dataclasses import dataclass, fields
@@ -13,11 +14,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from cuda.tile import _compile
-from cuda.tile._cext import default_tile_context
-from cuda.tile._compiler_options import CompilerOptions
-from cuda.tile.compilation import KernelSignature, export_kernel
-from cutile_cache._remarks import cleanup  # the compiler repeats remarks, and cuTile's own cache keeps each once
+try:
+    from cuda.tile import _compile
+    from cuda.tile._cext import default_tile_context
+    from cuda.tile._compiler_options import CompilerOptions
+    from cuda.tile.compilation import KernelSignature, export_kernel
+    from cutile_cache._remarks import cleanup  # the compiler repeats remarks, and cuTile's own cache keeps each once
+except ImportError as error:
+    version = importlib.metadata.version("cuda-tile")
+    raise SystemExit(f"cuda-tile {version} does not fit: Tilewatch needs 1.6 or 1.7 ({error})") from None
 
 from tilewatch.kernels.compiling.bytecode import hash_without_positions
 

@@ -1,5 +1,6 @@
 """The packages that a commit names: installed once per content, by name, from wheels, and imported in the sandbox."""
 
+import importlib.metadata
 import os
 import subprocess
 import tarfile
@@ -185,7 +186,29 @@ def test_an_environment_depends_on_what_is_installed_alone() -> None:
     ]
     assert same[0] == same[1]
     assert len({same[0], *others}) == 3
-    assert environments.describe("a", "CUDA_tile[extra]==1.0", None).lines == ("CUDA_tile[extra]==1.0",)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_replaced"),
+    [
+        ("cuda-tile", True),
+        ("cuda_tile[tileiras]", True),
+        ("CUDA-tile[tileiras] >= 1.0", True),
+        ("cuda-tile (>=1.0,!=1.3.*)", True),
+        ("cuda-tile>=1.0; python_version >= '3.10'", True),
+        ("CUDA_tile[extra]==1.0", False),
+        ("cuda-tile<1.5", False),
+        ("cuda-tile==1.*", False),
+        ("cuda-tile==1.0 --hash=sha256:0123abc", False),
+        ("cuda-tile>=one", False),
+    ],
+)
+def test_an_environment_has_the_cuda_tile_of_tilewatch_unless_its_file_needs_another(
+    line: str, is_replaced: bool
+) -> None:
+    own = f"cuda-tile=={importlib.metadata.version('cuda-tile')}"
+    lines = environments.describe("a", f"x==1\n{line}\n", None).lines
+    assert lines == ("x==1", own if is_replaced else line)
 
 
 def test_environments_that_were_used_last_and_those_in_use_are_left(tmp_path: Path) -> None:
