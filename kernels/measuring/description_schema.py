@@ -17,7 +17,11 @@ Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_len
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
-class _Array(TypedDict):
+class Strict(TypedDict):
+    """The fields of an object. None is converted to its type, and there are no others."""
+
+
+class _Array(Strict):
     name: Name
     shape: Shape
     dtype: Name
@@ -27,8 +31,7 @@ class _Array(TypedDict):
     inout: bool
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Values(TypedDict):
+class _Values(Strict):
     """Values of an array. kernels/problems/given_values.py checks that their bytes fit the type and shape."""
 
     dtype: GivenType
@@ -36,26 +39,22 @@ class _Values(TypedDict):
     base64: str
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Scalar(TypedDict):
+class _Scalar(Strict):
     name: Name
     value: int | float
     dtype: Literal["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Launch(TypedDict):
+class _Launch(Strict):
     grid: Annotated[list[Size], Field(min_length=3, max_length=3)]
     arguments: list[Name | _Scalar]
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _NoLaunch(TypedDict):
+class _NoLaunch(Strict):
     failure: Text
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Problem(TypedDict):
+class _Problem(Strict):
     kernel: Name
     sizes: dict[Name, int]
     arrays: Annotated[list[_Array], Field(min_length=1, max_length=1000)]

@@ -2,8 +2,7 @@
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from tilewatch.kernels.contract import MOST_CONFIGS
 from tilewatch.kernels.gpu.host_code.described_operator import (
@@ -14,7 +13,7 @@ from tilewatch.kernels.gpu.host_code.described_operator import (
     NUMBER_TYPES,
 )
 from tilewatch.kernels.gpu.rounds import CHECKED_SETS
-from tilewatch.kernels.measuring.description_schema import Amount, BadDescription, Name, Size, Text
+from tilewatch.kernels.measuring.description_schema import Amount, BadDescription, Name, Size, Strict, Text
 
 MOST_BYTES = 1 << 40
 """Most bytes of all allocations of one config together. It is more than any GPU has."""
@@ -39,15 +38,13 @@ WHOLE: dict[str, tuple[int, int]] = {
 }
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Memory(TypedDict):
+class _Memory(Strict):
     nbytes: Bytes
     content: Number | None
     fill: Annotated[int, Field(ge=0, le=255)] | None
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _View(TypedDict):
+class _View(Strict):
     memory: Number
     offset: Extent
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**48)]], Field(max_length=MOST_DIMENSIONS)]
@@ -56,14 +53,12 @@ class _View(TypedDict):
     wide: bool
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Number(TypedDict):
+class _Number(Strict):
     value: bool | int | float
     dtype: Name
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Launch(TypedDict):
+class _Launch(Strict):
     key: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     symbol: Name
     grid: Annotated[list[Size], Field(min_length=3, max_length=3)]
@@ -71,20 +66,17 @@ class _Launch(TypedDict):
     programmatic_dependent_launch: NotRequired[bool]
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Config(TypedDict):
+class _Config(Strict):
     memory: Annotated[list[_Memory], Field(min_length=1, max_length=MOST_MEMORY)]
     launches: Annotated[list[_Launch], Field(min_length=1, max_length=MOST_LAUNCHES)]
     results: Annotated[list[_View | None], Field(max_length=MOST_ARGUMENTS)]
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _NoConfig(TypedDict):
+class _NoConfig(Strict):
     failure: Text
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Result(TypedDict):
+class _Result(Strict):
     handle: Handle
     dtype: Literal["float32", "float64", "int64"]
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**48)]], Field(max_length=MOST_DIMENSIONS)]
@@ -93,8 +85,7 @@ class _Result(TypedDict):
 _Results = Annotated[list[_Result | None], Field(max_length=MOST_ARGUMENTS)]
 
 
-@with_config(ConfigDict(strict=True, extra="forbid"))
-class _Operator(TypedDict):
+class _Operator(Strict):
     kernel: Name
     element_bytes: Annotated[int, Field(ge=1, le=16)]
     tolerance: float | None

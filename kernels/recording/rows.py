@@ -10,7 +10,11 @@ from typing_extensions import TypedDict  # pydantic wants this one before Python
 
 from tilewatch.text import LONGEST_NAME
 
-_CHECK = ConfigDict(strict=True, allow_inf_nan=False)
+
+@with_config(ConfigDict(strict=True, allow_inf_nan=False))
+class _Fields(TypedDict):
+    """The fields of a row, none of which is converted to its type."""
+
 
 MOST_COMMITS = 10_000_000
 """Largest position of a commit. Linux had 1.3 million commits in 2026."""
@@ -30,8 +34,7 @@ Config = dict[Name, Scalar]
 Samples = Annotated[list[Positive], Field(max_length=1_000_000)]
 
 
-@with_config(_CHECK)
-class CommitFields(TypedDict):
+class CommitFields(_Fields):
     repository: Name
     sha: Hex
     position: Annotated[int, Field(ge=0, le=MOST_COMMITS)]
@@ -41,8 +44,7 @@ class CommitFields(TypedDict):
     left_branch_at: NotRequired[Moment]
 
 
-@with_config(_CHECK)
-class GpuModelFields(TypedDict):
+class GpuModelFields(_Fields):
     slug: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,39}$")]
     name: Name
     arch: Annotated[str, StringConstraints(pattern=r"^sm_[0-9]{2,4}[a-z]?$")]
@@ -50,21 +52,18 @@ class GpuModelFields(TypedDict):
     bandwidth_gbps: Positive | None
 
 
-@with_config(_CHECK)
-class RateFields(TypedDict):
+class RateFields(_Fields):
     type: Name
     tflops: Positive
 
 
-@with_config(_CHECK)
-class SpaceFields(TypedDict):
+class SpaceFields(_Fields):
     axes: list[Annotated[tuple[Name, list[Scalar]], Field(strict=False)]]
     tile_table: NotRequired[Config | None]
     rate: NotRequired[RateFields | None]
 
 
-@with_config(_CHECK)
-class SweepFields(TypedDict):
+class SweepFields(_Fields):
     id: Count
     commit: CommitFields
     gpu_model: GpuModelFields
@@ -80,8 +79,7 @@ class SweepFields(TypedDict):
     bytes: BigCount
 
 
-@with_config(_CHECK)
-class RemarkFields(TypedDict):
+class RemarkFields(_Fields):
     line: NotRequired[Count | None]
     name: NotRequired[Text | None]
     instruction: NotRequired[Text | None]
@@ -90,8 +88,7 @@ class RemarkFields(TypedDict):
     passed: NotRequired[bool | None]
 
 
-@with_config(_CHECK)
-class CompilationFields(TypedDict):
+class CompilationFields(_Fields):
     code_key: Hex
     compiler: Name
     arch: Name
@@ -110,8 +107,7 @@ class CompilationFields(TypedDict):
     host: Name
 
 
-@with_config(_CHECK)
-class TrialFields(TypedDict):
+class TrialFields(_Fields):
     sweep: Count
     config: Config
     code_key: Hex
@@ -122,8 +118,7 @@ class TrialFields(TypedDict):
     error: Number | None
 
 
-@with_config(_CHECK)
-class TelemetryFields(TypedDict):
+class TelemetryFields(_Fields):
     when: Name
     unix_s: NotRequired[Number | None]
     sm_clock_mhz: NotRequired[Number | None]
@@ -139,8 +134,7 @@ class TelemetryFields(TypedDict):
     canary_memory_us: NotRequired[Number | None]
 
 
-@with_config(_CHECK)
-class RunFields(TypedDict):
+class RunFields(_Fields):
     key: Name
     sweep: Count
     host: Name
@@ -155,8 +149,7 @@ class RunFields(TypedDict):
     finished_at: Moment
 
 
-@with_config(_CHECK)
-class MeasurementFields(TypedDict):
+class MeasurementFields(_Fields):
     run: Name
     implementation: Name
     role: Name
@@ -165,8 +158,7 @@ class MeasurementFields(TypedDict):
     detail: dict[Name, Any]
 
 
-@with_config(_CHECK)
-class SideFields(TypedDict):
+class SideFields(_Fields):
     commit: CommitFields
     config: Config | None
     content_key: Hex
@@ -174,8 +166,7 @@ class SideFields(TypedDict):
     toolchain: Text
 
 
-@with_config(_CHECK)
-class ReplayFields(TypedDict):
+class ReplayFields(_Fields):
     key: Name
     kernel: Name
     problem: Name
