@@ -70,7 +70,7 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
             "kind": jobs["kind"],
             "state": jobs["state"],
             "subject": jobs["subject"],
-            "progress": [_percent(row["done_steps"], row["total_steps"]) for row in rows],
+            "progress": [100 * row["done_steps"] / row["total_steps"] if row["total_steps"] else 0.0 for row in rows],
             "left": [left_text(row["done_steps"], row["total_steps"], row["started_at"], now) for row in rows],
             "owner": jobs["owner"].fillna(""),
             "attempt": jobs["attempt"],
@@ -215,10 +215,6 @@ def show_environments(environments: pd.DataFrame) -> None:
         st.subheader("Environments of host code", anchor=False)
         heads = {"host": "node", "environment": "recorded there by"}
         tables.show(environments.rename(columns=heads), key="environments")
-
-
-def _percent(done: int, total: int) -> float:
-    return 100 * done / total if total else 0.0
 
 
 def _is_set(at: dt.datetime | None) -> bool:

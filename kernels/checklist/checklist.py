@@ -105,11 +105,8 @@ def _check_rows_alignment(described: Description) -> Line:
     item = f"rows start on {ROW_ALIGNMENT_BYTES} bytes"
     if crooked:
         return Line(item, "no", f"those of {', '.join(crooked)} do not, which keeps them from TMA")
-    return Line(
-        item,
-        "yes",
-        ", ".join(f"{array.name} {'x'.join(map(str, array.shape))} {array.dtype}" for array in described.arrays),
-    )
+    arrays = (f"{array.name} {'x'.join(map(str, array.shape))} {array.dtype}" for array in described.arrays)
+    return Line(item, "yes", ", ".join(arrays))
 
 
 def _check_loads(facts: StaticFacts | None, compiled: Compiled) -> Line:

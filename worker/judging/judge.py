@@ -21,15 +21,7 @@ from tilewatch.db.worker_reads.judging import Night, Point
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.git import watched
-from tilewatch.worker.judging import (
-    explain,
-    night,
-    open_regression,
-    other_causes,
-    questions,
-    replay_answers,
-    totals,
-)
+from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
 from tilewatch.worker.judging.beaten_list import open_list_alarms
 from tilewatch.worker.judging.night import Conclusion
 from tilewatch.worker.judging.night_context import OpenNight, open_night

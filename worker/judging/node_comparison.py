@@ -42,9 +42,10 @@ class NodeSuspicion:
 
     @property
     def what(self) -> str:
-        """Returns the name of this suspected cause in a regression's key."""
-        hosts = self.there.host, self.here.host
-        return f"driver {self.driver} on {self.here.host}" if self.driver else _name_pair(*hosts)
+        """Returns the name of this suspected cause in a regression's key. Two nodes are in alphabetical order, because
+        it does not matter which of them is slower."""
+        hosts = sorted((self.there.host, self.here.host))
+        return f"driver {self.driver} on {self.here.host}" if self.driver else " and ".join(hosts)
 
     def is_reported(self, causes: Collection[str]) -> bool:
         """Returns whether `causes` names this pair of nodes, or a new driver on one of the two nodes."""
@@ -161,11 +162,6 @@ def _write_about_code(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Poli
 
 def _is_believed(size: Estimate, policy: Policy, least: float) -> bool:
     return abs(size.deviations) >= policy.believed_deviations and abs(size.size) >= least
-
-
-def _name_pair(one: str, other: str) -> str:
-    """Returns one name for two nodes, in alphabetical order, because it does not matter which of them is slower."""
-    return " and ".join(sorted((one, other)))
 
 
 def _slower(size: Estimate) -> str:

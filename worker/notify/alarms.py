@@ -6,13 +6,13 @@ submission affected, so that a new compiler causes one message and not sixty."""
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tilewatch.baselines import PACKAGES
 from tilewatch.configs import config_text
-from tilewatch.db.lifecycle.alarms import FAILED_NIGHTLY, digest
+from tilewatch.db.lifecycle.alarms import digest
 from tilewatch.db.models import Repository
 from tilewatch.db.page_reads.alarms import AlarmRow
 from tilewatch.db.page_reads.gpu_health import QuarantineRow
@@ -130,12 +130,6 @@ def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
         )
         for each in rewrites
     ]
-
-
-def keep_failed_nightlies(stored: Iterable[AlarmRow], watched: Collection[str]) -> list[OpenAlarm]:
-    """Returns the open alarms about nightlies that could not be submitted. The next nightly closes them
-    (schedule.py)."""
-    return keep(alarm for alarm in stored if alarm.kind == FAILED_NIGHTLY and alarm.subject in watched)
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:

@@ -105,13 +105,7 @@ class Webhook:
     repeatable: bool = True
 
     def send(self, message: OutgoingMessage) -> SendResult:
-        fields = {
-            "key": message.key,
-            "kind": message.kind,
-            "subject": message.subject,
-            "body": message.body,
-            "link": message.link,
-        }
+        fields = {name: getattr(message, name) for name in ("key", "kind", "subject", "body", "link")}
         try:
             answer = requests.post(
                 self.address,
