@@ -18,7 +18,7 @@ Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_len
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class Strict(TypedDict):
-    """The fields of an object. None is converted to its type, and there are no others."""
+    """Base of objects that refuse unknown fields, and values of another type."""
 
 
 class _Array(Strict):
