@@ -78,6 +78,8 @@ def main() -> int:
 
 def _run_listed(options: argparse.Namespace, trees: Sequence[Path]) -> Iterator[Figure]:
     mutants = [mutant for mutant in read_mutants() if options.only is None or options.only in mutant.name]
+    if not mutants:
+        raise SystemExit(f"no listed mutant has {options.only!r} in its name")
     code, output = run_tests(trees[0], sorted({test for mutant in mutants for test in mutant.tests}), 4 * LIMIT_S)
     if code != PASSED:
         raise SystemExit(f"{output}\nThese tests must pass without a mutant first.")
