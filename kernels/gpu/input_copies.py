@@ -32,8 +32,8 @@ extern "C" __global__ void restore_copies(const unsigned long long* places, unsi
     if (differs) changed[blockIdx.y] = 1;
 }
 """
-"""CUDA code of a kernel that restores all arrays in one launch. One reduction per array, each waited for, took half of
-the time of a config's check (H200, 2026-11-29)."""
+"""CUDA code of a kernel that restores all arrays in one launch, so that a config's check waits once for all of them and
+not once for each."""
 
 
 class InputCopies:

@@ -50,7 +50,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def _import(library: Path) -> Mapping[str, Any]:
     """Imports the library, and makes a CUDA context, a random generator and a cuBLAS handle, before this process gets
     the GPU to itself. Done later, this would take 0.5 s of each series' turn on the GPU (H100, 2026-11-28). CuPy
-    imports 200 modules for a process's first kernel, which would take 0.15 s more (H200, 2026-11-29)."""
+    imports 200 modules for a process's first kernel, in 0.18 s under a profiler (H200, 2026-11-29)."""
     load(library)
     values = cupy.random.default_rng(0).standard_normal((16, 16), dtype=cupy.float32)
     arrays.encode(values @ values, "bfloat16")

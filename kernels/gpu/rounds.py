@@ -121,7 +121,7 @@ def time_rounds(
     """Times all entries in each round. Rounds rotate over the input sets, but a round in which a result is compared
     uses a random set. `before` is called with the set's number before each flush of L2 and launch. Raises
     WrongWhenTimed if a compared result is wrong. Compared results are copied, because waiting for the GPU after each
-    of them took 2 % of a sweep (H200, 2026-11-29)."""
+    of them would make a sweep longer."""
     timed = TimedRounds([[] for _ in entries], [[] for _ in entries])
     drawn = checks.draw(entries, rounds)
     done, burst = 0, 1

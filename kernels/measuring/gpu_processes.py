@@ -2,8 +2,9 @@
 which runs no library.
 
 The library process (kernels/gpu/library_child.py) describes the problem, computes the references, and ends before
-anything is timed. In a replay another process runs the other side's library and describes that side. If repeating a
-watched operator's launches does not do all work of its host code, one process runs the library and measures.
+anything of the problem is timed. In a replay another process runs the other side's library and describes that side. If
+repeating a watched operator's launches does not do all work of its host code, one process runs the library and
+measures.
 """
 
 import time

@@ -113,5 +113,14 @@ def _list_changes(diff: CodeDiff) -> list[dict[str, Any]]:
 
 
 def _list_instructions(diff: CodeDiff) -> list[dict[str, Any]]:
-    names = ("loop_depth", "kind", "text", "base", "head")
-    return [{"line": str(row.line or ""), **{name: getattr(row, name) for name in names}} for row in diff.rows]
+    return [
+        {
+            "line": "" if row.line is None else str(row.line),
+            "loop_depth": row.loop_depth,
+            "kind": row.kind,
+            "text": row.text,
+            "base": row.base,
+            "head": row.head,
+        }
+        for row in diff.rows
+    ]

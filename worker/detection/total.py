@@ -62,9 +62,7 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
         sum((share * _error(each)) ** 2 for share, each, moved in zip(shares, parts, changed, strict=True) if moved)
     )
     open_size = sum(
-        share * (inf if each.low is None or each.high is None else max(abs(each.low), abs(each.high)))
-        for share, each in zip(shares, parts, strict=True)
-        if each.verdict == "undecided"
+        share * _most(each) for share, each in zip(shares, parts, strict=True) if each.verdict == "undecided"
     )
     noise = _noise(parts, shares)
     low, high = find_interval(size, error)
@@ -89,6 +87,10 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
 def _error(part: JudgedPart) -> float:
     """Returns the standard error of a confirmed change."""
     return 0.0 if part.low is None or part.high is None else (part.high - part.low) / TO_STANDARD_ERROR
+
+
+def _most(part: JudgedPart) -> float:
+    return inf if part.low is None or part.high is None else max(abs(part.low), abs(part.high))
 
 
 def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None:

@@ -105,7 +105,13 @@ class Webhook:
     repeatable: bool = True
 
     def send(self, message: OutgoingMessage) -> SendResult:
-        fields = {name: getattr(message, name) for name in ("key", "kind", "subject", "body", "link")}
+        fields = {
+            "key": message.key,
+            "kind": message.kind,
+            "subject": message.subject,
+            "body": message.body,
+            "link": message.link,
+        }
         try:
             answer = requests.post(
                 self.address,

@@ -12,8 +12,14 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
 def write_answer(session: Session, asked: ReplayJob, result: ReplayResult, priority: int) -> list[UnsentJob]:
-    where = {name: getattr(result, name) for name in ("host", "gpu_uuid", "gpu_s", "counters")}
-    row = {**_row(asked), **where, "telemetry": [dict(each) for each in result.telemetry]}
+    where = {
+        "host": result.host,
+        "gpu_uuid": result.gpu_uuid,
+        "telemetry": [dict(each) for each in result.telemetry],
+        "gpu_s": result.gpu_s,
+        "counters": result.counters,
+    }
+    row = {**_row(asked), **where}
     suspicions.write_replay(session, asked.question.key, row, good_us=result.base_us, bad_us=result.head_us)
     return judge_again(session, asked, priority)
 

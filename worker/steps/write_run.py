@@ -183,6 +183,11 @@ def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, 
 
 
 def _trial_row(trial: TrialResult, config_ids: Mapping[str, int]) -> dict[str, Any]:
-    kept = {name: getattr(trial, name) for name in ("status", "median_us", "error", "failure")}
-    samples_us = list(trial.samples_us) or None
-    return {"config_id": config_ids[config_sha256(trial.config)], "samples_us": samples_us, **kept}
+    return {
+        "config_id": config_ids[config_sha256(trial.config)],
+        "status": trial.status,
+        "samples_us": list(trial.samples_us) or None,
+        "median_us": trial.median_us,
+        "error": trial.error,
+        "failure": trial.failure,
+    }

@@ -72,6 +72,10 @@ def _new(given: Tensor, *shape: Any, size: Any = None, dtype: Any = None, device
     return Tensor(size_of(shape) if size is None else size, dtype or given.dtype, device=device or given.device)
 
 
+def _new_full(given: Tensor, size: Sequence[int], _: Any, **kwargs: Any) -> Any:
+    return _new(given, size, **kwargs)
+
+
 def _new_tensor(given: Tensor, values: Any, *, dtype: Any = None, **_: Any) -> Any:
     return tensor(values, dtype=dtype or given.dtype, device=given.device)
 
@@ -84,5 +88,4 @@ CREATION: dict[str, Callable[..., Any]] = dict.fromkeys(("empty", "zeros", "ones
 CREATION |= {"full": full, "randint": randint, "arange": arange, "linspace": linspace, "randperm": randperm, "eye": eye}
 CREATION |= {"tensor": tensor, "as_tensor": tensor, "scalar_tensor": tensor, "empty_strided": empty_strided}
 FUNCTIONS |= {f"{name}_like": _like for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint")}
-FUNCTIONS |= {"new_empty": _new, "new_zeros": _new, "new_ones": _new, "new_tensor": _new_tensor}
-FUNCTIONS["new_full"] = lambda given, size, _, **kwargs: _new(given, size, **kwargs)
+FUNCTIONS |= {"new_empty": _new, "new_zeros": _new, "new_ones": _new, "new_full": _new_full, "new_tensor": _new_tensor}

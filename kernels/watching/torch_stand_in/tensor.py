@@ -43,8 +43,14 @@ DTYPES: Mapping[str, DType] = {
         *(("float8_e4m3fn", 1, 2), ("float8_e5m2", 1, 2), ("float8_e8m0fnu", 1, 2)),
     )
 }
-SYNONYMS = {"half": "float16", "float": "float32", "double": "float64"}
-SYNONYMS |= {"short": "int16", "int": "int32", "long": "int64"}
+SYNONYMS = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+}
 
 
 class Device:
@@ -210,8 +216,14 @@ def _operator(name: str, reflected: bool = False, same: bool = False) -> Any:
     return method
 
 
-_OPERATORS = {"add": "add", "sub": "sub", "mul": "mul"}
-_OPERATORS |= {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
+_OPERATORS = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+}
 _OPERATORS |= {"pow": "pow", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "matmul": "matmul"}
 for _name, _function in _OPERATORS.items():
     setattr(Tensor, f"__{_name}__", _operator(_function))

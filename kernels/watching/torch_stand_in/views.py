@@ -197,7 +197,13 @@ def index(tensor: Tensor, wanted: Any) -> Any:
     return found
 
 
-for _name in ("T", "H"):
-    setattr(Tensor, _name, property(lambda tensor: permute(tensor, range(tensor.ndim)[::-1])))
-for _name in ("mT", "mH"):
-    setattr(Tensor, _name, property(lambda tensor: transpose(tensor, -2, -1)))
+def _last_two(tensor: Tensor) -> Any:
+    return transpose(tensor, -2, -1)
+
+
+def _reversed(tensor: Tensor) -> Any:
+    return permute(tensor, range(tensor.ndim)[::-1])
+
+
+for _name, _get in (("T", _reversed), ("mT", _last_two), ("mH", _last_two), ("H", _reversed)):
+    setattr(Tensor, _name, property(_get))

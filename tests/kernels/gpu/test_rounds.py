@@ -114,11 +114,13 @@ def test_each_entry_is_compared_once_right_after_one_of_its_own_launches(gpu: Fa
                 assert events[place - 1] == event[1], "its own launch is the last one, on the set that is compared"
 
 
-def test_the_gpu_is_not_waited_for_between_launches_because_results_are_compared(gpu: FakeGpu) -> None:
+def test_the_gpu_is_not_waited_for_between_launches_because_results_are_compared(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CuPy's wait is the expensive part. Bursts of 10 us launches hold all rounds but the first one."""
     waits: list[int] = []
     synchronize = gpu.synchronize
-    gpu.synchronize = lambda: (waits.append(len(gpu.launches)), synchronize())[1]  # type: ignore[method-assign]
+    monkeypatch.setattr(gpu, "synchronize", lambda: (waits.append(len(gpu.launches)), synchronize())[1])
     run_checked(gpu, 40, draws=1)
     began = waits[-2] - 2
     assert [each - began for each in waits[-2:]] == [2, 80]

@@ -31,6 +31,7 @@ from tilewatch.db.server.free_ports import find_free_port, find_free_ports
 from tilewatch.db.session import session
 from tilewatch.kernels.device import GPU_MODELS, Gpu
 from tilewatch.worker.local import port, programs, screen, up
+from tilewatch.worker.local.local_logins import MOST_OF_WORKERS
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import Settings
 
@@ -366,7 +367,7 @@ def out_of_connections(_: Path, owner_url: str) -> Iterator[None]:
         owner.execute("alter role tilewatch_worker connection limit 0")
         owner.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'tilewatch_worker'")
         yield
-        owner.execute("alter role tilewatch_worker connection limit 111")
+        owner.execute(f"alter role tilewatch_worker connection limit {MOST_OF_WORKERS}")
 
 
 TROUBLES = {
