@@ -6,8 +6,8 @@ right.
 Each recorded sweep of at least 140 configs is a space. Its short list is what a person would have made: the eight
 fastest configs of another sweep of the same kernel, on another problem or GPU. The other configs are drawn in 28
 nights, and this is repeated 100 times. On each night `worker.detection.certificate` states the chance that a config
-that was not tried is better by 1 % and by 3 %. The recording tells whether one was. The other sweeps serve as the full
-looks that a fleet would have: none, 20 or 60 of them."""
+that was not tried is better by 1 % and by 3 %. The recording tells whether that is true. The other sweeps serve as the
+earlier searches of all configs (full looks) that a fleet would have: none, 20 or 60 of them."""
 
 import argparse
 import itertools

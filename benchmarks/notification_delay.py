@@ -4,7 +4,7 @@
 
 It uses real servers with fsync, a real Celery worker as `tilewatch up` starts it, and a web server in this process as
 the message service. Each figure is printed with its bound. Three are measured: the time from the commit of the
-transaction that opens a regression to the arrival of its message, with an empty judge's queue and with a full one; how
+transaction that opens a regression to the arrival of its message, with an empty and with a full queue of the judge; how
 eight judges at once raise the regressions of a night; and the time of one look for alarms over a simulated fleet."""
 
 import argparse

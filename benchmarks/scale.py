@@ -313,8 +313,8 @@ def work(here: Stage, part: Sequence[int], over: Any, answers: Any) -> None:
 
 
 def live(here: Stage, number: int, over: Any, times: Times, beaten: threading.Event) -> None:
-    """Runs one worker. The names in its database URLs give each of its two simulated processes, the one of its jobs and
-    their parent, connections of its own."""
+    """Runs one worker until `over` is set. It has two simulated processes: the one that does jobs, and its parent. Each
+    has its own database connections, because each has its own name in its database URL."""
     url, url_of_jobs = (f"{here.workers_url}?application_name={name}{number}" for name in ("worker", "jobs"))
     context = replace(here.context, database_url=url_of_jobs, simulation=Simulation(number, 0.0, node=f"node{number}"))
     backend, queue = SimulatedGpu(context.simulation), queue_of(here.fleet, number)

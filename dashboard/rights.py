@@ -46,7 +46,7 @@ class BadRules(Exception):
 
 
 def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
-    """Returns the rules from the settings. Raises BadRules if a value is misspelt: it must not grant a right."""
+    """Returns the rules from the settings. Raises BadRules if `anonymous` is unknown, so that a typo grants nothing."""
     anonymous = anonymous.strip() or ("nothing" if sign_in else "browse")
     if anonymous not in ANONYMOUS:
         raise BadRules(f"TILEWATCH_ANONYMOUS is {anonymous!r}, expected one of {', '.join(ANONYMOUS)}.")
@@ -91,7 +91,7 @@ def _signed_in() -> str | None:
 
 def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
     """Returns the address if the provider says that it is verified, or if the provider does not say and
-    `trusts_silence` is True; else None. Some providers send a text instead of a boolean."""
+    `trusts_silence` is True; else None. The text "true" counts as True, because some providers send it."""
     verified = claims.get("email_verified", trusts_silence)
     return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None
 

@@ -54,7 +54,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def label_baseline(baseline: str | None) -> str:
-    """Returns a baseline's name for people, with any version in the name. Returns unknown names unchanged."""
+    """Returns a baseline's label, with its version if it has one. Unknown names stay; None gives "its baseline"."""
     if baseline is None:
         return "its baseline"
     name, _, version = baseline.partition(" ")

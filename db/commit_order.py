@@ -54,8 +54,8 @@ def place_of_night(commit: Commits, submission_id: Any, run_id: Any) -> Tuple:
 
 
 def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for runs in the judge's order of nights, the last night first. The first of a series'
-    earlier runs on a host is then its run of the night before, with which the judge and the alarms compare a run."""
+    """Returns the sort terms for runs in the judge's order of nights, the last night first. Of the earlier runs of a
+    series on one host, the first is then the run of the night before, with which the judge and the alarms compare."""
     return (*latest_first(), submission_id.desc(), run_id.desc())
 
 

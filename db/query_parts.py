@@ -100,8 +100,8 @@ def is_drawn() -> ColumnElement[bool]:
 
 
 def is_part_of_space() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's sweep has a run that left out compiled configs. Configs outside
-    the short list do not count, because a night stops trying them when one of them hangs."""
+    """Returns the condition that the enclosing query's sweep has a run, but left out configs of its short list, or of
+    its space if it has no list. Configs outside the list do not count: a night stops trying them when one hangs."""
     left_out = exists().where(Trial.sweep_id == Sweep.id, NOT_TRIED, ~is_drawn()).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
 
@@ -146,7 +146,7 @@ def take_turns(session: Session, work: str) -> None:
 
 
 def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
-    """Returns the query for the columns of a dataclass `row`, for read_rows. `select_named` says where they are."""
+    """Returns the query for the fields of a dataclass `row`, for read_rows. `select_named` explains the arguments."""
     return select_named(row.__dataclass_fields__, tables, **named)
 
 

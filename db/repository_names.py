@@ -1,5 +1,5 @@
 """Names repositories in the database. A branch is stored as a repository of its own, so that its runs are separate from
-the main line's. So are commits compiled with another toolchain, under a name with a space, which no branch has."""
+the main line's. So are runs with another toolchain, under a name with a space, which a branch cannot have."""
 
 BRANCH_START = " (branch "
 

@@ -4,5 +4,5 @@ HARNESS = "4"
 """Version of the code that compiles, checks and times kernels. Raise it if a change could change a measured time."""
 
 NAMING = 2
-"""Version of code keys and content keys. Raise it when keys cover more, so that old results are not taken for new
-results. In version 1, until 2026-11-28, content keys lacked opt_level, preview features, libraries and the symbol."""
+"""Version of code keys and content keys, hashed into each key. Raise it when keys cover more facts, so that no old key
+matches. In version 1, until 2026-11-28, content keys lacked opt_level, preview features, libraries and the symbol."""

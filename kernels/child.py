@@ -25,7 +25,7 @@ from tilewatch.kernels.children.child_process import IMPORT_FIRST, WITHOUT_GPU
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 FILE_BYTES = 256 << 20
-"""The largest file that a child may write. Cubins have kilobytes. The log of libraries' output is one file."""
+"""Most bytes of each file that a child may write: cubins of some kilobytes, and one log of all that libraries print."""
 
 
 def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:

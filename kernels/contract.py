@@ -103,8 +103,8 @@ class ShortList:
 class Kernel:
     """A named implementation that can be swept.
 
-    entry      the `cuda.tile.kernel`; its parameters, in whatever order, are those named in `scalars`, the `constants`
-               in order (annotated ct.Constant), and the `arrays` in order
+    entry      the `cuda.tile.kernel`. Its parameters are those named in `scalars`, the `constants` (annotated
+               ct.Constant) in order, and the `arrays` in order. The three kinds may be mixed
     problems   the problems on which it is watched
     parse      text -> the Problem that it names; raises BadProblem if it names none
     space      architecture ("sm_90") -> Space
@@ -120,14 +120,14 @@ class Kernel:
     baselines  names of libraries' kernels that solve the same problem, the main one first (baselines.names.find_main)
     nightly    whether the nightly suite sweeps it; if not, it is only swept on request
     given      Problem -> the values of the inputs with fill "given", as NumPy arrays
-    scalars    (Problem, Config) -> the run-time scalars, by the name of their parameter: an int is launched as int32, a
-               float as float32
+    scalars    (Problem, Config) -> the run-time scalars, by the name of their parameter: an int is launched as int32,
+               or as int64 if the parameter is annotated so, a float as float32
     weights    Problem -> how often one step of each language model runs it, by the model's name; the model's total adds
                up the times of its problems with these weights
     short_lists  architecture ("sm_90") -> the short list of its space; without a list, nights time the whole space.
                short_lists.json of the library folder fills it; library files of 2026-11-28 give it themselves
-    as_launched  whether the compiler may assume of arrays what ct.launch lets it assume: strides that are multiples of
-               16 bytes, and that every stride of 1 is constant. If not, multiples of 16 elements, as until 2026-11
+    as_launched  whether cubins assume what ct.launch does: strides in multiples of 16 bytes, and each stride of 1 as a
+               constant. If False: strides in multiples of 16 elements, the last stride as a constant (until 2026-11)
     """
 
     name: str

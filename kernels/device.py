@@ -45,7 +45,7 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns the fields for the table of GPU models. The peak throughput for a sweep is stored with the sweep."""
+        """Returns columns of the table of GPU models, without half and TF32 rates: sweeps store the rate they need."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
@@ -95,7 +95,7 @@ OLDEST_ARCH = 80
 """Oldest compute capability for which cuTile compiles (cuda-tile 1.7)."""
 
 LONGEST_NAME = 33
-"""Most letters of an unknown GPU's name in its model's slug. A slug may have 40 letters (kernels/recording/rows.py)."""
+"""Most characters of a GPU's name in a slug from `name_unknown`. A slug has at most 40 (kernels/recording/rows.py)."""
 
 UNKNOWN_SLUG = re.compile(r"([a-z0-9-]+)-(sm_\d+)")
 """Matches the slug of a GPU model that is not in GPU_MODELS. Such a slug ends with the architecture to compile for."""
@@ -111,7 +111,7 @@ class GpuMissing(ExpectedError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine. `model` is None if cuTile does not support the GPU, or if the driver does not name it."""
+    """A GPU of this machine. `model` is None if its compute capability is unknown or cuTile does not support it."""
 
     index: int
     uuid: str
@@ -165,7 +165,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def _is_visible(index: str, uuid: str) -> bool:
-    """Returns whether CUDA_VISIBLE_DEVICES names a GPU: its index, its UUID or the first letters of that."""
+    """Returns whether CUDA_VISIBLE_DEVICES names a GPU by its index, its UUID or the start of its UUID, or is unset."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES", index).replace(" ", "").split(",")
     return index in named or any(uuid.startswith(name) for name in named if name.startswith("GPU-"))
 
@@ -228,7 +228,7 @@ def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
 
 
 def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes: float) -> float:
-    """Returns the least microseconds of any kernel at any clock, L2 size and type of sums, 0 if no rate is known."""
+    """Returns the least microseconds of any kernel, whatever the clock, L2 size or type of sums; 0 without rates."""
     rate = find_rate(gpu, dtypes)
     most_tflops = 0.0 if rate is None else rate.tflops * CLOCK_MARGIN * (HALF_SUMS if "GeForce" in gpu.name else 1.0)
     compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0

@@ -31,7 +31,7 @@ class ProjectSettings:
 
 
 def read(folder: Path) -> ProjectSettings | None:
-    """Returns the settings of the repository with this top folder. Returns None if it has no settings, or if the
+    """Returns the settings in this folder's pyproject.toml. Returns None if the file or its table is missing, or if the
     sandbox hides the file, as in a folder above a library. Raises BadProject if the settings are wrong."""
     file = folder / FILE
     try:
@@ -44,7 +44,7 @@ def read(folder: Path) -> ProjectSettings | None:
 
 def parse(text: str, where: str) -> ProjectSettings | None:
     """Returns the settings in the text of a pyproject.toml, or None if the text has no table [tool.tilewatch]. Raises
-    BadProject if the settings are wrong. Error messages name the text `where`."""
+    BadProject if the settings are wrong. Error messages begin with `where`, the text's origin."""
     try:
         tool = parse_toml(text).get("tool")
     except BadFile as error:

@@ -27,8 +27,8 @@ class Plan:
     `parts_of` maps a language model to the problem's weight in the model's total time and the number of problems in
     that total: {"weight": 28.0, "parts": 12}. `dtypes` are the inputs' types, such as "bfloat16". `ships` is the config
     that the library's host code launches, or None if unknown, for example if the host code searches at run time. `work`
-    is the problem's size: the owner's unit and an amount. `rest` is the number of configs outside the short list. The
-    last `drawn` trials are configs outside the short list."""
+    is the problem's size in the watch file's own unit, such as ("tokens", 8192). `rest` counts all configs outside the
+    short list. The last `drawn` trials are of configs outside the short list."""
 
     kernel: str
     problem: str
@@ -56,8 +56,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts about a cubin that are known without running it. `tma_loads` of the `loads` became TMA, `tensor_core_mmas`
-    of the `mmas` Tensor Core code. A remark is a dict of pass, name, passed, line, instruction, shape and text."""
+    """Facts about a cubin that are known without running it. Of the `loads`, `tma_loads` use TMA. Of the `mmas`,
+    `tensor_core_mmas` use Tensor Cores. A remark is a dict of pass, name, passed, line, instruction, shape and text."""
 
     registers: int
     stack_bytes: int

@@ -22,9 +22,9 @@ Kind = Literal["product", "attention", "rows", "elements"]
 
 @dataclass(frozen=True)
 class Row:
-    """The preferred values on some GPU models for operands of one size. A space uses the values of the axes that it
-    has. `source` is a document, or a sweep of ours and how much slower the values are than its winner. The row is for
-    problems with a size from `at_least` to `below` (see find_size), and for spaces with the axis `needs`."""
+    """The preferred values of a config on some GPU models, for elements of `element_bytes`. Values of axes that a space
+    lacks are ignored. `source` is a document, or a sweep of ours and how much slower the values are than its winner.
+    The row is for problems with a size from `at_least` to `below` (find_size), and for spaces with the axis `needs`."""
 
     gpus: tuple[str, ...]
     element_bytes: int
@@ -192,7 +192,7 @@ def find_kind(axes: Collection[str]) -> Kind | None:
 
 
 def find_size(kind: Kind | None, sizes: Params) -> int | None:
-    """Returns the size by which the rows differ: elements of D, or columns of a matrix. None if it is unknown."""
+    """Returns the size that selects a row of the table: elements of D, or columns of a matrix. None if unknown."""
     if kind == "product":
         return sizes["m"] * sizes["n"] if {"m", "n"} <= sizes.keys() else None
     return sizes.get("columns")
@@ -223,7 +223,7 @@ def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes:
 
 
 def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params:
-    """Returns the table's config, or, for a kernel without a row, the middle of its space with the plainest hints."""
+    """Returns the table's config. Without a row, returns the config nearest to PLAIN and to the other axes' medians."""
     space = list(configs)
     named = table_config(gpu, element_bytes, space, sizes)
     if named is not None:
@@ -233,8 +233,8 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], size
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """Returns a space as it is stored with its sweep: its axes, the table's config, the shipped config, the problem's
-    size in the owner's unit, and the peak Tensor Core throughput."""
+    """Returns what a sweep stores of its space: the axes, the table's config, the shipped config, the problem's size in
+    the watch file's unit, and the peak Tensor Core throughput. Leaves out the last three if unknown."""
     rate = find_rate(gpu_model(gpu), plan.dtypes)
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.listed), plan.sizes)
     return {

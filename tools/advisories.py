@@ -2,8 +2,8 @@
 
 The pinned versions are those of requirements/*.txt. The advisories come from a file in OSV's format (one JSON object a
 line, https://ossf.github.io/osv-schema/), whose first line holds its date; so no network is needed. With --ask, OSV's
-service is asked and the file is written again. The exit code is 1 if an advisory is known, and 2 if the file is older
-than MOST_DAYS or no service was reached for it."""
+service is asked and the file is written again. The exit code is 1 if an advisory is known. It is 2 if the file is older
+than MOST_DAYS, or says that OSV's service was not reached when it was written."""
 
 import argparse
 import datetime as dt

@@ -8,9 +8,9 @@ tests/. Fixtures of a conftest.py do not count: the servers of tests/conftest.py
 module of db/. The third is the behaviour tests of its room, the files that the docstring of the room's `__init__.py`
 names.
 
-A module without a test file of its name also has the test files of the modules that import it. A module that has no
-tests by these rules, such as a page, has the tests of its room with the module's name in theirs, or else all tests of
-its room. Other files have no tests here: `make test` runs the rest."""
+A module without a test file of its name also has the test files of the modules that import it. A module without tests
+by these rules, such as a page, has the single tests of its room whose names contain the module's name. If there are
+none, it has all tests of its room. Other files have no tests here: `make test` runs the rest."""
 
 import ast
 import functools

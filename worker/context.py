@@ -15,8 +15,8 @@ from tilewatch.worker.settings import Settings
 class Simulation:
     """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`, which does not change reported
     times. `ill` is the share of sweeps in which the GPU falls ill. `slow` is how much longer everything takes on this
-    node (0.05 is 5 %). `planted` maps a cubin's key to the key of the cubin that it replaces and the factor on the
-    replaced cubin's time. `baseline_us` is the time of the main baseline, whose package has `baseline_version`."""
+    node (0.05 is 5 %). `planted` maps a cubin's key to an original cubin's key and a factor: the cubin takes the
+    original's time, times the factor. `baseline_us` and `baseline_version` are the main baseline's time and version."""
 
     seed: int
     trial_s: float

@@ -39,9 +39,9 @@ def run(
     queues: Collection[str] | None = None,
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
-    """Runs the most urgent job in the queue of `job_id`, if that is one of the worker's `queues`. Returns the jobs to
-    send now. Raises NotNow if the job was put off. If this process is ended while `is_stopping` returns True, it hands
-    the job back. Otherwise the job's lease runs out, which counts as an attempt."""
+    """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send now. Runs none if the queue
+    is not one of the worker's `queues`. Raises NotNow if the job was put off. If this process is ended, it hands the
+    job back if `is_stopping` returns True. If not, the job's lease runs out, which counts as an attempt."""
     with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
@@ -109,7 +109,7 @@ def _step_of(kind: str) -> Step:
 
 
 def _find_end_of_process(error: BaseException) -> SystemExit | KeyboardInterrupt | None:
-    """Returns the exception with which a signal ends this process if it caused `error`; else None. A signal that
+    """Returns the SystemExit or KeyboardInterrupt of a signal that caused `error`; None if no signal did. A signal that
     interrupts psycopg's ping, for example, causes a ProgrammingError (a cold shutdown, 2026-11-23)."""
     each: BaseException | None = error
     while each is not None and not isinstance(each, SystemExit | KeyboardInterrupt):
@@ -125,7 +125,7 @@ def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 def _move_to_tracer(
     job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Collection[str]
 ) -> list[UnsentJob]:
-    """Moves a job to the workers that can run its host code. Fails it if there are none, or if this is one of them."""
+    """Moves a job to workers that can run its host code. Fails the job if no such worker exists or if this is one."""
     if job.queue == COMPILE:
         try:
             with session(context.database_url) as opened:

@@ -1,7 +1,7 @@
 """Holds the settings of a process: folder, ports, servers, the watched repository.
 
-Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. The servers that `tilewatch
-up` started write their addresses into a small file for other commands. No connection is opened here."""
+Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. `tilewatch up` writes
+the addresses of the servers that it started into a small file for other commands. No connection is opened here."""
 
 import json
 import os
@@ -122,7 +122,7 @@ class Settings(NightlyTimes):
 
     @property
     def notify_file(self) -> Path | None:
-        """Returns TILEWATCH_NOTIFY, else notify.toml in the data folder, else None. Both old names are accepted too."""
+        """Returns TILEWATCH_NOTIFY or TILEWATCH_TELL, else notify.toml or tell.toml in the data folder, else None."""
         usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
         return self.notify or self.tell or next((file for file in usual if file.exists()), None)
 
@@ -152,7 +152,7 @@ class Settings(NightlyTimes):
 
     @property
     def baseline_environments(self) -> Path:
-        """Returns the folder with the environments of `tilewatch baselines add`, which has kept an old name."""
+        """Returns the folder with the environments of `tilewatch baselines add`. The folder has kept an old name."""
         return self.home / "rivals"
 
     @property

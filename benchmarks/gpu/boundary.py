@@ -3,11 +3,11 @@
     python -m benchmarks.gpu.boundary take OLD FOLDER [KERNEL ...] [--seconds S] [--again] [--cubins FOLDER]
     python -m benchmarks.gpu.boundary judge FOLDER
 
-OLD is a checkout of a commit before the change: results are compared on two input sets and by two measures since
-2026-11-28 (`git worktree add OLD e7265afa`). `take` compiles OLD's library once, because an old product cannot read a
-newer one, on half of the cores, and measures each problem of the nightly suite with the old product and with this one,
-in turns. It continues where it stopped. With --again the old one measures each problem twice, to show how far two runs
-of one version differ. Each side's results are a file of FOLDER, one line per problem. `judge` needs no GPU.
+OLD is a checkout of a commit before the change (`git worktree add OLD e7265afa`). Since the change on 2026-11-28,
+results are compared on two input sets and by two measures. `take` compiles OLD's library once, on half of the cores,
+because an old product cannot read a newer library. It measures each problem of the nightly suite with both products in
+turns, and continues where it stopped. With --again the old one measures each problem twice, to show how far two runs of
+one version differ. Each side's results are a file of FOLDER, one line per problem. `judge` needs no GPU.
 """
 
 import argparse

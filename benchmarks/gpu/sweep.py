@@ -108,7 +108,7 @@ def run(
 
 
 def cold(workshop: Workshop) -> Iterator[Figure]:
-    """Compares our sweep with an empty store with cuTile's tuner on a sample of the same space, scaled up."""
+    """Yields the time of cuTile's tuner, scaled up from a sample, divided by that of our sweep with an empty store."""
     if not workshop.starts_empty:
         raise BenchFailed("a cold sweep needs an empty store: leave --cubins out")
     started = time.monotonic()
@@ -132,7 +132,7 @@ def cold(workshop: Workshop) -> Iterator[Figure]:
 
 
 def warm(workshop: Workshop) -> Iterator[Figure]:
-    """Cubins made: how long the GPU is held, from the start of its process to the winner."""
+    """Measures how long a sweep with existing cubins holds the GPU, from its process's start to the winner."""
     for kernel in (KERNEL, HINTED):
         cubins = workshop.ready(kernel, PROBLEM)
         result, gpu_s = _sweep(workshop, kernel, PROBLEM, cubins, 1)

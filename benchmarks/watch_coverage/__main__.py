@@ -80,7 +80,7 @@ class Found:
     lines: Mapping[str, float]
 
     def list_missed(self) -> dict[KernelName, str]:
-        """Returns the reason for each kernel that did not compile for every architecture."""
+        """Returns, for each kernel that failed for some architecture, the reasons, or only that no code uses it."""
         missed = {}
         for kernel in self.kernels:
             reasons = {arch: each[kernel] for arch, each in self.outcomes.items() if each[kernel] != "ok"}
@@ -91,8 +91,8 @@ class Found:
 
 
 def measure(repository: Repository, clone: Path, archs: Sequence[str], *, proposed: bool = False) -> Found:
-    """Copies the watch files over the clone's commit, or proposes them; traces and compiles them for all architectures
-    at once."""
+    """Returns what watch files reach in the clone's commit: ours or, if `proposed`, those that Tilewatch proposes.
+    Traces and compiles for all architectures at once."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve() / repository.name
         _run("git", "clone", "--quiet", "--no-hardlinks", str(clone), str(root))

@@ -19,7 +19,7 @@ COMPILE_S = 120
 
 
 def record_and_compile(library: Path, arch: str) -> None:
-    """Prints a line for each operator, for each that failed, and for each compilation of a kernel."""
+    """Prints a JSON line for each operator, each failure to load or trace one, and each try to compile a kernel."""
     from tilewatch.kernels.watching import no_gpu, tracer
 
     no_gpu.install()

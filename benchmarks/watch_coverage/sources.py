@@ -26,9 +26,9 @@ def list_unused(root: Path, kernels: list[KernelName]) -> list[KernelName]:
 
 
 def count_lines(folder: Path, operators: Mapping[str, int]) -> dict[str, float]:
-    """Returns the lines written for each operator: non-blank lines of its function, and its share of the rest.
+    """Returns the non-blank lines per operator: those of its function, plus an equal share of its file's other lines.
 
-    `operators` has the number of operators in each file: one statement may watch several."""
+    `operators` has the number of operators in each file, because one statement may watch several operators."""
     found: dict[str, float] = {}
     for name, count in operators.items():
         text = folder.joinpath(name).read_text()

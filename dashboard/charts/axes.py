@@ -13,7 +13,7 @@ TICKS = 5
 
 
 def log_numbers(values: Sequence[float]) -> dict[str, Any]:
-    """Returns LOG_NUMBERS, or a log axis with other ticks if LOG_NUMBERS has at most one between these values."""
+    """Returns a Plotly log axis for these values: LOG_NUMBERS, or one with other ticks if the values are too close."""
     low, high = min(values, default=1.0), max(values, default=WIDE)
     return LOG_NUMBERS if high >= WIDE * low else {**LOG_NUMBERS, "tickvals": round_between(low, high)}
 

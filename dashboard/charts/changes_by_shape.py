@@ -101,7 +101,7 @@ def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """Returns the sizes that get a tick. A size too close above another tick has none; hover texts show it."""
+    """Returns the sizes that get a tick, sorted. Omits a size too close above the last tick; hover texts show it."""
     span = math.log(max(sizes) / min(sizes))
     kept: list[int] = []
     for size in sorted(set(sizes)):
@@ -111,7 +111,7 @@ def _ticks(sizes: Sequence[int]) -> list[int]:
 
 
 def keep_shaped(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows whose problem name has M, N and K, unlike for example the problems of softmax kernels."""
+    """Returns the rows whose problem name gives M, N and K. Omits other rows, such as those of softmax kernels."""
     return pairs[pairs["problem"].map(_shape).notna()]
 
 

@@ -56,7 +56,7 @@ def colour_of(implementation: str, role: str) -> str:
 
 
 def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
-    """Returns the colour at a place on a scale from 0 to 1, at 0 for places below it, and at 1 for places above."""
+    """Returns the colour of `scale` at `share`. Scales go from 0 to 1, and `share` is clamped to this range."""
     share = min(max(share, 0.0), 1.0)
     for (low, before), (high, after) in pairwise(scale):
         if share <= high:

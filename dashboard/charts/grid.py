@@ -25,7 +25,7 @@ STYLE = (HERE / "grid.css").read_text(encoding="utf-8")
 BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "grid.js").read_text(encoding="utf-8")
 DEEPGEMM = "deepgemm"
 MOST_ROWS = 16
-"""The most rows of a table that starts unfolded. In longer tables, only the first and slower kernels start unfolded."""
+"""The most rows of a table that starts unfolded. In longer tables, the first kernel and slower kernels are unfolded."""
 SCALE_WIDTH_PX, SCALE_HEIGHT_PX = 520, 30
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_MARGIN = 64, 14, 2
 LEAST_RANGE = 0.06
@@ -113,7 +113,7 @@ class KernelRows:
 
 
 def _worst_first(series: pd.DataFrame, scale: Scale) -> list[KernelRows]:
-    """Returns the kernels in order: those with a series that the judge found slower, then by lowest value."""
+    """Returns the kernels that the judge found slower, then the others. Both parts begin with the lowest value."""
     kernels: dict[str, dict[str, dict[str, Row]]] = {}
     for row in series.to_dict("records"):
         kernels.setdefault(row["kernel"], {}).setdefault(row["problem"], {})[row["gpu_model"]] = row
@@ -143,7 +143,7 @@ def _write_kernel(
     *,
     is_open: bool,
 ) -> str:
-    """Returns the rows of a kernel. A row above several problems folds them; it starts unfolded if one is slower."""
+    """Returns a kernel's rows as HTML. Several problems start folded unless `is_open` or a series is slower."""
     several = len(operator.problems) > 1
     is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
     folded = "" if is_open else " hidden"

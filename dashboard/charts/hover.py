@@ -138,7 +138,7 @@ def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str
 
 
 def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[str]:
-    """Returns the text of each document. Calls `write` only once per object, because rows share equal documents."""
+    """Returns the text of each JSON value. Calls `write` once per Python object, because rows share equal values."""
     written = {id(document): write(document) for document in {id(each): each for each in documents}.values()}
     return [written[id(document)] for document in documents]
 

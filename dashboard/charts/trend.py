@@ -96,8 +96,8 @@ def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
 
 
 def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
-    """Returns the figure `name`, zoomed as an address asks. `asked` is a figure's name and the ends of both axes. If
-    this is another figure's name, the whole figure is returned. serving/zoom.js reads the name in the layout."""
+    """Returns the figure `name`, zoomed as an address asks. `asked` is a figure's name and the four ends of both axes,
+    separated by commas. Does not zoom if `asked` has another name. serving/zoom.js reads the name in the layout."""
     about, *ends = asked.split(",")
     layout = {**figure["layout"], "meta": name}
     if about == name and len(ends) == 4 and all(NUMBER.fullmatch(end) or DATE.fullmatch(end) for end in ends):
@@ -107,7 +107,7 @@ def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
-    """Returns a colour for each name: its own if free, else the next free one. When all are in use, names share one."""
+    """Maps each name to a colour: its hash picks one, or the next free one. Names share colours if none is free."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
         start = zlib.crc32(name.encode()) % len(palette)

@@ -111,7 +111,7 @@ def _line_at_one(points: pd.DataFrame) -> dict[str, Any]:
 
 
 def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
-    """Returns the x halfway between the shown commits nearest to a mark on both sides; None if one side has none."""
+    """Returns the x of a mark: halfway between the nearest shown commits before and after it; None without both."""
     positions = commits["position"] if len(commits) else pd.Series(dtype=int)
     earlier, later = positions.index[positions <= mark.before], positions.index[positions >= mark.after]
     if earlier.empty or later.empty:
@@ -124,7 +124,7 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
-    """Returns a value range with room around the points; None without points. Plotly's default range is wider."""
+    """Returns the axis range around the points and, if `with_one`, around 1.0. Returns None without points."""
     if points.empty:
         return None
     low, high = points["low"].fillna(points["value"]).min(), points["high"].fillna(points["value"]).max()

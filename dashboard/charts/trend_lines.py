@@ -16,7 +16,7 @@ from tilewatch.db.repository_names import describe_branch
 from tilewatch.text import short_sha
 
 PLAIN = 60
-"""The most points with one error bar each. A longer line has a band instead, and its baselines have no points."""
+"""The most points of a line that get error bars. A longer line gets a band; a longer line of a baseline, no markers."""
 BAND_OPACITY = 0.25
 MOST_MARKS = 120
 """The most points drawn on a long line. Zooming in draws more of them; hover texts and clicks work for every point."""

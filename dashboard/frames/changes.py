@@ -18,8 +18,8 @@ SERIES = ("kernel", "problem", "gpu_model")
 RECORD_SERIES = (*SERIES, "origin")
 
 NOISE_BETWEEN_RUNS = 0.0045
-"""The relative standard deviation of a run's time, for series for which the judge has no estimate, and the least for
-two GPUs of one model. Ratios of unchanged code on two H200s differ by 0.52 % for 57 kernels and by 0.68 % for
+"""The relative standard deviation of a run's time if the judge has no estimate. For two GPUs, a lower estimate is
+raised to this value. Ratios of unchanged code on two H200s differ by 0.52 % for 57 kernels and by 0.68 % for
 FlashAttention beside cuDNN (recordings/, 2026-11-21, benchmarks/claims.py of e7265af): 0.37 and 0.48 % per run."""
 
 CERTAIN = 2.58
@@ -60,7 +60,7 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
 
 
 def _noise(pairs: pd.DataFrame) -> pd.Series:
-    """Returns the judge's noise of each series; NOISE_BETWEEN_RUNS if unknown, or if it is less between two GPUs."""
+    """Returns the judge's noise of each series; NOISE_BETWEEN_RUNS if unknown, and at least that between two GPUs."""
     own = pairs[["noise", "noise_before"]].astype(float).max(axis="columns")
     same_gpu = pairs["gpu_uuid"] == pairs["gpu_uuid_before"]
     return own.where(same_gpu, own.clip(lower=NOISE_BETWEEN_RUNS)).fillna(NOISE_BETWEEN_RUNS)

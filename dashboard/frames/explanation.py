@@ -112,8 +112,8 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin with which this run's winner is compared: the earlier winner if both runs chose one
-    config, or if the winning config is new; else the winning config's earlier cubin. Returns None if its code did not
+    """Returns the earlier cubin to compare with this run's winner: that of the same config, or the earlier winner if
+    there is none. Returns None if the earlier winner was another config and the code of this run's config did not
     change, because a difference between two configs does not explain a commit."""
     assert found.winner is not None
     assert found.winner_before is not None

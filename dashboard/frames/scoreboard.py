@@ -15,7 +15,7 @@ import pandas as pd
 
 DEEPGEMM = "deepgemm"
 OTHER_ARITHMETIC = ("gemm_fp8", "gemm_fp8_hinted", "gemm_nt_fp8")
-"""Kernels of this library that do not scale their inputs per block of values, as DeepGEMM beside them does."""
+"""This library's kernels that do other arithmetic than DeepGEMM, which scales its inputs per block of values."""
 LEAST_SHARE = 0.5
 """The least share of the operators that a point of the history needs, because a few cannot represent the others."""
 SAMPLES = ("gemm_tutorial", "gemm_tiled")
@@ -154,7 +154,7 @@ def _score(model: str, name: str, series: Sequence[tuple[str, Ratios]], commits:
 
 
 def _place(age: int, series: Sequence[Ratios], now: float, commits: pd.DataFrame) -> LinePoint:
-    """Returns the mean at a commit, from the ratio of each series at this commit or at the nearest commit before it."""
+    """Returns the history's point at commit `age`, from each series' ratio there or at the nearest earlier commit."""
     then = [(each[min(known)], each[min(each)]) for each in series if (known := [at for at in each if at >= age])]
     commit = commits.iloc[age]
     moved = _mean([earlier / latest for earlier, latest in then])

@@ -20,7 +20,7 @@ OUTCOME = "outcome"
 
 
 def find_actor() -> str | None:
-    """Returns the visitor's name, typed if there is no sign-in. Shows why and returns None if they may not act."""
+    """Returns the visitor's name, signed in or typed. If the visitor may not act, shows why and returns None."""
     claimed = ""
     rules = rights.find_rules()
     if rules.anonymous == "act" and rights.find_rights().who is None:

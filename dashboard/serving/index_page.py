@@ -128,7 +128,7 @@ class Guard:
 
 
 def write_html(html: str, page: str) -> str:
-    """Returns Streamlit's HTML with those parts replaced that this version contains. `page` is one of PAGES."""
+    """Returns Streamlit's HTML of a page in PAGES, with our title, style and scripts where this version has a place."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
         for file in list_scripts(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))

@@ -29,7 +29,7 @@ def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
 
 
 def series_links(url: str) -> Callable[[Mapping[str, object]], str]:
-    """Returns a function from a row to the link of its series, which reads the database once for hundreds of rows."""
+    """Returns a function from a row to the link of its series. Reads the database only once, not for each row."""
     several = has_several(url)
     return lambda row: f"series?{urlencode(_series(row, several=several))}"
 

@@ -66,7 +66,7 @@ def open_expander(title: str, key: str) -> Iterator[bool]:
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns the table with all texts marked that a spreadsheet would run as formulas. Copies only their columns."""
+    """Returns the table with `without_formula` applied to every text. Copies only columns that contain a formula."""
     texts = (name for name, column in table.items() if column.dtype.kind == "O")  # objects and pandas' own texts
     found = [name for name in texts if any(without_formula(cell) is not cell for cell in table[name])]
     return table.assign(**{name: table[name].map(without_formula) for name in found})

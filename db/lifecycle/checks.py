@@ -53,8 +53,8 @@ class OpenOperator:
 
 
 def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, bool]:
-    """Opens a check, unless one with the same inputs is open or compared everything. Returns its id, and whether it is
-    new."""
+    """Opens a check and returns its id and True. If a check with the same inputs is open, or ended without a failure,
+    returns that check's id and False."""
     key = ":".join(
         (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
     )

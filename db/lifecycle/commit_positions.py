@@ -49,7 +49,7 @@ where commits.repository = :repository and commits.sha = placed.sha
 def _columns(
     known: Collection[KnownCommit], positions: Mapping[str, int], left: Collection[str]
 ) -> dict[str, list[object]]:
-    """Returns the columns to write, for those commits whose position or branch changed: after most fetches, nothing."""
+    """Returns the parameters of `_MOVE`, lists with an element per commit that moved, or left or joined the branch."""
     moved = [
         each
         for each in known

@@ -22,8 +22,8 @@ MAX_ATTEMPTS = 3
 """The number of workers that may die during a job. After that the job counts as the cause; its state is "poison"."""
 
 CHECKS_TURN_S = 300.0
-"""The seconds of only checks after which a worker prefers the jobs of nightlies. Nightlies wait less than 10 minutes,
-which includes the longest job of a check (worker/comparing/check.py)."""
+"""The seconds for which a worker may do only checks before it prefers the jobs of nightlies. So nightlies wait less
+than 10 minutes, which includes the longest job of a check (worker/comparing/check.py)."""
 
 
 class Priority(IntEnum):
@@ -151,7 +151,7 @@ def fail(
 
 
 def hand_back(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues a job again because its worker must stop, or in another `queue` because another worker must do it. Counts
+    """Queues a job again because its worker must stop, or cannot do it; `columns` may then name another `queue`. Counts
     no attempt. Returns False if the lease was lost."""
     again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     return _as_owner(session, job_id, owner, {**again, **columns})
@@ -236,8 +236,8 @@ def _worker_of(owner: str) -> str:
 
 
 def _expired() -> ColumnElement[bool]:
-    """Returns the condition that a job's lease ran out. If that was while Postgres was away, its owner has RENEWAL_S
-    more to renew it. Otherwise a full disk that ends Postgres again and again would poison jobs."""
+    """Returns the condition that a job's lease ran out. If that was while Postgres was away, the owner may still renew
+    it until RENEWAL_S after the restart. Otherwise a full disk that ends Postgres repeatedly would poison jobs."""
     started = func.pg_postmaster_start_time()
     renewable = and_(Job.lease_until < started, started > after(-RENEWAL_S))
     return and_(Job.state == "running", Job.lease_until <= clock_now(), not_(renewable))

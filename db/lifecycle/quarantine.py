@@ -33,7 +33,7 @@ class OpenQuarantine:
 def begin(
     session: Session, *, gpu_uuid: str, gpu_model: str, host: str, kind: str, reason: str, evidence: Mapping[str, Any]
 ) -> bool:
-    """Puts a GPU into quarantine. Returns False if it is in quarantine already, whose reason then stays."""
+    """Puts a GPU into quarantine and returns True. Returns False and changes nothing if it is in quarantine already."""
     new = insert(Quarantine).values(
         gpu_uuid=gpu_uuid, gpu_model=gpu_model, host=host, kind=kind, reason=reason, evidence=dict(evidence)
     )

@@ -49,7 +49,7 @@ def change(session: Session, report_id: int, **columns: Any) -> None:
 
 
 def write_report(session: Session, report: JudgedReport) -> Written:
-    """Stores a report. Replaces a stored report of the same key if it differs. Returns which of the two was done."""
+    """Stores a report, or replaces one of the same key that differs. Returns "added", "changed" or "unchanged"."""
     columns = vars(report)
     report_id, is_new = find_or_add(session, ToolchainReport, ("key",), columns)
     if is_new:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 FIRST_WAIT_S = 15.0
 LONGEST_WAIT_S = 600.0
-"""The wait in seconds after the first failure, which doubles with each further failure, and the longest wait."""
+"""The longest wait in seconds. The first wait is FIRST_WAIT_S, and it doubles with each further failure."""
 
 clock_now = func.clock_timestamp
 

@@ -32,9 +32,9 @@ class Delay:
 
 @dataclass(frozen=True)
 class Score:
-    """How well the judge did. `missed` counts runs whose verdict "no change" was marked wrong. `from_commit` is the
-    time from the commit that made a regression to its first message; `from_run` is that from the end of the run that
-    showed it. `launches` counts the launches of replays, `runs` the nightly runs."""
+    """How well the judge did. `missed` counts runs without a reported change whose verdict was marked wrong.
+    `from_commit` is the time from the commit that made a regression to its first message; `from_run` starts at the end
+    of the run that showed it. `launches` counts replay launches, `runs` the runs; both leave out recorded ones."""
 
     since: dt.datetime | None
     points: int

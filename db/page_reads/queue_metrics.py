@@ -22,7 +22,7 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """The end, in seconds since 1970, of a GPU model's newest nightly of a main line whose jobs all succeeded."""
+    """The end, in seconds since 1970, of a GPU model's newest main-line nightly whose jobs all succeeded."""
 
     gpu_model: str
     ended_unix_s: float

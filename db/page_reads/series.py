@@ -59,7 +59,7 @@ class UnknownName(ExpectedError):
 
 
 def require_known(session: Session, **given: str | None) -> None:
-    """Raises UnknownName if no sweep has one of these names, so that a misspelt or renamed kernel is noticed. The
+    """Raises UnknownName if one of the given names is in no sweep, so that a misspelt or renamed kernel is noticed. The
     arguments may be repository, kernel, problem and gpu_model; None is accepted and stands for all names."""
     for what, name in given.items():
         column = Commit.repository if what == "repository" else getattr(Sweep, what)

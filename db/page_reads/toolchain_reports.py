@@ -62,9 +62,9 @@ SortedConfig = Annotated[dict[str, Any], AfterValidator(lambda config: dict(sort
 @dataclass(frozen=True)
 class OperatorRow:
     """The verdict on a kernel and problem with the toolchain `head`. `gpu_model` is None if only the code was compared,
-    without a GPU. `frozen` is the change of the time with the base's config on both sides. `retuned` is that with the
-    head's own best config on its side. Both are None without launches. `moved_to` is the head's best config; None if it
-    is the base's or if none was searched."""
+    without a GPU. `frozen` is the change of the time with the base's config on both sides. `retuned` is the change with
+    the head's best config on the head's side. Either is None if it was not timed. `moved_to` is the head's best config;
+    None if it is the base's or if none was searched."""
 
     kernel: str
     problem: str
@@ -133,7 +133,7 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
 
 
 def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
-    """Lists the reports that compare these two compilers, newest first, each named as in `ToolchainName.compiler`."""
+    """Lists the reports with this base and head compiler, newest first, named as in `ToolchainName.compiler`."""
     query = _reports().order_by(ToolchainReport.made_at.desc())
     sides = ToolchainReport.answer["sides"]
     base, head = compilers

@@ -59,8 +59,8 @@ class UndecidedRow(JudgedSeriesColumns):
 
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
-    """Lists the series of all repositories whose newest run was judged since a time and is undecided. Leaves out
-    recorded runs, which are not judged again, planted examples, and verdicts that a coming night or replay decides."""
+    """Lists the series of all repositories whose newest run is undecided and was judged since a time. Leaves out
+    planted examples, verdicts that a coming night or replay decides, and recorded runs, which are not judged again."""
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
         select(later_run.id)

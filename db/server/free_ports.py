@@ -40,8 +40,8 @@ def require_free(port: int) -> int:
 
 
 def _draw_port() -> int:
-    """Returns a random port below the range for outgoing connections, because one of these could take a port in that
-    range before the server listens (seen on 2026-11-26). Returns 0, for any port, if too few are below."""
+    """Returns a random port below the range for outgoing connections, or 0, for any port, if too few are below. In that
+    range, an outgoing connection could take the port before the server listens (seen on 2026-11-26)."""
     first_given_away = int(OUTGOING_PORTS.read_text().split()[0])
     below = first_given_away - FIRST_PORT
     return FIRST_PORT + secrets.randbelow(below) if below >= MOST_TRIES else 0

@@ -1,7 +1,7 @@
 """Finds configs that worked in an earlier sweep but not in a later one: they stopped compiling or became wrong.
 
 worker/notify/update_alarms.py decides which of these configs raise an alarm. A sweep is compared with its series' sweep
-of the nearest earlier commit, or of an earlier night at the same commit, which shows a changed compiler.
+before it. If that is of an earlier night at the same commit, the pair shows a changed compiler.
 """
 
 import datetime as dt
@@ -21,7 +21,7 @@ from tilewatch.db.row_columns import SeriesColumns
 LAST_ASKED = (Sweep.submission_id.desc(), Sweep.id.desc())
 PLACE = commit_order.place_of_night(Commit, Sweep.submission_id, Sweep.id)
 LOOKED_AT = 3
-"""The number of a series' newest sweeps among which a compiled one is searched. The newest may still compile."""
+"""The number of a series' newest sweeps that are searched for a fully compiled one. The newest may still compile."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
 def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
-    """Lists a pair for each series of a kernel in a submission: the last sweep before the submission and the newest.
-    The pairs show whether an alarm still holds. `measured` limits the newest sweep to those with a run."""
+    """Lists a pair for each series of a kernel in a submission: the last sweep before the submission, and the series'
+    newest sweep (with a run, if `measured`). Pairs show whether an alarm that the submission raised still holds."""
     named = (Sweep.submission_id == submission_id, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
     then = _sweeps().where(*named).subquery()
     compiles = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")

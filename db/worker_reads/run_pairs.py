@@ -27,7 +27,7 @@ from tilewatch.db.query_parts import (
 from tilewatch.db.row_columns import SeriesColumns
 
 HISTORY = dt.timedelta(days=60)
-"""The longest time between the end of the run of the night before and the beginning of the requested period."""
+"""The longest time from the end of a run of the night before to the requested period. Older runs are left out."""
 
 SHIPPED, TILE_TABLE = "shipped", "tile_table"
 """The names of two implementations that are timed beside the winner: the kernel with the config that the library's host
@@ -39,10 +39,10 @@ class RunPair(SeriesColumns):
     """The newest run of a series and its run of the night before, whose fields begin with `old_`.
 
     `ships` is the config that the library's host code launches. `regret` is the time of this config, or of the tile
-    table's config if `ships` is None, divided by the winner's, minus 1. `old_table_regret` is that of the tile table's
-    config in the night before. `old_winner_loss` compares the old winner with today's winner by the sweep's few
-    samples; None if the old one still wins, is tied or has no time. `checklist` has lines with item, answer and
-    evidence. `verdict` is on the newest run. Each may be None.
+    table's config if `ships` is None, divided by the winner's, minus 1. `old_table_regret` is the regret of the tile
+    table's config in the night before. `old_winner_loss` is the regret of the old winner by the few samples of today's
+    sweep; None if the old winner still wins, is tied or has no time. `checklist` has lines with item, answer and
+    evidence. `verdict` is on the newest run. A field is None if its value is unknown.
     """
 
     host: str

@@ -9,8 +9,8 @@ from tilewatch.metrics import SpanMetric, name_series
 
 
 def list_unstored(session: Session, scope: Scope, metric: SpanMetric) -> list[tuple[Sweep, Run, Measurement]]:
-    """Lists the runs of a night whose spans are not stored as a series yet, in the order in which they were written.
-    The detail "span_us" or "graph_us" has the spans of a run (kernels/measuring/careful_timing.py)."""
+    """Lists the runs of a night whose spans of this metric are not stored as a series yet, the oldest run first. The
+    spans are in the measurement's detail "span_us" or "graph_us" (kernels/measuring/careful_timing.py)."""
     stored = aliased(Run)
     query = (
         select(Sweep, Run, Measurement)

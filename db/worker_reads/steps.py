@@ -84,8 +84,8 @@ class CompiledConfig:
 @dataclass(frozen=True)
 class LastSweep:
     """The last run of a series that tried the kernel's whole short list, or the whole space if there is no list.
-    `tried` maps the ids of these configs to their cubins' content keys. `timed_again` has the winner and what was timed
-    beside it."""
+    `tried` maps the ids of these configs to their cubins' content keys. `timed_again` has the ids of the winner, the
+    configs tied with it, and those timed beside it."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]
@@ -140,9 +140,9 @@ def read_compiled_keys(
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
-    """Lists the waiting measure jobs that need no open compile job, of all submissions and kernels or of one. A sweep
-    needs the job that plans the batches of its kernel, and the batches that have its code. A compilation for each trial
-    does not suffice, because its cubin may be missing here."""
+    """Lists the ids of waiting measure jobs that no open compile job holds up. A None argument stands for all
+    submissions or kernels. A sweep waits for the job that plans its kernel's batches, and then for the batches with its
+    code. It waits even if each trial has a compilation, because a cubin may be missing here."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -166,8 +166,8 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None, ke
 
 
 def _find_with_code(session: Session, sweep_ids: Sequence[int], code_keys: Sequence[str | None]) -> Iterable[int]:
-    """Returns those of these sweeps that try one of these code keys. Passes both as arrays. A join took 0.7 s for the
-    666 keys of a kernel, because Postgres has no statistics on their number (2 cores, 2026-11-28)."""
+    """Returns the ids of the given sweeps that try one of the code keys. Both go to Postgres as arrays. A join took 0.7
+    s for the 666 keys of a kernel, because Postgres has no statistics on their number (2 cores, 2026-11-28)."""
     own = func.coalesce(Trial.code_key, Compilation.code_key)
     query = select(Trial.sweep_id).outerjoin(Compilation, Compilation.id == Trial.compilation_id).distinct()
     return session.scalars(query.where(Trial.sweep_id == func.any(list(sweep_ids)), own == func.any(list(code_keys))))
@@ -213,7 +213,7 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
 
 
 def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
-    """Lists the details of a series' newest winners that have counters, each with its run's end, the oldest first."""
+    """Lists the measurement detail and the run's end for a series' newest winners with counters, the oldest first."""
     query = (
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
@@ -226,7 +226,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
-    """Returns the series' last run since a time that tried the whole short list; None for a sweep by hand."""
+    """Returns the series' last run after `since` that tried the whole short list. Returns None for a manual sweep."""
     this = aliased(Sweep)
     same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     query = (

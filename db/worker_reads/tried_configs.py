@@ -1,7 +1,7 @@
-"""Reads which configs outside its short list a series has tried in one state.
+"""Reads which configs a series has tried in one state, without those of its kernel's short list.
 
-A state is the compiler, the machine code of the configs, and the driver's major version. Two runs have the same state
-if the configs that both have tried have the same code. A run's certificate names the first run of its state.
+A state of a series is the compiler, the configs' machine code, and the driver's major version. Two runs have the same
+state if each config that both sweeps compiled has the same code. A run's certificate names the first run of its state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tilewatch.db.models import Compilation, Config, Measurement, Run, Sweep, Tr
 from tilewatch.db.query_parts import NOT_TRIED, SERIES, Query
 
 REACH = 1.3
-"""The largest ratio of a config's time to the winner's with which the config may still win later in its state."""
+"""The largest ratio of a config's time to the winner's at which the config may still win later in the same state."""
 
 CERTIFICATE = Measurement.detail["certificate"]
 DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
@@ -25,9 +25,9 @@ DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
 @dataclass(frozen=True)
 class TriedConfigs:
     """The configs outside the short list that a series has tried in the state of its newest run. `near` maps the sha256
-    of each config to whether it came within REACH of a winner, the config tried longest ago first. `kept` are those
-    that won or tied in the newest run, whose source, compiler and driver's major version the other fields name.
-    `has_changed`: an earlier run of the series had another state."""
+    of each config to whether it came within REACH of a winner, the config tried longest ago first. `kept` has the
+    parameters of those that won or tied in the newest run. `source_sha256`, `compiler` and `driver` (major version) are
+    of the newest run. `has_changed`: an earlier run of the series had another state."""
 
     source_sha256: str
     compiler: str
@@ -40,7 +40,7 @@ class TriedConfigs:
 @dataclass(frozen=True)
 class TriedState:
     """The state of a run. `certificate` is that of the previous run with this state; None for the state's first run.
-    `rest` is the number of configs outside the short list `listed`, `tried` that of those tried in this state."""
+    `rest` counts the configs outside the short list `listed`, `tried` those of them that were tried in this state."""
 
     certificate: Mapping[str, Any] | None
     listed: Sequence[int]
@@ -49,8 +49,8 @@ class TriedState:
 
 
 def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], TriedConfigs]:
-    """Returns, by kernel and problem, the configs that each series of a repository and GPU model has tried, for kernels
-    with a short list. The number of queries does not depend on the number of series."""
+    """Returns, by kernel and problem, the tried configs of each series of a repository and GPU model. Leaves out
+    kernels without a short list. The number of queries does not depend on the number of series."""
     last = (
         _join_runs(select(Sweep.kernel, Sweep.problem, Run.id.label("run_id")))
         .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
@@ -154,7 +154,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
-    """Lists for each fully tried series of a repository and GPU model how far a config outside the short list led."""
+    """Lists, for each fully tried series, the largest share by which a config beat the short list; 0 if none did."""
     query = (
         _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(

@@ -32,7 +32,7 @@ class BaselineLaunch:
 
     If the baseline chooses where it writes, `settle` copies the result into the call's output; only the check of
     results calls it. If `solves` is False, the baseline computes something else (a copy), and its result is not
-    checked. `kernels` is the number of kernels in a launch for which `detail` is true, or None for any number."""
+    checked. `kernels` is the number of kernels that a launch must run for `detail` to be true, or None for any."""
 
     launch: Callable[[], None]
     detail: Mapping[str, Any]
@@ -72,7 +72,7 @@ def find_major() -> int:
 
 
 def tensor(call: Call, name: str) -> Any:
-    """Returns an array of the call as a torch tensor on the same memory. Raises BaselineMissing if it is missing."""
+    """Returns the call's array `name` as a torch tensor on the same memory. Raises BaselineMissing if there is none."""
     arrays = {**call.inputs, **call.outputs}
     if name not in arrays:
         raise BaselineMissing(f"it needs an array called '{name}'; {call.kernel} has {', '.join(arrays)}")

@@ -1,8 +1,8 @@
-"""Calls DeepGEMM, the main baseline: products in FP8 with their block scales or in bfloat16, for groups of rows or of
-K, and for heads. Its FP8 kernels take one scale per row of A and 128 elements of K, and one per 128x128 block of B.
-Hopper's kernels read scales as float32. Kernels of B200 and B300 read scales that are powers of two, as four exponents
-in an int32, and also take one scale per row of B. Given float32 scales, they launch extra kernels in every call to
-convert them. DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
+"""Calls DeepGEMM, the main baseline: products in bfloat16, or in FP8 with block scales. Some are per group of rows,
+group along K, or head. FP8 kernels take one scale per row of A and 128 elements of K, and one per 128x128 block of B.
+On Hopper, they read scales as float32. On B200 and B300, they read powers of two, as four exponents in an int32, and
+also take one scale per row of B. There, every call with float32 scales launches extra kernels to convert the scales.
+DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
 
 import os
 from collections.abc import Callable
@@ -29,7 +29,7 @@ BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of A (.., M, K / 128), and those of B in the recipe's form. `held` says whose scales they are."""
+    """Scales of A (.., M, K / 128), and of B in the recipe's form. `held` says if they are our kernel's or all ones."""
 
     a: Any
     b: Any
@@ -66,8 +66,8 @@ def by_ends(call: Call) -> BaselineLaunch:
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
     """Returns a launch that copies the tokens' rows and scales, multiplies all experts in one DeepGEMM kernel, and
-    activates in two kernels of torch. DeepGEMM gets our kernel's padding, so its warps skip 64 rows of padding
-    alone."""
+    activates in two kernels of torch. DeepGEMM gets our kernel's padded rows. Its warps skip 64 rows if all of
+    these are padding."""
     deep_gemm, torch = _import_deepgemm(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")

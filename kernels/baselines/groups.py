@@ -22,8 +22,8 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def list_ranges(call: Call) -> list[tuple[int, int]]:
-    """Lists for each group the end of the previous group and its own end. A group along K starts at the end of the
-    previous one, a group of rows at the next multiple of BLOCK."""
+    """Returns, for each group, the end of the previous group (0 for the first group) and its own end. A group along K
+    starts at that previous end. A group of rows starts at the first multiple of BLOCK from there on."""
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     return list(zip([0, *ends], ends, strict=False))
 

@@ -26,8 +26,8 @@ def find_main(measured: Iterable[str]) -> str | None:
 
 
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:
-    """Returns the name for an environment's times of a baseline, such as "deepgemm 0.2.5" or "cublas torch 2.11.0,
-    nvidia-cublas 13.10.0.20", from its `packages` with versions; None if it lacks the baseline's package."""
+    """Returns a baseline's name with the versions in an environment, such as "deepgemm 0.2.5" or "cublas torch 2.11.0,
+    nvidia-cublas 13.10.0.20". `packages` are the environment's versions. None if the baseline's package is missing."""
     known = BY_NAME.get(baseline)
     if known is None or known.package is None or known.package not in packages:
         return None

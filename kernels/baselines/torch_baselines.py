@@ -194,8 +194,8 @@ def attention_cudnn_backward(call: Call) -> BaselineLaunch:
 
 def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
     """Returns the launch of `compute`, which computes dq, dk and dv. `compute` gets (dout, Q, K, V, result), the
-    logarithms of sums, and (lengths of Q and K, no dropout, whether it is causal). Baselines compute delta, which is
-    each row's sum of dout * result, themselves. `result` is made so that this sum is the call's delta."""
+    logarithms of sums, and (length of Q, length of K, dropout of 0, whether the mask is causal). Baselines
+    themselves compute delta, each row's sum of dout * result. `result` is made so that this sum is the call's delta."""
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()
     result = (slope * (delta / slope.square().sum(-1))[..., None]).bfloat16()
@@ -238,7 +238,7 @@ def softmax(call: Call) -> BaselineLaunch:
 
 
 def moe_route(call: Call) -> BaselineLaunch:
-    """Returns a launch that chooses each token's experts as PyTorch models do: with a bias by groups, else softmax."""
+    """Returns a launch that chooses experts as PyTorch models do: by groups if the call has a bias, else by softmax."""
     torch = torch_module()
     logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
 
@@ -296,7 +296,7 @@ def mla_decode(call: Call) -> BaselineLaunch:
 
 
 def _make_allocating(call: Call, compute: Callable[[], Any], outputs: tuple[str, ...], **detail: str) -> BaselineLaunch:
-    """Returns a launch that allocates its outputs. torch reuses memory, so that a launch of one kernel stays one."""
+    """Returns a launch that allocates its outputs. This adds no kernel to the launch, because torch reuses memory."""
 
     def store(computed: Any) -> None:
         for name, found in zip(outputs, computed if len(outputs) > 1 else [computed], strict=True):

@@ -30,8 +30,8 @@ class ForbiddenImport(Exception):
 
 
 def refuse_imports(source: str) -> None:
-    """Raises ForbiddenImport for the first import of a file that is not allowed, even inside a function. A package that
-    is not installed may be imported, because another machine may have it."""
+    """Raises ForbiddenImport for the first forbidden import in the text of a library file, even inside a function. A
+    package that is not installed may be imported, because another machine may have it."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue

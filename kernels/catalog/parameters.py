@@ -86,7 +86,7 @@ def _is_constant(annotation: Any) -> bool:
 
 
 def _make_scalar(name: str, value: object, annotation: Any) -> Scalar:
-    """Returns a scalar with the type that ct.launch gives it: float32, int32, or int64 if it is annotated so."""
+    """Returns a scalar with the type that ct.launch gives it: float32, int32, or int64 for a ct.ScalarInt64."""
     wide = getattr(annotation, "scalar", None)
     dtype = "float32" if isinstance(value, float) else "int32" if wide is None else wide.dtype.name
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -19,9 +19,9 @@ LEAST_LOOK = 288
 enough for a space of 864 configs, the largest space with a recorded full sweep."""
 
 MOST_QUIET = 6
-"""The most configs that a series draws in a night if nothing has changed since its first night. For 126 series this
-makes 756 trials of 25 ms, in a night of 4 minutes. With 1/28 of each space, at most 64 configs, a first night took 540
-s, and all code was compiled only after 431 s (H100, 16 cores, 2026-11-28)."""
+"""The most configs that a series draws in a night while nothing has changed since its first night. 126 series then have
+756 trials of 25 ms, in a night of 4 minutes. When a series drew 1/28 of its space, at most 64 configs, a first night
+took 540 s: all code was compiled only after 431 s (H100, 16 cores, 2026-11-28)."""
 
 KEY_LENGTH = 12
 """Digits of a config's hash that identify it within its space. Two of 20,000 configs collide with probability 1e-6."""
@@ -29,10 +29,10 @@ KEY_LENGTH = 12
 
 @dataclass(frozen=True)
 class Tried:
-    """The keys of the configs outside the short list that a series has tried with the machine code and driver of its
-    newest run. `near` are the configs that may still win, the one tried longest ago first. `kept` are those that won or
-    tied in the newest run. `source` is the hash of that run's source, or "" if its compiler or driver is no longer in
-    use. `has_changed` is True if an earlier run of the series had another source, compiler or driver."""
+    """Says what a series tried outside its short list. `keys` name configs tried with the machine code, compiler and
+    driver of its newest run. `near` name those that may still win, the one tried longest ago first. `kept` are configs
+    that won or tied in the newest run. `source` is the hash of that run's source, or "" if its compiler or driver is no
+    longer in use. `has_changed` says whether machine code, compiler or driver differed in an earlier run."""
 
     keys: Sequence[str]
     near: Sequence[str]
@@ -59,10 +59,10 @@ SHORT_LISTS_ALONE, WIDE = Shares(), Shares(wide=True)
 
 
 def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: str, source: str) -> list[Config]:
-    """Chooses from `rest`, the configs outside the short list, those that a night tries with this source. First come
-    the configs that won last, then configs never tried, then configs near the winner that were tried longest ago. If
-    the source, compiler or driver has changed, all configs count as never tried, and the night tries more configs.
-    `tried` is None before a series' first run."""
+    """Returns the configs of `rest`, which are outside the short list, that a night tries with this source. First come
+    the configs that won last, then configs never tried. If none is left, configs near the winner come next, the one
+    tried longest ago first. If the source, compiler or driver has changed, all configs count as never tried, and the
+    night tries more configs. `tried` is None before a series' first run."""
     configs = {make_key(config): config for config in rest}
     order = sorted(configs, key=lambda key: hashlib.sha256(f"{kernel} {day} {key}".encode()).digest())
     rotating = -(-len(rest) // ROTATION_NIGHTS)

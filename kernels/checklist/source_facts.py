@@ -29,12 +29,12 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 @dataclass
 class SourceFacts:
-    """Line numbers in the file where each fact was found.
+    """Facts about a kernel's source. Each list has a line number per finding, alone or first in a tuple.
 
     shapes       (line, operation, sides); a side is None where the source alone does not show it
     accumulators (line, type) of each matrix product's third operand; "" where the source does not show its type
     swizzles     (line, tile rows in a group) of expressions that compute a tile's position within a group
-    flushable, flushing   operations that could flush subnormals to zero, and those that do
+    flushable, flushing   lines of operations that could flush subnormals to zero, and of those that do
     """
 
     shapes: list[tuple[int, str, tuple[int | None, ...]]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class SourceFacts:
 
 def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
     """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of the
-    entry's parameters that are annotated as constants, or of its last parameters if the numbers differ."""
+    entry's parameters annotated as constants. If there are more or fewer, they belong to its last parameters."""
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     parameters = functions[entry].args.args
     names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]

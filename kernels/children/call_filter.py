@@ -26,7 +26,7 @@ ACCEPT: Instruction = (RETURN, 0, 0, 0x7FFF0000)
 REFUSE: Instruction = (RETURN, 0, 0, 0x00050000 | EPERM)
 REFUSE_SOCKET: Instruction = (RETURN, 0, 0, 0x00050000 | EACCES)
 UNKNOWN: Instruction = (RETURN, 0, 0, 0x00050000 | ENOSYS)
-"""Answers that the call does not exist. glibc then makes the older call, whose flags the filter can read."""
+"""Answer of the filter that a call does not exist. glibc then makes the older call, whose flags the filter can read."""
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 CONNECTED = (1, 5)
@@ -72,8 +72,8 @@ ADMINISTRATION = (
     *("syslog", "bpf", "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load"),
     *("iopl", "ioperm", "io_uring_setup"),
 )
-"""Calls that change the machine, which a child on a GPU could make as root, and calls that make namespaces, inside
-which every user can be root. io_uring is included because it could make sockets without socket(2)."""
+"""Calls that change the machine or make namespaces. A child on a GPU could change the machine as root, and every user
+can be root inside a namespace. io_uring is included because it could make sockets without socket(2)."""
 
 CLONE_FLAGS = 0x7E028000
 """Flags of clone(2) that make new namespaces, or a process that is no descendant of its maker (CLONE_PARENT)."""
@@ -95,8 +95,8 @@ PR_SCHED_CORE = 62
 @dataclass(frozen=True)
 class CallPolicy:
     """Says what a filter allows: sockets of the address families in `families`, connected Unix sockets if `unix`, and
-    changes of files' attributes if `attributes`. If Landlock already restricts connect(2) (`bounds_connect`), signals
-    to other processes (`bounds_signals`) or truncating files (`bounds_truncate`), the filter does not."""
+    changes of files' attributes if `attributes`. It also allows connect(2) if `bounds_connect`, signals to other
+    processes if `bounds_signals`, and truncating if `bounds_truncate`, as far as Landlock allows them."""
 
     families: tuple[int, ...] = ()
     unix: bool = False

@@ -313,7 +313,7 @@ class ChildProcess:
         return ChildHung("no answer before its deadline")
 
     def _end(self, deadline: float) -> ChildDied | ChildHung:
-        """Returns how the child ended. If it only closed its output, waits for its end until the deadline."""
+        """Returns the error to raise for a child that closed a pipe. Waits until the deadline for the child's end."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

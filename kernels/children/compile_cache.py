@@ -36,7 +36,7 @@ class LibraryHome:
     lock: IO[bytes]
 
     def is_alone(self) -> bool:
-        """Returns whether no other child has this home, and lets none have it until `close`."""
+        """Returns whether no other child uses this home. If so, keeps other children out of it until `close`."""
         return processes.try_lock(self.lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class LibraryHome:
 
 def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> LibraryHome | None:
     """Returns the locked cache folder of these libraries' checkouts, and deletes cache folders that were long unused.
-    If `has_user`, the folder belongs to a user of its own (`sandbox.name_user`), for whom there is another folder.
+    If `has_user`, returns another folder for these checkouts, which a user of its own owns (`sandbox.name_user`).
     Returns None if this user may not write there, or if another process holds the folder's lock."""
     cache = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-homes")
     roots = sorted({str(sandbox.find_root(Path(each))) for each in libraries})

@@ -39,7 +39,7 @@ INSTALL_S, AGAIN_S = 1800.0, 300.0
 LIST, SITE, SCRATCH = "requirements.txt", "site", "scratch"
 PIP = ("--no-input", "--disable-pip-version-check", "install", "--quiet", "--no-cache-dir")
 WHEELS = ("--root-user-action", "ignore", "--only-binary", ":all:")
-"""Options of pip. A source distribution would run code of its own outside of the sandbox."""
+"""Options of pip. They refuse source distributions, because pip would run the code that builds them."""
 READ_BY_PIP = ("~/.config/pip", "~/.pip", "~/.netrc", "/run/systemd/resolve")
 PASSED_TO_PIP = re.compile("PIP_.*|.*_proxy|SSL_CERT_.*|REQUESTS_CA_BUNDLE|XDG_CONFIG_.*|NETRC", re.I)
 
@@ -73,7 +73,7 @@ _held: dict[Path, IO[bytes]] = {}
 """Maps each folder that this process uses to a lock that keeps other processes from deleting it."""
 
 _failed: dict[Path, tuple[float, str]] = {}
-"""Maps each folder that could not be made to the time of that and the reason."""
+"""Maps each folder that could not be made to the time of the attempt (time.monotonic) and the error's sentence."""
 
 _one_at_a_time = threading.Lock()
 
@@ -115,9 +115,9 @@ def describe(file: str, text: str, python: Path | None) -> Environment:
 
 
 def _accepts_cutile(line: str, own: str) -> bool:
-    """Returns whether a line names cuda-tile in a range of versions with this one. From `cuda-tile[tileiras]` beside
-    torch>=2.5 pip chose cuda-tile 1.3, whose tileiras fits torch's CUDA, but Tilewatch compiles with its own tileiras
-    (2026-11-29)."""
+    """Returns whether a line names cuda-tile without an exact version, and allows the version `own`, which is installed
+    then. From `cuda-tile[tileiras]` beside torch>=2.5 pip chose cuda-tile 1.3, whose tileiras fits torch's CUDA. But
+    Tilewatch compiles with its own tileiras (2026-11-29)."""
     if name_package(line) != CUTILE or "--hash=" in line:
         return False
     try:
@@ -196,8 +196,8 @@ def _install(environment: Environment) -> None:
 
 
 def find_settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Returns the variables of an environment that pip gets, and the files that pip may read besides the system's. The
-    path in an index's address is none of them: that of https://host/ is the root folder."""
+    """Returns the environment variables that pip gets, and the files that pip may read besides the system's. The path
+    of a web address is not among these files, because the path of https://host/ would be the root folder."""
     settings = {name: value for name, value in environment.items() if PASSED_TO_PIP.fullmatch(name)}
     words = [urlsplit(word) for name, value in settings.items() if name[:3] != "XDG" for word in value.split()]
     paths = [each.path for each in words if each.scheme in ("", "file")]
@@ -205,7 +205,7 @@ def find_settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs pip in this process's sandbox. Returns why pip failed, or None if it installed all packages."""
+    """Runs pip in this process's sandbox. Returns as "failure" pip's error, or None if pip installed all packages."""
     folder, python = request["folder"], request["python"]
     other = [] if Path(python) == Path(sys.executable).resolve() else ["--python", python]
     files = ["--requirement", f"{folder}/{LIST}", "--target", f"{folder}/{SITE}"]

@@ -18,8 +18,8 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children import sandbox
 
 OWNER, MEASURER = "try as owner", "try as measurer"
-"""Roles of the two children that try it (kernels/gpu/user_trial.py). One is confined as a library's process, the other
-as the measuring process."""
+"""Roles of the two children of the trial (kernels/gpu/user_trial.py). OWNER is confined like a process that runs a
+library, MEASURER like the measuring process."""
 
 DEADLINE_S = 60.0
 SHARED_FILES = Path("/dev/shm")  # noqa: S108
@@ -47,7 +47,7 @@ def find_refusal(gpu: str, start: Callable[..., Any]) -> str | None:
 
 
 def remove_shared_files(user: int) -> None:
-    """Deletes what this user left in shared memory. Its children may write there, because CUDA does."""
+    """Deletes the files in /dev/shm of the user with this id, whose processes may write there because CUDA does."""
     for each in SHARED_FILES.iterdir():
         with contextlib.suppress(OSError):  # another process removed it
             if each.lstat().st_uid == user:
@@ -55,7 +55,7 @@ def remove_shared_files(user: int) -> None:
 
 
 def _try(gpu: str, start: Callable[..., Any]) -> str | None:
-    """Passes drawn numbers from one child's GPU memory to the other child, as references are passed on."""
+    """Returns why a child cannot take random numbers from GPU memory of another user's child, or None if it can."""
     from tilewatch.kernels.children.child_process import ChildDied, ChildHung  # it asks this module
 
     drawn = list(secrets.token_bytes(64))

@@ -185,8 +185,8 @@ def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | 
     """Confines this process, so that it has no network, no access to other processes, and only the driver's Unix
     sockets (none before Linux 7.1; CUDA works without its daemons). It may read what a child without a GPU may read,
     `readable` and the driver's files, and write `writable` and what the driver needs. A process of root becomes the
-    user of `name_user` to whom the parent gave the first folder of `writable`. If `writable` is None, files are not
-    restricted, and root keeps its capabilities, which CUPTI may need for counters."""
+    owner of the first folder of `writable`, if the parent gave that folder to another user. If `writable` is None,
+    files are not restricted, and root keeps its capabilities, which CUPTI may need for counters."""
     if find_level() is Level.NONE:
         return
     if writable is not None:
@@ -237,8 +237,8 @@ def _enter_landlock(
     network: bool = False,
 ) -> None:
     """Restricts this process by Landlock to files in `readable` and `writable`. If both are None, files are not
-    restricted. It may reach only `sockets` among other processes' Unix sockets, and no abstract socket (version 6). It
-    uses TCP if `network`."""
+    restricted. Of other processes' Unix sockets, it may connect only to `sockets` (version 9) and to no abstract ones
+    (version 6). TCP is refused unless `network` (version 4)."""
     version = landlock_version()
     rights = 0 if writable is None else _find_file_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
@@ -259,7 +259,7 @@ def _enter_landlock(
 
 
 def _find_file_rights(version: int) -> int:
-    """Returns the rights that a ruleset restricts. They include moving files from version 2, truncating from 3."""
+    """Returns the bits of the file accesses that a ruleset restricts, with moving from version 2, truncating from 3."""
     return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
 
 
@@ -278,8 +278,8 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def name_user(folder: str | Path) -> int:
-    """Returns the user that owns `folder` and runs the children on a GPU that write into it. These children may follow
-    each other or run at once, so the number depends on the folder's path alone."""
+    """Returns the id of the user that is to own `folder` and to run the children on a GPU that write into it. These
+    children may follow each other or run at once, so the id depends on the folder's path alone."""
     return FIRST_GPU_USER + int(hashlib.sha256(os.fsencode(folder)).hexdigest()[:6], 16)
 
 
@@ -297,8 +297,8 @@ def find_need_of_root() -> str | None:
 
 def _leave_root(folders: Sequence[str]) -> int:
     """Changes this process's user from root to one that no other process has, and gives that user `folders`. Returns
-    the capability to read checkouts and Python in root's home, as far as Landlock allows. Returns 0 if this process is
-    not root or needs root (`find_need_of_root`)."""
+    the bit of the capability to keep: the user must read checkouts and Python in root's home, as far as Landlock
+    allows. Does nothing and returns 0 if this process is not root or needs root (`find_need_of_root`)."""
     if os.geteuid() or find_need_of_root() is not None:
         return 0
     user = FIRST_USER + os.getpid()

@@ -62,7 +62,7 @@ def _sort_key(row: InstructionRow) -> tuple[int, int, str, int, str]:
 
 
 def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
-    """Returns the lines whose instructions differ: by loop depth, then CLASSES before OTHER, then by difference."""
+    """Returns the lines whose instructions differ: deepest loops first, CLASSES before OTHER, largest change first."""
     weights: dict[SourceLine, Counter[tuple[int, bool]]] = defaultdict(Counter)
     for row in rows:
         if row.line is not None:

@@ -21,7 +21,7 @@ WORD = re.compile(r"[\w.+-]+|\S")
 
 @dataclass(frozen=True)
 class Change:
-    """The difference at a line. `is_cause` is False if another one caused it. `edits` are as "constant: 8 -> 16"."""
+    """The difference at a line. `is_cause` is False if another change caused it. `edits` are as "constant: 8 -> 16"."""
 
     line: SourceLine
     is_cause: bool

@@ -11,7 +11,7 @@ from tilewatch.kernels.measuring.pair_bench import COMPARED, Launched, LaunchFai
 from tilewatch.kernels.measuring.sweep import GpuSetup
 
 BLOCKS = 5
-"""Number of times that each side's process measures rounds in a launch. The first time only warms clocks and caches."""
+"""Number of blocks of rounds that each side's process times in a launch. The first block warms clocks and caches."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tilewatch.kernels.comparing.targets import Target  # it imports cuTile, and every command imports this
 
 MOST_TIES = 4
-"""Most configs of a recorded winner: the winner and its first ties. The times of ties differ by at most 0.3 %."""
+"""Largest number of configs in a RecordedWinner: the winner and its first ties, whose times differ by at most 0.3 %."""
 
 
 class ConfigSource(enum.StrEnum):
-    """A source of configs. `auto` stands for the first of the next three that has configs; a user types `given`."""
+    """A source of configs. `auto` tries recording, shipped and sweep in this order. A user types `given` configs."""
 
     auto = "auto"
     recording = "recording"
@@ -33,7 +33,7 @@ class ConfigSource(enum.StrEnum):
 @dataclass(frozen=True)
 class RecordedWinner:
     """The winner of a recorded sweep, followed by the configs that tied with it. `finished_at` is empty for a winner
-    from a tuned table, because winners from recordings are preferred."""
+    from a tuned table, so that it counts as older than every winner from a recording."""
 
     kernel: str
     problem: str

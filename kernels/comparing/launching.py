@@ -67,8 +67,8 @@ def _make_work(comparison: Comparison, each: Changed) -> PairWork:
 
 
 def _pick(comparison: Comparison, each: Changed, bench: GpuBench) -> Changed | None:
-    """Returns the target with only the fastest code of each side. Of tied codes, the base takes its preferred config,
-    and the head takes the base's config. Returns None if the target has an outcome and needs no timing."""
+    """Returns the target with one code per side, the fastest. Of codes that tie, takes the preferred config for the
+    base, and the base's config for the head. Returns None if the outcome of the target is set without timing."""
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if len(codes) == 1:

@@ -29,7 +29,7 @@ OutcomeKind = Literal[
     "changed",
     "unchanged",
 ]
-"""Without a GPU, `changed` means that static facts differ, `unchanged` that only the machine code differs."""
+"""What a comparison found. Without a GPU, `changed` means other static facts, `unchanged` only other machine code."""
 
 
 @dataclass(frozen=True)

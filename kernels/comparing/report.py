@@ -28,7 +28,7 @@ class About:
 
 
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
-    """Returns one line per kernel and problem, the most urgent first; one line for equal outcomes without launches."""
+    """Returns a line for each timed target, the most urgent first. Untimed targets with equal outcomes share a line."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
         timed.append(f"{each.kernel} {each.problem}: {_write_statement(each)}")

@@ -64,8 +64,8 @@ def estimate(changes: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=256)
 def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...]:
-    """Returns for each look how many averages of pairs lie outside the interval on each side. It is -1 for a look that
-    may not spend enough for an interval; later looks may spend the rest. `error` is one-sided, over all looks."""
+    """Returns, for each look, how many averages of pairs lie below the interval; as many lie above it. Returns -1 if
+    the look's part of `error` is too small for an interval; later looks get that part. `error` is one-sided."""
     found, spent = [], 0.0
     for look in looks:
         released = error * math.expm1(-SPEND_GAMMA * look / looks[-1]) / math.expm1(-SPEND_GAMMA)

@@ -52,7 +52,7 @@ class TimingRun(Generic[Work]):
         known: Mapping[Key, Timing] | None = None,
         is_sure: Callable[[Verdict], bool] = lambda verdict: verdict.is_final,
     ) -> None:
-        """Takes over the launches of earlier runs from `known`. Launches a pair until `is_sure` accepts its verdict."""
+        """Keeps earlier runs' launches, `known`. A pair needs no more launches if `is_sure` accepts its verdict."""
         self._works: dict[Key, Work] = {work.key: work for work in works}
         self.timings: dict[Key, Timing] = {key: (known or {}).get(key, Timing()) for key in self._works}
         self._design, self._on_timing, self._is_sure = design, on_timing, is_sure
@@ -106,7 +106,7 @@ class TimingRun(Generic[Work]):
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:
-    """Yields the looks at which "slower" can be sure, and the last look; with many pairs, not the first look."""
+    """Yields the looks at which "slower" can be sure, and the last. With many pairs, early looks are left out."""
     critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
     useful = zip(design.looks, critical, strict=True)
     return (look for look, outside in useful if outside >= 0 or look == design.looks[-1])

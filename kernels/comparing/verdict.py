@@ -34,8 +34,8 @@ STEP = 0.001
 """The x of "not slower than x" is rounded up to a multiple of this, or of a fifth of the margin if that is less."""
 
 HOPELESS = 6
-"""A comparison with a --margin ends early if it needs this many times its largest number of launches. Of 975 simulated
-comparisons that ended so at a margin of 0.1 %, all 40 launches would have decided 22 (2026-11-29)."""
+"""A comparison with a --margin ends early if it needs more than this multiple of its most launches. Of 975 simulated
+comparisons that ended early at a margin of 0.1 %, 22 would have been decided by 40 launches (2026-11-29)."""
 
 FIRST_FORECAST = 16
 """Fewest launches from which the number of needed launches is estimated."""
@@ -142,7 +142,7 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
 
 
 def _estimate_needed(change: float, found: Range, launches: int, margin: float) -> int | None:
-    """Returns about how many launches tell a change from 0 or from the margin, whichever is farther from it. The width
+    """Estimates how many launches distinguish a change from the farther one of two values: 0 and the margin. The width
     of an interval shrinks with the square root of the number of launches. None if there are too few launches."""
     if launches < FIRST_FORECAST or math.isinf(found.low) or math.isinf(found.high):
         return None

@@ -20,7 +20,7 @@ def shuffle_trials(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
 def compile_plan(
     library: Path, plan: Plan, store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Compiles a plan's trials, and yields trial and outcome when one ends. Raises BuildError or StoreError."""
+    """Compiles a plan's trials, and yields each with its outcome when it ends. Raises BuildError or StoreError."""
     for _, trial, outcome in compile_plans([(library, plan)], store_url, jobs=jobs, limit_s=limit_s):
         yield trial, outcome
 

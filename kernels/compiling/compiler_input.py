@@ -31,7 +31,7 @@ LIBRARY_BYTES = 1 << 28
 
 
 class NeedsLibraries(Exception):
-    """Raised if a kernel is linked with files of this machine, so that no other can compile it. Names the files."""
+    """Raised if only this machine can compile a kernel that is linked with its files. The message names the files."""
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ if [ -e {folder}/$key.failed ]; then exec {nvcc} "$source" -cubin -o "$cubin" "$
 echo "$*" > "$WANTED/$key.flags" && mv "$source" "$WANTED/$key.cu"
 exit 1
 """.replace("$WANTED", f"${WANTED}")
-"""A program in place of nvcc. It runs the real nvcc for a kernel that did not compile, so that the launch shows its
-error."""
+"""A program in place of nvcc. It copies a compiled kernel, or leaves an unknown kernel's source and fails. For a
+kernel that did not compile, it runs the real nvcc, so that the launch shows the compiler's error."""
 
 
 def find_nvcc() -> Path | None:

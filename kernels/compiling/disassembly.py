@@ -28,8 +28,8 @@ class NotDisassembled(Exception):
 
 
 def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
-    """Returns the disassembled launches of a config by key. A kernel of a library file has one launch, with the key "".
-    Raises StoreError, ProgramMissing or NotDisassembled if it cannot."""
+    """Returns the text of each launch of a config by launch key, which is "" for the one launch of a library file's
+    kernel. Raises StoreError, ProgramMissing or NotDisassembled if code cannot be read."""
     cubins = _open(store.cubin(content_key))
     bytecode = store.bytecode(content_key)
     bytecodes = {} if bytecode is None else _open(bytecode)

@@ -26,7 +26,7 @@ class LocalCubins:
         return self._url if self.remote is None else folder(Path(self._make_folder()))
 
     def prepare_child(self) -> str:
-        """Makes the folder `made` for a new child, which may have another user. Returns the folder that it reads."""
+        """Makes the folder `made`, in which a new child writes. Returns the path of the folder that the child reads."""
         path, self.made = find_folder(self.url), self._make_folder()
         with contextlib.suppress(OSError):  # the child reports why the folder is unusable
             Path(path).mkdir(parents=True, exist_ok=True)

@@ -123,9 +123,9 @@ class CubinStore:
         return f"{self._made if is_made else self._root}/{name}"
 
     def _write(self, key: str, kind: str, data: bytes) -> None:
-        """Writes a file completely or not at all, because two workers may write one key, or one may be killed
-        meanwhile. Object stores always do so. They have no folders, and s3fs would create a missing bucket if asked for
-        one."""
+        """Writes a file completely or not at all, because two workers may write one key, or a worker may be killed
+        meanwhile. An object store always does so, and gets no folder: asked for a folder, s3fs would create a missing
+        bucket."""
         path = f"{self._made or self._root}/{key[:2]}/{key}.{kind}"
         if not self.is_folder:
             self._files.pipe_file(path, data)

@@ -32,7 +32,7 @@ BLACKWELL = 100
 
 SCALE_SPREAD = 0.25
 """The standard deviation of the exponents of random scales, which are powers of two. The scales then differ from each
-other, but no scale is so large that its products hide errors in others."""
+other, but no scale is so large that products with it hide errors of other products."""
 
 
 class UnknownType(Exception):
@@ -212,8 +212,8 @@ def _sort_e4m3_codes() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def without_cub() -> Iterator[None]:
-    """Makes CuPy compile its own reductions instead of CUB's. CuPy's take 0.2 s each to compile, CUB's 4 s (H100,
-    2026-11-26). CUB needs one per type and power of two of the row length, which delayed one problem by 13 s."""
+    """Makes CuPy use its own reductions inside the context, which take 0.2 s each to compile. CUB's take 4 s (H100,
+    2026-11-26). CUB compiles one per type and power of two of the row length, which delayed one problem by 13 s."""
     before = cupy._core.get_reduction_accelerators()
     cupy._core.set_reduction_accelerators([])
     try:

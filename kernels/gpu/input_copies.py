@@ -37,7 +37,7 @@ not once for each."""
 
 
 class InputCopies:
-    """Holds contiguous arrays and a copy of each, of equal size. Only `restore` writes to the arrays."""
+    """Holds contiguous arrays and a copy of each, of equal size. No method but `restore` writes to the arrays."""
 
     def __init__(self, arrays: Sequence[Any], copies: Sequence[Any]) -> None:
         self._held = (tuple(arrays), tuple(copies))

@@ -59,7 +59,7 @@ def _import(library: Path) -> Mapping[str, Any]:
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes a problem with the request's configs, or else with the short list. Returns None for an operator."""
+    """Describes the launches of a problem: those of the request's configs, else the short list. None for operators."""
     if isinstance(found, LibraryOperator):
         return None
     kernel = found.kernel

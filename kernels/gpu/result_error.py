@@ -29,8 +29,8 @@ WHOLE = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64"})
 
 TOLERANCES: Mapping[str, float] = {"float64": 1e-3, "float32": 1e-3, "float16": 5e-3, "bfloat16": 2e-2}
 LEAST_EXACT = 1e-1
-"""Tolerances of the first measure by the type of the result. Both FP8 types have LEAST_EXACT. A bfloat16 step is at
-most 2**-7 of a value and a float16 step 2**-10, so their tolerances are 2.5 and 5 steps. That of float32 is one step of
+"""Tolerances of the first measure by the result's type; LEAST_EXACT is for FP8 types. A bfloat16 step is at most 2**-7
+of a value and a float16 step 2**-10, so their tolerances are 2.5 and 5 steps. The tolerance of float32 is one step of
 TF32 (2**-10), in which Tensor Cores multiply. A step of e4m3 is 2**-3, so rounding is off by up to 0.0625."""
 
 MEAN_FACTOR = 5.0
@@ -44,7 +44,7 @@ MOST_MEAN = 1 / 8
 error of 0.47, a copy of other rows 0.65, and a result that is off by one e4m3 step everywhere 0.06."""
 
 LEAST_COUNTED = 32
-"""The least divisor of a stretch's mean, also for shorter stretches, whose means would be unstable."""
+"""Least number by which the sum of a stretch's errors is divided, because a mean of few elements would be unstable."""
 
 SAMPLE = 1 << 16
 """Elements in the sample from which `typical` is computed. The error of `typical` is then 0.5 %."""
@@ -55,8 +55,8 @@ FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 @dataclass(frozen=True)
 class Reference:
     """Holds the values that a result must have. `values` are on the GPU, in float32, float64 or int64. Where they are
-    NaN, any value is accepted. `scale` is the largest finite magnitude, `typical` the median magnitude without
-    zeros; both are 0 if all elements are. `counts` has the number of elements that are not NaN in each stretch."""
+    NaN, any value is accepted. `scale` is the largest finite magnitude, `typical` the median magnitude without zeros.
+    Both are 0 for int64, and if all values are 0. `counts` has the number of elements per stretch that are not NaN."""
 
     values: Any
     scale: float

@@ -28,8 +28,8 @@ def share(array: Any, dtype: str) -> dict[str, Any]:
 
 
 def find_shared_type(reference: str, result: str) -> str:
-    """Returns the type in which a reference is passed on: int64 if reference and result are both whole numbers, so that
-    they are compared exactly, float64 if only one of them is or if the result is float64, else float32."""
+    """Returns the type in which a reference is passed on. It is int64 if reference and result are whole numbers, which
+    are compared exactly. It is float64 if just one of the two is whole or the result is float64, else float32."""
     whole = [any(name in each for name in ("int", "bool")) for each in (reference, result)]
     if all(whole):
         return "int64"

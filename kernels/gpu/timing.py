@@ -21,7 +21,7 @@ def do_nothing() -> None:
 
 class Timer(Protocol):
     """Times launches. `spans_us` has the microseconds from the start of each launch's first kernel to the end of its
-    last kernel, gaps and overlaps included, for the launches of the last call of `time`. Events see only spans."""
+    last kernel, gaps and overlaps included, for the last call of `time`. The event timer returns spans as times."""
 
     name: Literal["cupti", "events"]
     spans_us: list[float]

@@ -55,8 +55,8 @@ OnDone = Callable[[SeriesToPrepare], object]
 
 
 def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_done: OnDone = id) -> list[str]:
-    """Launches the baselines that compile their own kernels once per series, several series at a time. Returns a
-    sentence on each failure. Calls `on_done` with each series that is ready, from several threads."""
+    """Launches each series' `compiling` baselines until all kernels are compiled, several series at a time. Retries
+    failed series, and returns a sentence on each that fails twice. Calls `on_done` with ready series, from threads."""
     left = [each for each in series if each.compiling]
     failures: list[tuple[SeriesToPrepare, str]] = []
     nvcc = find_nvcc()
@@ -125,7 +125,7 @@ class _Launcher:
         self._kept.close()
 
     def launch(self, described: Mapping[str, Any], names: Sequence[str]) -> list[Path]:
-        """Launches baselines of a described problem without a check. Returns the sources of the kernels they lack."""
+        """Launches baselines of a described problem without a check. Returns the sources of kernels to compile."""
         measuring = self._kept.take(COMPILING, partial(ChildProcess, "gpu", environment=self._environment, torch=True))
         try:
             with self._turn.prepare():

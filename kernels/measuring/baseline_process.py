@@ -19,7 +19,7 @@ BASELINES_DEADLINE_S = 600.0
 
 class BaselineProcess:
     """Times some baselines in one process. `details` maps the name under which a baseline's times are stored to its
-    description, with the reason under "missing" if it cannot be timed. `names` are those that can be timed."""
+    details, which have the reason under "missing" if the baseline cannot be timed. `names` has the other baselines."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
         """Prepares the baselines in `stored`, which maps each baseline to the name under which its times are stored.

@@ -34,11 +34,11 @@ WATCHED: Mapping[str, Any] = {"is_watched": True}
 """Takes the place of a problem's description if the problem is that of a watched operator."""
 
 WITHOUT_GPU = ("ahead_s", "waited_s")
-"""Fields of the answer of `prepare` with the seconds before its series' turn on the GPU: preparing, and waiting."""
+"""Fields of the answer of `prepare` with seconds that do not hold the GPU: describing the problem, and waiting."""
 
 CONFIRM_DEADLINE_S = 300.0
 MOST_CONFIRMATIONS = 3
-"""Most failed configs that an operator's own process is asked to confirm while no config was right yet."""
+"""Most failed configs of an operator that its own process tries again. After the first right config it tries none."""
 
 
 class GpuProcesses:
@@ -123,9 +123,9 @@ class GpuProcesses:
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
         """Prepares a problem in place of the last one, and returns the preparing process's answer, the introduction.
-        Other processes may prepare problems meanwhile. Then takes the GPU for this process, until `close`. The
-        introduction's `waited_s` says how long other processes had the GPU, and `ahead_s` how long describing the
-        problem took before that, without the GPU. Raises ChildDied, ChildHung or BadDescription.
+        Other processes may prepare problems at the same time. Afterwards only this object's processes may use the GPU,
+        until `close`. In the introduction, `waited_s` is the time of waiting for other processes. `ahead_s` is the time
+        of describing the problem before that, without the GPU. Raises ChildDied, ChildHung or BadDescription.
 
         In the introduction `library_runs_apart` is False if the process that runs a watched operator also measures it.
         `not_apart` then says why, and `stated` is the watch file's reason.
@@ -182,8 +182,8 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
 
     def _refuse(self, *, is_decided: bool = False) -> str | None:
-        """Returns why the process that runs host code may not also measure, or None if it may. `is_decided` says that
-        this was allowed before, or that the process only times the baselines that the watch file defines."""
+        """Returns why the process that runs host code may not also measure, or None if it may. If `is_decided`, the
+        watch file need not give a reason: this was allowed before, or only the watch file's baselines are timed."""
         apart = sandbox.find_apart()
         if apart is sandbox.Apart.ALWAYS:
             return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
@@ -213,8 +213,8 @@ class GpuProcesses:
         return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
-        """Copies references of planned problems, and stores the problems' descriptions, or the error of the copy. The
-        deadline is for each problem. Stops at a watched operator, whose memory is handed over only when prepared."""
+        """Copies references of planned problems, and keeps each problem's description or error. The deadline is for
+        each problem. Stops if memory is full, and at a watched operator, whose memory is handed over when prepared."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):
             if not library.alive:
@@ -274,7 +274,7 @@ class GpuProcesses:
         return answer
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Asks the operator's own process to confirm a failure. Returns that answer if it has times, else `answer`."""
+        """Retries a failed config in the operator's own process. Returns the answer if it has times, else `answer`."""
         if self._refuse() is not None:
             why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
             return {**answer, "failure": why}
@@ -302,8 +302,8 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes, and puts a measuring process that came from `kept` back. If all are idle, the next series
-        gets the GPU before they have ended."""
+        """Ends the processes, but puts a measuring process from `kept` back if all its answers were read. If all
+        processes are idle, the next series gets the GPU before they have ended."""
         if all(each.is_idle for each in self._started):
             self._end_turn()
         if self._put_back is not None and self._measuring is not None and self._has_answered:

@@ -26,13 +26,13 @@ WAKE_S = 5.0
 
 class GpuTurn:
     """The right to use one GPU. Either one process of this machine holds it alone, to measure, or several hold it
-    together, to prepare. A holder may take it again, and loses it when it dies. A process that waits to measure comes
-    before all that wait to prepare, so several gather and then prepare at once."""
+    together, to prepare. A process that holds it may take it again, and loses it when the process dies. Processes that
+    wait to measure come first. Meanwhile those that wait to prepare gather, and then prepare together."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._wanted = file.with_suffix(".wanted")
-        """A file that waiting processes lock: all that would measure together, or one that would prepare alone."""
+        """A file that waiting processes lock. All that wait to measure share it. To prepare, each locks it alone."""
         self._depth = 0
         self._descriptor = -1
         self._lock = threading.Lock()
@@ -110,8 +110,8 @@ def _wait_awake(descriptor: int, kind: int) -> None:
 
 @functools.cache
 def find_turn(gpu_uuid: str) -> GpuTurn:
-    """Returns this process's turn on a GPU. The processes of one worker share it. Other workers have their own; to
-    measurements their processes are disturbances."""
+    """Returns this process's turn on a GPU, which all processes of one worker share. Other workers have other turns, so
+    their processes are not kept away: a timing that they disturb is repeated (other_processes.py)."""
     return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{find_root()}-{gpu_uuid or 'gpu'}.turn")
 
 

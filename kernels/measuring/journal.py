@@ -1,6 +1,6 @@
 """Keeps the finished trials of a sweep on disk, so that a killed sweep can be continued. Each finished trial is one
-JSON line, flushed to the disk before the next trial starts. If the last line has no end, a kill cut it off, and its
-trial did not finish. The command line and the worker's measure step both use this module."""
+JSON line, flushed to the disk before the next trial starts. A last line that a kill cut off is
+removed, and its trial runs again. The command line and the worker's measure step both use this module."""
 
 import hashlib
 import json

@@ -15,10 +15,10 @@ Counts = Mapping[str, float]
 """Maps names of hardware counters (tilewatch.mechanisms.counters) to values, without counters that the GPU lacks."""
 
 VALUES = ("given", "memory")
-"""Fields of a described launch that hold input values, which differ in each run and hardly change counters."""
+"""Fields with input values. `identify_launch` leaves them out: they differ in each run and hardly change counters."""
 
 NAME = "content_key"
-"""Field of a described launch that identifies the compiler's input. Several inputs may give equal machine code."""
+"""The field that names the compiler's input. It is left out too: several inputs may give equal machine code."""
 
 ORIGIN = ("launch", "counted")
 
@@ -40,8 +40,8 @@ class Counted:
 
 def identify_launch(described: DescribedLaunch | DescribedRun, code_sha256: str, gpu_uuid: str, driver: str) -> str:
     """Returns a SHA-256 that is equal for launches with equal machine code, grid, shapes, GPU and driver. In one night
-    of the whole library, 13 of the 189 winners and configs tied with them had the same launch as another one in their
-    run (08f5990, H200, 2026-11-24). Counting a launch takes 2 s on the GPU."""
+    of the whole library, 13 of the 189 winning and tied configs had the same launch as another of these configs in the
+    same run (08f5990, H200, 2026-11-24). Counting a launch takes 2 s on the GPU."""
     facts = {name: value for name, value in described.as_json.items() if name not in (*VALUES, NAME)}
     return hashlib.sha256(json.dumps([gpu_uuid, driver, code_sha256, facts], sort_keys=True).encode()).hexdigest()
 

@@ -17,7 +17,7 @@ LONGEST_REASON = 500
 
 
 SEEDS = 2**31
-"""The bound of seeds. Every random generator in use accepts smaller numbers."""
+"""The number of possible seeds, from 0 on. Every random generator in use accepts all of them."""
 
 
 def draw_seed() -> int:
@@ -28,7 +28,7 @@ def draw_seed() -> int:
 @dataclass(frozen=True)
 class Preparation:
     """Names a problem to prepare. `sides` maps the library folder of each other side of a replay to that side's
-    description, or to None if the library has no such kernel. `configs` are the configs that will be launched, or None
+    description, or to None (no such kernel, or a watched operator). `configs` are those that will be launched, or None
     for the short list. `by_library` says why the library process has to measure a watched operator, or is ""."""
 
     library: Path

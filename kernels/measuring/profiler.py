@@ -1,6 +1,6 @@
 """Runs Nsight Compute on a process that launches stored cubins (kernels/gpu/profiled_launches.py). Both can start
-before the launches are known. The process first imports CuPy and waits, without using the GPU. Otherwise reading
-counters would hold the GPU mostly for these starts."""
+before the launches are known: the process then imports CuPy and waits, without using the GPU. If both started later,
+these starts would take most of the time for which reading counters holds the GPU."""
 
 import json
 import os

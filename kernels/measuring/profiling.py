@@ -165,8 +165,8 @@ def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> 
 
 
 def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
-    """Returns the counters of each config, in order, from the output of `ncu --csv`. Each counter is the median of
-    TIMES runs. `launches` are the numbers of launches per run of each config. Leaves out partly profiled configs."""
+    """Returns the counters of each config, in order, from the output of `ncu --csv`. Each counter is a median over
+    TIMES runs. `launches` has the launches per run of each config. Ends before the first partly profiled config."""
     lines = output.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     values: dict[int, dict[str, float]] = {}

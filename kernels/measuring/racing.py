@@ -37,8 +37,8 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
 
 
 def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
-    """Returns how many samples each config gets in a round, at most `samples`. `medians_us` are their medians. A launch
-    of 5 ms is followed by a rest of 40 ms, so 60 samples of one config would take 2.7 s."""
+    """Returns how many samples each config gets in a round: `samples`, or fewer, down to `least`, if these would take
+    over `most_s`. `medians_us` has a median per config. With rests of 40 ms, 60 samples of 5 ms would take 2.7 s."""
     turn_us = sum(medians_us)
     takes_s = (samples * turn_us + find_rests_us(samples, turn_us)) * 1e-6
     if takes_s <= policy.most_s:

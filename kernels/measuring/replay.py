@@ -45,8 +45,8 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Holds the times of a replay; element i is the median of launch i. `counters` has the hardware counters of the
-    sides under "good" and "bad", or under "missing" the reason for having none. It is None for equal times."""
+    """Holds the times of a replay; element i is the median of launch i. `counters` has the sides' hardware counters
+    under "good" and "bad", or a reason under "missing". It is None if cubins are equal or times do not differ."""
 
     host: str
     gpu_uuid: str

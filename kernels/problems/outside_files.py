@@ -31,7 +31,7 @@ def list_pointers(folder: Path) -> list[str]:
 
 
 def find_submodule(package: str, submodules: Sequence[str]) -> str | None:
-    """Returns the submodule whose name matches a package, or None if no submodule does."""
+    """Returns the path of the submodule whose folder is named like a package, or None if there is none."""
     wanted = package.partition(".")[0].replace("-", "_").lower()
     return next((path for path in submodules if Path(path).name.replace("-", "_").lower() == wanted), None)
 

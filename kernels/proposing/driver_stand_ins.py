@@ -1,6 +1,6 @@
 """Replaces what drivers (files that call host code) lack without a GPU: packages, pytest, and values of tensors.
 
-Only the calls that a driver makes matter, so its checks pass."""
+A driver is run only to record the calls that it makes. So its checks of unknown values pass."""
 
 import contextlib
 import importlib.abc
@@ -19,7 +19,7 @@ from tilewatch.kernels.watching.cuda_stand_ins.modules import PACKAGES, constant
 
 MARKS = "tilewatch_marks"
 FIRST_COMBINATIONS, MOST_COMBINATIONS = 3, 64
-"""Combinations of arguments with which each test is called at first, and at most while kernels have no call."""
+"""Numbers of argument combinations with which a test is called: at first, and in all if kernels still lack a call."""
 
 
 class Skipped(Exception):
@@ -93,7 +93,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextlib.contextmanager
 def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
-    """Replaces pytest, and required packages that are not installed, by stand-ins. Yields those packages' names."""
+    """Replaces pytest and missing packages of `required` by stand-ins. Yields the set of those imported so far."""
     before, finder = sys.modules.get("pytest"), _Finder([each for each in required if each not in PACKAGES])
     sys.modules["pytest"] = make_pytest()
     sys.meta_path.append(finder)  # the last: what is installed is found first
@@ -151,8 +151,8 @@ def _pass_unknown(compare: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """Returns arguments to call a test with: the first, the middle, the last and then the other combinations that the
-    test's `parametrize` marks list, each with the test's fixtures. Marks advance together."""
+    """Returns arguments to call a test with, by name: first, middle, last and then other entries of its `parametrize`
+    marks, each with the test's fixtures. Several marks are not multiplied: entry i is taken from each mark."""
     named: dict[str, list[dict[str, Any]]] = {}
     for name, given in getattr(function, MARKS, ()):
         if name == "parametrize" and len(given) > 1:
@@ -171,7 +171,7 @@ def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[di
 
 
 def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[[str], Any]) -> dict[str, Any]:
-    """Returns a value for each parameter not in `given`: its fixture, or in tests a stand-in if there is no fixture."""
+    """Returns fixtures for parameters not in `given`. In tests, a required parameter without one gets a stand-in."""
     code = function.__code__
     wanted = [each for each in code.co_varnames[: code.co_argcount] if each not in (*given, "self")]
     found = {each: find_fixture(each) for each in wanted}

@@ -126,7 +126,7 @@ def _reach(tree: ast.Module, reached: Mapping[str, frozenset[KernelName]]) -> fr
 
 
 def _match_file(file: str, kernels: Iterable[KernelName]) -> frozenset[KernelName]:
-    """Returns the kernels of a file whose name occurs in a driver's name. A dispatch by text leaves no other trace."""
+    """Returns the kernels of files whose name is part of the driver's file name. A driver may name kernels by text."""
     stem = PurePosixPath(file).stem
     return frozenset(each for each in kernels if PurePosixPath(each.file).stem in stem and each.file != file)
 

@@ -11,7 +11,7 @@ from tilewatch.kernels import project_settings
 from tilewatch.kernels.children import environments
 
 FILES, OTHER_USES = "requirements*.txt", re.compile("dev|test|doc|lint|build")
-"""The pattern of requirements files, and parts of the names of those that host code does not need."""
+"""The pattern of requirements files, and words in the names of requirements files that host code does not need."""
 
 REPLACED = re.compile("torch|triton|numba|(cupy|cuda|nvidia)-.*")
 """Packages that are not reported: stand-ins replace them without a GPU, and a node with a GPU has its own."""
@@ -21,8 +21,8 @@ CUPY = "cupy-cuda13x"
 
 @dataclass(frozen=True)
 class StatedPackages:
-    """The packages that a `file` of a repository states and Tilewatch's environment lacks. `text` is that of the file,
-    or None if a node cannot install the file, as pip said in `failure`. `file` may name several files."""
+    """The packages that a `file` of a repository states and Tilewatch's environment lacks. `text` is the file's text,
+    or None if a node cannot install the file. `failure` is pip's error, if any. `file` may name several files."""
 
     file: str
     missing: tuple[str, ...]
@@ -41,8 +41,8 @@ class StatedPackages:
 
 
 def find_stated(root: Path) -> StatedPackages | None:
-    """Returns the first requirements file that a node can install, if it has all packages that other kinds of files
-    state, or else the missing packages of all files. Returns None if no stated package is missing."""
+    """Returns the first requirements file that a node can install and that lists every missing package of the other
+    kinds of files. If there is none, returns the missing packages of all files. None if no package is missing."""
     found = [each for each in _read_files(root) if each.missing]
     needed = {name for each in found if each.text is None for name in each.missing}
     whole = (each for each in found if each.text is not None and needed <= set(each.missing))

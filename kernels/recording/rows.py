@@ -13,7 +13,7 @@ from tilewatch.text import LONGEST_NAME
 
 @with_config(ConfigDict(strict=True, allow_inf_nan=False))
 class _Fields(TypedDict):
-    """The fields of a row, none of which is converted to its type."""
+    """The fields of a row. A value of another type is refused and not converted, except for moments and days."""
 
 
 MOST_COMMITS = 10_000_000

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 IMPORTED = ("cuda", "cutile_cache", "nvidia")
-"""The folders that a toolchain's packages fill. Files that pip writes into others differ between environments."""
+"""The compared folders, filled by a toolchain's packages. Files that pip writes elsewhere differ by environment."""
 
 
 def find_other_file(package: str, version: str, here: Path | None, there: Path | None) -> str | None:

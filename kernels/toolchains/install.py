@@ -118,8 +118,8 @@ def _write_list(packages: Sequence[Package]) -> str:
 
 
 def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
-    """Raises NotInstalled if a package has other files in another toolchain, but the same version. Machine code is
-    stored under package versions, so that of the two packages would be confused."""
+    """Raises NotInstalled if a package has the same version in another toolchain, but other files. Machine code is
+    stored under package versions, so the machine code of the two toolchains would be confused."""
     for other in (*others, Toolchain(INSTALLED, None)):
         for package, version, _ in made.packages:
             file = find_other_file(package, version, made.folder, other.folder)

@@ -18,7 +18,7 @@ _FILE = re.compile(r"[\w.-]+\.py\b")
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `findings`, and as `plans` a few configs of each operator that must still be compiled. The request's
+    """Returns `findings`, and `plans`: a few configs to compile for each kernel without a mistake. The request's
     `files` are names in the folder; [] means all files. If `is_first`, adds the findings that belong to no file."""
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
@@ -49,7 +49,7 @@ def _some_file_loads(library: Path, arch: str) -> bool:
 
 
 def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns sentences about an operator's mistakes, or, if it has none, plans of problems with distinct code."""
+    """Returns a kernel's mistakes as sentences, and what to compile if there are none: one problem per code key."""
     found: list[str] = []
     plans = []
     try:
@@ -82,7 +82,7 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]
 
 
 def _list_idle_hints(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a sentence for each hint whose several values change the code of no config."""
+    """Yields a sentence for each hint that has several values, none of which changes the code of any config."""
     for hint in HINTS:
         values: dict[str, list[Any]] = {}
         keys: dict[str, set[str]] = {}

@@ -1,1 +1,1 @@
-"""Watches operators in their own repository: traces which kernels their host code launches, and compiles these."""
+"""Traces which kernels the host code of watched operators launches, in the operators' own repository."""

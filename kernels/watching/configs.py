@@ -20,7 +20,7 @@ HINTS, so a new entry would change all keys and all cubins would be compiled aga
 
 
 def make_plain(config: Any) -> PlainConfig:
-    """Returns a config's fields by name. Replaces a value that JSON cannot hold by the value's name."""
+    """Returns a config's fields by name. A value that JSON cannot hold, such as a type, becomes its name or text."""
     return {name: _make_plain_value(value) for name, value in list_fields(config).items()}
 
 
@@ -41,7 +41,7 @@ def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
-    """Returns a config of the example's class with other values. The host code need not have such a config itself."""
+    """Returns a copy of the config `example` with the values `fields`. Host code's own configs may lack this config."""
     if isinstance(example, Mapping):
         return {**example, **fields}
     if dataclasses.is_dataclass(example) and not isinstance(example, type):
@@ -53,8 +53,8 @@ def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class GivenConfigs:
-    """Holds the configs of a watch file. Some original values, such as types, have another plain value. `values` maps a
-    parameter's name and this plain value to the original value."""
+    """Holds the configs of a watch file as plain values. A text stands for a value that JSON cannot hold, such as a
+    type. `values` maps a parameter's name and this text to the original value."""
 
     configs: tuple[PlainConfig, ...]
     values: Mapping[tuple[str, Any], Any]

@@ -156,8 +156,8 @@ def case(
                part of the operator. With `configs`, it may take the config as keyword arguments
     reference  returns the right values in the same order; None for a value that is not compared. Only an operator that
                is `unchecked` has none
-    before     is called before `run`, which gets what it returns first, such as the forward of a backward. Its launches
-               are not timed
+    before     is called before `run`, such as the forward of a backward. `run` gets its result as the first argument.
+               Its launches are not timed
     moves      fewest bytes moved through device memory; None: every array of the launches once
     flops      floating-point operations
     work       size of the problem in a unit of your own: ("tokens", 8192) is shown as tokens/s

@@ -49,11 +49,11 @@ def watch_definitions(
     """Watches each operator that has a Definition file and a Solution or callable.
 
     pattern    Definition files, relative to the top of the repository; ** matches any folders
-    run        Solution files, as a pattern too, whose entry point is a file of the repository; or callables by the
-               name of the definition. A definition that has neither is left out
-    problems   values of the axes, of which all combinations are used; or Workload files
-    inputs     numbers, and functions of `p` that make a tensor, by the name of the input. Other floating-point tensors
-               are standard normal
+    run        a pattern of Solution files, whose entry points are files of the repository; or a mapping from names of
+               definitions to callables. A definition without a Solution or callable is left out
+    problems   values of the axes, of which all combinations are used; or a pattern of Workload files
+    inputs     maps the name of an input to a number, or to a function of `p` that makes a tensor. Floating-point
+               tensors that it does not name are standard normal
     baselines  "torch", which is the reference itself, or "copy"
     nightly    whether the nightly sweeps them
     not_apart  why their host code must also be timed and checked in the process that runs it: see `watch`
@@ -128,7 +128,7 @@ def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) ->
 def _make_input(
     definition: Definition, tensor: TensorSpec, given: Inputs, sizes: Mapping[str, float], p: ProblemInputs
 ) -> Any:
-    """Returns a tensor, or a number if the input has no shape. Raises BadProblem if its value is unknown."""
+    """Returns an input: a tensor, or a number if it has no shape. Raises BadProblem if `given` must name it."""
     if tensor.name in given:
         value = given[tensor.name]
         return value(p) if callable(value) else value
@@ -180,8 +180,8 @@ def _import_entry(file: Path, entry: str, root: Path, project: Project | None) -
 
 
 def _import_module(name: str, folder: Path) -> types.ModuleType:
-    """Imports a module. If importing a package around it fails because another package is missing, imports the module
-    without that package.
+    """Imports a module. If this fails because a package is missing on this machine, empty modules take the place of the
+    packages around the module, and the module is imported again.
 
     The packages of TileGym's models import transformers, for example, which their kernels do not need.
     """

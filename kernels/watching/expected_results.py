@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
-    """Lists a sentence on the reference and on each baseline if it fails or its results' shapes differ from `run`'s."""
+    """Returns sentences: on a failing reference or baseline, and on outputs whose shapes differ from those of `run`."""
     given = list_shapes(result)
     wrong = []
     assert case.reference is not None

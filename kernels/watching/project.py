@@ -107,7 +107,7 @@ def canonical_name(project: Project, path: str) -> str:
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the last place of an error's traceback in the checkout, such as "src/ops.py, line 7"; "" without one."""
+    """Returns the last place of an error in the checkout, such as "src/ops.py, line 7", or "" if it has none there."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
     return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 

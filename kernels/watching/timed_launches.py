@@ -51,7 +51,7 @@ class TracedEvent:
         return True
 
     def elapsed_time(self, end: "TracedEvent") -> float:
-        """Returns fewer milliseconds for the config that host code is to choose as the best than for other configs."""
+        """Returns CHOSEN_MS if host code is to choose the config launched between the events, else OTHER_MS."""
         return CHOSEN_MS if tracer.time_region(self.launches, end.launches, _is_chosen) else OTHER_MS
 
 
@@ -167,7 +167,7 @@ def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
 
 
 def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, Any] | None) -> bool:
-    """Returns whether `config` names a timed region or, without a config, whether it is the first with its kernels."""
+    """Returns whether a timed region has the values of `config` or, without one, is the first region of its kernels."""
     found = _make_candidate(trace.launches[start:end])
     earlier = [_make_candidate(trace.launches[each[0] : each[1]]).kernels for each in trace.regions]
     if config is None:

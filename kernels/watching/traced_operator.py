@@ -95,8 +95,8 @@ def run_config(
     *,
     execute: Execute | None = None,
 ) -> LaunchTrace:
-    """Runs the host code with `config`, as if its search had found this config to be the best. If `config` is None,
-    nothing is chosen.
+    """Runs the host code and returns its trace. Each search of the host code returns `config` as the best, or the first
+    config of the search if `config` is None.
 
     `given` are the watch file's configs, or None if it has none. A config may also hold keyword arguments of `run`, or
     hints that replace the hints of every launched kernel."""
@@ -176,8 +176,8 @@ def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | N
 
 
 def describe_work(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
-    """Returns the floating-point operations, bytes and types that bound the time of a case. Bytes are 0 if the case
-    does not state them, because a launch may read only a part of its arrays, such as a part of a paged cache."""
+    """Returns the "flops", "bytes" and "dtypes" of a case, from which its least possible time follows. "bytes" is 0 if
+    the case does not state it: a launch may read only a part of its arrays, such as a part of a paged cache."""
     return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": sorted({each.dtype for each in arrays})}
 
 

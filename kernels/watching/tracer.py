@@ -51,9 +51,9 @@ class LaunchTrace:
     """Holds the launches and searches of one run of host code. `result` is what `run` returned.
 
     `regions` are ranges of launches that host code timed: the first launch, the end, and whether host code saw the
-    shortest time. `kept` are the numbers of the operator's launches (timed_launches.py), or None if all are. `missing`
-    is the error for the first unknown value that host code copied to the host, or None if it copied none; if
-    `is_refused`, a launch followed this copy."""
+    shortest time. `kept` are the positions of the operator's launches (timed_launches.py), or None if all are kept.
+    `missing` is the error for the first unknown value that host code copied to the host, or None if it copied none.
+    `is_refused` says whether a launch after this copy was refused."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
     searches: list[TracedSearch] = field(default_factory=list)
@@ -87,7 +87,7 @@ class _Current:
 _current: list[_Current] = []
 
 GUESSES = (0, 1)
-"""Numbers that stand for each unknown value that host code copies to the host, one number in each run of the code."""
+"""Guesses for the unknown values that host code copies to the host. Each run of host code uses one guess for all."""
 
 
 def choose_first(_: int, configs: tuple[Any, ...]) -> Any:
@@ -103,8 +103,8 @@ def trace_launches(
 ) -> LaunchTrace:
     """Runs host code and returns its launches. `config` is chosen among the configs that the host code times itself.
 
-    Host code that copies unknown values to the host is run with each of GUESSES: what it then does must not depend on
-    them. Raises TracingError if it launches a kernel after such a copy, or if it launches nothing."""
+    Host code that copies unknown values to the host is run once with each of GUESSES. The first run without an error
+    counts. Raises TracingError if, without `execute`, a launch follows such a copy, or if nothing is launched."""
     finished: list[LaunchTrace] = []
     failed: Exception | None = None
     for guess in GUESSES:
@@ -141,7 +141,7 @@ def open_trace(
     """Records the launches made inside the context. `execute` is called for each launch; if None, no kernel runs.
 
     `guess` stands for each unknown value that host code copies to the host; None refuses such copies. Without
-    `execute`, a launch that follows one is refused, because the value could decide it."""
+    `execute`, a launch after such a copy is refused, because the copied value could decide the launch."""
     _current.append(_Current(LaunchTrace(), choose, execute, config, guess))
     try:
         yield _current[-1].trace
@@ -150,8 +150,8 @@ def open_trace(
 
 
 def guess_value(missing: TracingError) -> int:
-    """Returns the number for an unknown value that host code copies to the host. Raises `missing` if that is
-    refused."""
+    """Returns the number that stands for an unknown value which host code copies to the host. Raises `missing` if the
+    trace refuses such copies, or outside of a trace."""
     if not _current or _current[-1].guess is None:
         raise missing
     here = _current[-1]
@@ -252,7 +252,7 @@ def _launch(
 
 
 def _take_argument(argument: Any) -> Any:
-    """Returns an argument of a launch. Marks a tensor with values as given to a kernel."""
+    """Returns a launch's argument as the trace keeps it. Notes that the kernel may write to the arrays of stand-ins."""
     if type(argument) in (list, tuple):
         return type(argument)(map(_take_argument, argument))
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from tilewatch.errors import ExpectedError
 
 SUBMIT_PATIENCE = dt.timedelta(minutes=5)
-"""The time for which other processes leave the submission of a late nightly to beat, which submits on schedule."""
+"""The time that Celery beat has to submit a nightly on schedule. Only later do other processes submit it."""
 
 MISSING_AFTER = dt.timedelta(minutes=30)
 """The time after which a nightly counts as missing. By then the reconciler has submitted it if that is possible."""

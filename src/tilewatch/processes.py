@@ -27,8 +27,8 @@ LONGEST_PAUSE_S = 60.0
 STEADY_S = 600.0
 """The seconds for which a child must run so that the pause before its next start is the shortest again."""
 M_ARENA_MAX, ARENAS = -8, 2  # malloc.h
-"""The most memory arenas for glibc's malloc. The default is eight per core, which do not share free memory. Each page
-view and each API call runs in its own thread."""
+"""The parameter of glibc's mallopt and its value: at most two memory arenas. The default is eight per core, which do
+not share free memory. Each page view and each API call runs in its own thread."""
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36  # linux/prctl.h
 
@@ -116,9 +116,9 @@ def kill(processes: Sequence[Process]) -> None:
 
 
 def give_way() -> None:
-    """Gives other processes precedence on the processors over this process and its children. Where Linux groups
-    processes by session, niceness only counts within a session, so the session's group is made nice too: other work
-    beside 4 compilers on 2 cores took 4.3 s, and 2.1 s with a nice group (2026-11-25)."""
+    """Raises the niceness of this process, which its children inherit, so that other processes go first. Where Linux
+    groups processes by session, niceness counts only within a group, so the group is made nice too. Work beside 4
+    compilers on 2 cores then took 2.1 s instead of 4.3 s (2026-11-25)."""
     os.nice(NICENESS)
     with contextlib.suppress(OSError):  # there are no such groups here
         Path("/proc/self/autogroup").write_text(str(NICENESS))

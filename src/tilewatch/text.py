@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters except the tab and the new line. A terminal obeys them (its title, its cursor, its clipboard).
-Unicode's control characters change the direction of text, so that a name can look like another."""
+"""The control characters except the tab and the new line. They can change a terminal's title, cursor and clipboard.
+Those from U+061C on change the direction of text, so that a name can look like another."""
 
 _MARKDOWN = re.compile(r"([\\`*\[\]<>$|~&]|(?<!\w)_|_(?!\w)|:(?=[A-Za-z]))")
 _SIGNS = re.compile(r"(?<=[-<])(\\?)(?=[->])|(?<=[<>~])(?==)|(?<=:)(?=[\w+-]+\\?:)")

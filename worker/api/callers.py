@@ -21,15 +21,15 @@ class Credentials:
 
 
 def find_caller(opened: Session, credentials: Credentials, right: Right) -> Holder | None:
-    """Returns the holder of a caller's token; None for a caller on this machine without one. Raises NobodyKnown for a
-    missing or wrong token, NotAllowed for one without the right."""
+    """Returns the holder of a caller's token; None for a caller on this machine who reads without a token. Raises
+    NobodyKnown if a token is needed and is missing or wrong, and NotAllowed if the token lacks the right."""
     holder = None if credentials.token is None else tokens.find_holder(opened, token=credentials.token)
     require_right(credentials, holder, right)
     return holder
 
 
 def require_right(credentials: Credentials, holder: Holder | None, right: Right) -> None:
-    """Raises NobodyKnown or NotAllowed, as `find_caller` does. A `holder` of None stands for a wrong token."""
+    """Raises NobodyKnown or NotAllowed, as `find_caller` does. `holder` is None without a token or with a wrong one."""
     if credentials.token is None:
         if credentials.local and right == "read":
             return

@@ -18,11 +18,11 @@ SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 BRANCH = re.compile(r"[^\x00-\x20-][^\x00-\x20]{0,254}")
 DRAFT_TITLE = re.compile(r"\s*(draft:|\(draft\)|\[draft\])", re.IGNORECASE)  # GitLab's
 NO_COMMIT = "0"
-"""The digit of a commit hash of zeros. A push has such a hash before it creates a branch or after it deletes one."""
+"""The digit of an all-zero commit hash: `before` of a push that creates a branch, `after` of one that deletes it."""
 
 OPENED = ("opened", "reopened", "synchronize", "ready_for_review", "open", "reopen")
-"""The actions on a pull request (GitHub) or merge request (GitLab) that ask for a check. Drafts are checked too. When a
-draft becomes ready, the check of its draft is found again."""
+"""The actions on a pull request (GitHub) or merge request (GitLab) that ask for a check. Drafts are checked too. A
+draft that becomes ready asks for the same check again, which is not repeated."""
 
 STARTED = ("pending", "running")
 """The states of a GitLab pipeline that begins. A pipeline may skip the first of them."""
@@ -38,8 +38,8 @@ class Unsigned(ExpectedError):
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """A check that an event asks for: of the commit `head` against the commit where it left `base`, a hash or a branch.
-    `of` describes the event. `addresses` are the repository's. Events with the same `key` ask for the same check."""
+    """A check of the commit `head` against the commit at which it left `base`, which is a hash or a branch. `of`
+    describes the event. `addresses` are the repository's. Events with the same `key` ask for the same check."""
 
     base: str
     head: str
@@ -152,8 +152,8 @@ def _is_update_to_compare(event: Any) -> bool:
 
 
 def _pipeline(event: Any) -> WantedCheck | Nothing:
-    """Returns a check of the commit of a merge request's pipeline, which a merge train may be about to merge. GitLab
-    sends the commits of a merge train in no other event, and does not say that they belong to a merge train."""
+    """Returns the check of the commit on which a merge request's pipeline begins to run. GitLab sends the commits of a
+    merge train in no other event, and does not say that they belong to a merge train."""
     pipeline, request = event["object_attributes"], event.get("merge_request")
     of = f"pipeline {int(pipeline['id'])}"
     if request is None:

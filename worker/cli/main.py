@@ -107,7 +107,7 @@ def _find_outage(error: Exception) -> str | None:
 def judge(
     stream: Annotated[bool, typer.Option("--stream", help="Read nights as JSON lines from standard input.")] = False,
 ) -> None:
-    """Try the judge on your own nights. Reads nights and answers, prints alerts and questions. Needs no database.
+    """Try the judge on your own nights. Prints its alerts and questions, and reads answers. Needs no database.
 
     Exit codes: 0 every line was read, 1 a line was refused.
 

@@ -38,8 +38,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -> list[UnsentJob]:
-    """Queues the next timing job of a report, for the first GPU model in `wanted`. Returns a list of that job; an empty
-    list if `wanted` is empty. So only one job at a time works on a report."""
+    """Queues the next timing job of a report, for the first of `wanted.gpus`, and returns it in a list. The list is
+    empty if no GPU model is left. Only one job is queued, so that no two jobs work on a report at once."""
     if not wanted.gpus:
         return []
     slug = wanted.gpus[0]

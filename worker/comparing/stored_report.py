@@ -59,8 +59,8 @@ class StoredReport:
 
 
 def find_place(context: Context, wanted: ToolchainsPayload, *, report: ToolchainReport | None = None) -> Workplace:
-    """Returns this machine's library and toolchains for a comparison. Raises NotNow if a toolchain is missing, as
-    another worker may have it. With a `report` toolchains may be missing, because its cubins are in the store."""
+    """Returns this machine's library and toolchains for a comparison. Without `report`, raises NotNow if this machine
+    lacks a toolchain, as another worker may have it. With `report`, none is needed: its cubins are in the store."""
     library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
     sides = tuple(
         ComparedSide(name, require_toolchain(context, name))

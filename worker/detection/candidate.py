@@ -15,10 +15,10 @@ from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, R
 State = Literal["open", "believed", "confirmed", "refuted", "undecided"]
 
 MOST_NIGHTLY_LOG_ODDS = 6.0
-"""The most by which nights can lower a build's log-odds below the likeliest build's. Only replays rule out a build."""
+"""Nights put no build's log-odds further than this below the likeliest build's. Only replays rule out a build."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""That limit for the two builds beside the likeliest one, which a single outlying night may have made likeliest."""
+"""MOST_NIGHTLY_LOG_ODDS for the likeliest build's two neighbours, as one outlying night may favour the wrong build."""
 
 USUAL_SIZE = 0.02
 """The standard deviation of the relative sizes of changes (2 %)."""
@@ -28,9 +28,9 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """Holds the evidence of nightly times for a change at each build: size / variance (`weighed`) and 1 / variance
-    (`precisions`). Both are 0 if nights show nothing, such as the first night on a new machine. `by_code` is added to a
-    build's log-odds. It is minus infinity if the build did not change the machine code of the series."""
+    """The evidence of nightly times for a change at each build: `weighed` is the change's size / variance, `precisions`
+    is 1 / variance. Both are 0 where nights show nothing, as in the first night on a new machine. `by_code` is added to
+    a build's log-odds. It is minus infinity if the build did not change the series' machine code."""
 
     weighed: Floats
     precisions: Floats
@@ -74,8 +74,8 @@ class Candidate:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Returns the estimated change at the most likely first bad build, from all replays of an earlier build against
-        that build or a later one; None without such a replay."""
+        """Returns the estimated change at the likeliest first bad build, from the replays with base < build <= head.
+        Returns None if there is no such replay."""
         weighed, precisions, launches = self.replayed
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:
@@ -84,8 +84,8 @@ class Candidate:
 
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
-        """Returns for each build the sum of size / variance, the sum of 1 / variance and the number of launches, over
-        all replays that compare an earlier build with this build or a later one."""
+        """Returns for each build the sum of size / variance, the sum of 1 / variance and the number of launches. The
+        sums are over the replays with base < build <= head."""
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:

@@ -15,11 +15,11 @@ TIE = 0.003  # largest lead over the short list that is a tie, so that one of th
 @dataclass(frozen=True)
 class Certificate:
     """Bounds how likely an untried config is faster than a run's winner. The configs counted as tried are those of all
-    runs with the same machine code, compiler and driver. `first_run` is the first of these runs.
+    runs with the same machine code, compiler and driver. `first_run` is the id of the first of these runs.
 
-    `space` counts all configs, `tried` the tried ones inside and outside the short list. `full_look` is the day on
-    which the last config was tried, None before that. `ahead` is the largest share by which a drawn config beat the
-    short list; `ahead_before` is that share without the last run. `looks` counts the full looks of all series that the
+    `space` is the number of all configs, of which `tried` and `untried` are the two parts. `full_look` is the first day
+    on which no config was untried; None before. `ahead` is the largest share by which a drawn config beat the short
+    list. `ahead_before` is `ahead` without the last run. `looks` is the number of series with a full look, which the
     bounds use. An untried config is 1 % faster with probability `chance_1` at most, 3 % with `chance_3` at most."""
 
     space: int

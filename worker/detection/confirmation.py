@@ -13,7 +13,7 @@ from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate, ReplayQuestion
 
 TELLING_DEVIATIONS = 3.3
-"""A replay tells on which side of a change a build is if its standard error is at most the size divided by this."""
+"""A replay shows on which side of a change a build is if the change is at least this many of its standard errors."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
 
     A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
     The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
-    build after which all replays show the whole change, within two standard errors. A ramp has at least three builds,
-    each of which may have changed the code. Without that rule, ramps ended at builds with unchanged code
-    (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23)."""
+    build from which on all replays show the whole change, within two standard errors. A candidate has a ramp only if it
+    has at least three builds and each may have changed the code. Before this rule, ramps ended at builds with unchanged
+    code (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23)."""
     by_code = candidate.nightly.by_code
     if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
         return None

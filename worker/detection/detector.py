@@ -19,8 +19,8 @@ from tilewatch.worker.detection.series_verdict import give_verdict
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 NOISY = 2.0
-"""A series waits at a build with new code if it is this many times as noisy as the least noisy series with that code.
-The latter is replayed first, and its answer saves a tenth of all replays."""
+"""A series with new code waits if it is this many times as noisy as the quietest series with new code at that build.
+The quietest one is replayed first, and its answer saves a tenth of all replays."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tilewatch.worker.detection.step_scan import Scan, median, scan_steps
 
 LEARN_EVERY_NIGHTS = 10
 LEAST_LEVEL_NIGHTS = 3
-"""The number of nights that a column needs in an environment, and one more, before its usual level there is used."""
+"""A column's usual level in an environment is used only if more nights than this measured the column there."""
 NO_ENVIRONMENT = -1
 SAME_CODE, UNKNOWN_CODE = -1, 0
 
@@ -77,8 +77,8 @@ class Nights:
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
-        """Fills in `code_changes` of each measured series for the nights since its code was last known: SAME_CODE if it
-        is the same, else how many builds may have changed it. UNKNOWN_CODE stays if one of the two is unknown."""
+        """Fills in `code_changes` of each series for the nights since its code was last known: SAME_CODE if tonight's
+        code is equal, else the number of these nights. Leaves UNKNOWN_CODE if either code is unknown."""
         rows = len(self.code_changes)
         for column, reading in readings.items():
             if reading.code is None:
@@ -144,7 +144,7 @@ class Nights:
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
 
     def moves(self, column: int, age: int) -> tuple[float, float]:
-        """Returns the moves, `age` nights ago, of log times of a kernel and its baseline, in tonight's environment."""
+        """Returns how far a kernel's and its baseline's log times moved `age` nights ago, in tonight's environment."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), at - self.policy.before_nights)
         return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)

@@ -21,9 +21,9 @@ COMMON_NOISES = 10.0
 PRIOR_NIGHTS = 6.0
 """The weight of the prior (a share of 1) when a series' share of the node's part is learned, as a number of nights."""
 NEAR_ONE = 0.25
-"""A learned share within this distance of 1 is set to 1, because so few nights cannot tell them apart."""
+"""A learned share within this distance of 1 is set to 1, because the few nights cannot tell it from 1."""
 MANY_COLUMNS = 12
-"""The number of a node's columns from which on no shares are learned. All are 1, because learning would add noise."""
+"""If a node has this many columns or more, all its shares are 1, because learning them would add noise."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """Returns for each series the share of the node's part that shows in its times, learned from moves between nights.
-    A share close to 1 is set to 1. A share differs from 1, for example, if the node's part comes from a single
-    baseline. It is the slope (sum x y + p) / (sum x^2 + p). The prior p has the weight of PRIOR_NIGHTS nights at slope
-    1."""
+    """Returns for each series the share of the node's part that shows in its times. A share differs from 1, for
+    example, if the node's part comes from a single baseline. A share is the slope (sum x y + p) / (sum x^2 + p) of the
+    series' moves y between nights over the node's moves x. The prior p has the weight of PRIOR_NIGHTS nights at slope
+    1. A share close to 1 is set to 1."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):

@@ -18,8 +18,8 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """Holds the samples of one series in one night, grouped by launch: of the kernel and, if it has one, of its
-    baseline. `code` identifies the machine code that was measured; None if it is not known."""
+    """The samples of one series in one night, grouped by launch: the kernel's, and its baseline's if it has a baseline.
+    `code` identifies the machine code that was measured; None if it is not known."""
 
     build: int
     machine: str

@@ -119,8 +119,8 @@ class ScopeState:
         )
 
     def _fresh_since(self, column: int) -> int:
-        """Returns the first build of a series that counts as fresh: only its last `fresh_nights` nights measured it. If
-        its code is known, only tonight's builds are fresh, because older code was replayed in its own first night."""
+        """Returns a series' first fresh build. Fresh are builds of the scope's last `fresh_nights` nights, and builds
+        that only the series' last `fresh_nights` measured nights have (its last one if code is known)."""
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
@@ -145,7 +145,7 @@ class ScopeState:
         return probe
 
     def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """Yields, after a confirmed change, a probe of its build for each other series of that kernel on that node. If
+        """Yields probes of the build of a confirmed change, one for each other series of the same kernel and node. If
         tonight's launches run out first, the build stays likelier for these series on later nights."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
@@ -165,7 +165,7 @@ class ScopeState:
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
 
     def note_code_answer(self, candidate: Candidate, probability: float) -> None:
-        """Stores how probable it is, after a candidate's replays, that its new code changed its series."""
+        """Stores the probability, after a candidate's replays, that the new code at its `head` changed its series."""
         self._code_answers.setdefault(candidate.head, {})[candidate.series] = probability
 
     def open_probe(self, key: int, base: int, head: int, prior: float) -> Candidate:
@@ -177,9 +177,9 @@ class ScopeState:
         return Candidate(key, base, head, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
-        """Yields each series whose machine or toolchain was new `min_history` nights ago, and its probe: a replay of
-        tonight's build and the last build before that. The probe is None if no build can have changed the series. The
-        caller sets `probe_at` to None when it uses the probe, so that a series gets only one."""
+        """Yields each series that has had `min_history` nights since its machine or toolchain was new, and its probe.
+        The probe replays tonight's build beside the last build on the old one. It is None if no build can have changed
+        the series. The caller sets `probe_at` to None when it uses the probe, so that a series gets only one."""
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]

@@ -18,11 +18,11 @@ Mask = NDArray[np.bool_]
 LEAST_NODE_SERIES = 4
 """The fewest series of a node from which its typical move at a change of machine or toolchain is estimated."""
 RECENT_NIGHTS = 20
-"""The number of nights on the previous machine or toolchain that estimate this move. Older levels have drifted."""
+"""The number of nights on the previous machine or toolchain that estimate a node's move. Older levels have drifted."""
 LEAST_MOVE_SPREAD = 0.001
 """The least spread assumed for the relative moves of a node's series when its machine or toolchain changes."""
 MOVE_SPREAD_FACTOR = 1.5
-"""Multiplies the measured spread of these moves, because a spread of few series is uncertain."""
+"""Multiplies the spread of a node's moves at a change of machine or toolchain, as few series give an unsure spread."""
 
 
 @dataclass(frozen=True)

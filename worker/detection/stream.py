@@ -31,8 +31,8 @@ class NotTheProtocol(Exception):
 def answer_lines(
     lines: Iterable[str], complain: Callable[[str], None], refuse: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Yields one answer per input line. A `world` line has no answer and starts a new detector. If no entry of a line
-    can be used, `refuse` is called with the reason too."""
+    """Yields one answer per input line. A `world` line has no answer and starts a new detector. If a line as a whole
+    cannot be used, its reason is passed to `refuse` as well as to `complain`."""
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -18,7 +18,7 @@ Parents = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """The order of a branch. `positions` numbers the commits of its line from 1; the commits in `left` have left it."""
+    """A branch's order. `positions` numbers the commits of its line from 1. Those in `left` have left the branch."""
 
     positions: Mapping[str, int]
     left: frozenset[str]
@@ -67,7 +67,7 @@ def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
 
 
 def place_lost(ordered: Sequence[str], known: Sequence[str], lost: Collection[str]) -> list[str]:
-    """Inserts commits that the repository no longer has. Each follows the known commit that preceded it in `known`."""
+    """Returns `ordered` with the `lost` commits, which Git no longer has. Each follows its predecessor in `known`."""
     after: dict[str | None, list[str]] = {}
     before: str | None = None
     for sha in known:

@@ -1,7 +1,7 @@
 """Keeps the path of the Python with which a node runs a repository's host code, if it is not Tilewatch's own Python.
 
-The database says that a repository needs such a Python. Each node has the path in a file beside its clone, which only
-the operator's command writes. So neither a commit nor the database can choose the program that runs."""
+The database says that a repository needs such a Python. Each node has the path in a file beside its clone. Only
+`tilewatch watch add` writes this file. So neither a commit nor the database can choose the program that runs."""
 
 import os
 import tempfile
@@ -41,9 +41,9 @@ def find(clone: Clone) -> Path | None:
 
 
 def find_environment(repository: Path, branch: str, python: Path | None) -> Environment | None:
-    """Returns the environment of this node with `python` for the packages that a branch's last commit names
-    (`requirements` of [tool.tilewatch]); None without that setting. Raises BadInterpreter, BadProject or
-    RepositoryError on failure."""
+    """Returns this node's environment for the host code of a branch's last commit: `python` with the packages in the
+    file that `requirements` of [tool.tilewatch] names. Returns None without that setting. Raises BadInterpreter,
+    BadProject or RepositoryError on failure."""
     settings = read_settings(repository, branch)
     if settings is None or settings.requirements is None:
         return None

@@ -226,7 +226,7 @@ def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
 
 
 def _find_planted(content_key: str, simulation: Simulation) -> tuple[str, float]:
-    """Returns the original cubin of a planted one, and the factor on its time. Any other cubin is returned with 1.0."""
+    """Returns the key of the cubin that a planted cubin replaces, and its time's factor; else the same key and 1.0."""
     return simulation.planted.get(content_key, (content_key, 1.0))
 
 

@@ -27,8 +27,8 @@ class SweepToMeasure:
     last_sweep: LastSweep | None = None
 
     def choose_configs(self, gpu: Gpu) -> Sequence[CompiledConfig]:
-        """Returns the configs to measure: all, or only the drawn ones and those to time again. The latter suffice if
-        the last sweep tried the same machine code with the same toolchain and driver (major version)."""
+        """Returns the configs to measure: the drawn configs and `last_sweep.timed_again` if the last sweep tried the
+        same machine code with the same toolchain and driver (major version), else all configs."""
         last = self.last_sweep
         here = {each.config_id: each.content_key for each in self.configs if not each.drawn}
         now = {**versions(MEASURING), "harness": HARNESS, "driver": gpu.driver.split(".")[0]}

@@ -29,7 +29,7 @@ BETTER_BY = 0.01
 
 @dataclass(frozen=True)
 class ListSuspicion:
-    """A series whose winner, outside the short list, beat the list's fastest config, `listed`, by a record lead."""
+    """A series whose winner is not on the short list and beat the list's fastest config, `listed`, by a record lead."""
 
     point: Point
     listed: Winner

@@ -12,7 +12,7 @@ SLOWER, FASTER = "scale", "shift"
 LIBRARY = "library"
 COMMITS = 20
 SLOWER_AT, FASTER_AT, BASELINE_AT = 9, 14, 17
-"""Numbers, from 0, of the commits that make a kernel slower, make a kernel faster, and come with a new DeepGEMM."""
+"""Numbers, from 0, of three commits: one kernel becomes slower, one becomes faster, DeepGEMM gets a new version."""
 
 BODIES = {SLOWER: ("tile * 2.0", "tile * 1.5 + tile * 0.5"), FASTER: ("tile * 0.5 + tile * 0.5 + 1.0", "tile + 1.0")}
 """Each kernel's expression before and after its change. Both have the same value."""

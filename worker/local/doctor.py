@@ -71,7 +71,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
 
 
 def _guarded(examine: Callable[[], Finding]) -> Finding:
-    """Returns what an examination finds. An error is returned as a finding too, so that the others follow."""
+    """Returns what an examination finds. An error becomes a finding too, so that the other examinations still run."""
     try:
         return examine()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
@@ -241,7 +241,7 @@ OTHER_APART = {
     sandbox.Apart.ALWAYS: "; host code that only its own process can measure is refused, whatever its watch file says",
     sandbox.Apart.NEVER: "; host code may be measured by its own process, whatever its watch file says",
 }
-"""The end of the sandbox's finding, by value of TILEWATCH_REQUIRE_APART."""
+"""Maps values of TILEWATCH_REQUIRE_APART to the text that ends the finding about the sandbox; others add no text."""
 
 
 def _sandbox() -> Finding:

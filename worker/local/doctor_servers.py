@@ -60,7 +60,7 @@ def list_worker_findings(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterat
 
 
 def runs_here(settings: Settings) -> bool:
-    """Returns whether these settings name servers. Otherwise, a worker that answers belongs to another Tilewatch."""
+    """Returns whether these settings name servers. If they name none, a worker that answers is of another Tilewatch."""
     try:
         settings.connection()
     except NotRunning:

@@ -28,8 +28,8 @@ def make_worker_login(owner_url: str) -> str:
 
 
 def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the environment of a dashboard that listens on this machine only, in which every visitor may act. Returns
-    it unchanged if the owner has set this right, or if a secrets file may make people sign in."""
+    """Returns the dashboard's environment with the right of every visitor to act, as it listens on this machine only.
+    Returns `environment` unchanged if it sets TILEWATCH_ANONYMOUS, or if a secrets file may make people sign in."""
     if "TILEWATCH_ANONYMOUS" in environment or _has_secrets():
         return environment
     return {**environment, "TILEWATCH_ANONYMOUS": "act"}

@@ -17,8 +17,8 @@ FRAMES = 6
 
 
 def start(reason: Path) -> str | None:
-    """Starts the watchdog's thread, which writes into the file `reason` why it ended this process. Returns the file's
-    previous content, and deletes the file. The thread counts its checks, because this process may be paused."""
+    """Starts the watchdog's thread, which writes into the file `reason` why it ends this process. Returns the file's
+    old content, or None, and deletes the file first. The thread counts checks, not time, as the process may pause."""
     before = reason.read_text(encoding="utf-8") if reason.exists() else None
     reason.unlink(missing_ok=True)
     threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()

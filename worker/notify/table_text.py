@@ -115,8 +115,8 @@ def _list_uncovered(problems: Sequence[str]) -> list[list[str]]:
 
 
 def _replace_rows(tables: ShippedTables, state: TableState, sweeps: Sweeps, dashboard_url: str) -> str:
-    """Returns the table's file with the slow rows replaced, and all else unchanged. A new row names the commit at which
-    it was measured if it differs from the table's commit."""
+    """Returns the text of the table's file with the slow rows replaced, and all else unchanged. A new row names the
+    commit of its measurement if that is not the table's commit."""
     stale = {each.problem: each for each in state.stale}
     near = [each for each in sweeps.winners if (each.kernel, each.gpu_model) == state.key]
     copied = ShippedTables(tables.path, tables.text, json.loads(tables.text))

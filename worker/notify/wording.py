@@ -94,7 +94,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
 
 
 def headline(regression: RegressionRow, was: str = "") -> str:
-    """Returns what changed, by how much, where and since when. `was` precedes the size if the change has ended."""
+    """Returns what changed, by how much, where and since when. `was` precedes the size: "was " for an ended change."""
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} on {on}: {was}{write_change(regression.size)} "
@@ -166,7 +166,7 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Returns a regression's first commit or range of commits; for other causes, where the change was first seen."""
+    """Returns a line with the first bad commit or range of commits. It begins "First seen at" if none is the cause."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:

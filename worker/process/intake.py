@@ -1,4 +1,4 @@
-"""Decides from which queues a worker takes jobs. Several reasons may close one queue; they may end in any order."""
+"""Decides from which queues a worker takes jobs. A queue is closed as long as at least one reason to close it lasts."""
 
 import threading
 from collections.abc import Callable, Collection

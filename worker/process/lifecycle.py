@@ -28,7 +28,7 @@ from tilewatch.worker.settings import Settings
 log = structlog.get_logger()
 
 ENVIRONMENTS_EVERY_S = 60.0
-"""Seconds between two looks at what this node has to run host code. Each takes four git processes a repository."""
+"""Seconds between two looks at this node's Pythons for host code. Each look takes four git processes a repository."""
 
 
 class Lifecycle:
@@ -95,7 +95,7 @@ class Lifecycle:
                 ended.open_alarm(self._database_url, self.identity.name, detail)
 
     def _keep_describing(self) -> None:
-        """Describes environments in a thread of its own, because git may wait for a disk and a heartbeat must not."""
+        """Sets `heartbeat.environments` in a thread of its own, as git may wait for a disk and a heartbeat must not."""
         while True:
             with contextlib.suppress(SQLAlchemyError):  # Postgres may be restarting
                 self.heartbeat.environments = watched.list_environments(self._database_url, self._settings)

@@ -17,8 +17,8 @@ log = structlog.get_logger()
 SET_BACK = dt.timedelta(seconds=1)
 
 PAUSE_S = 1.0
-"""The seconds after its end in which a task is not run again. After a day's pause, 3,000 messages wait in a queue. A
-worker skips hundreds of them per second."""
+"""A task is not run again within this many seconds after its end. After a day's pause, 3,000 messages wait in a queue.
+A worker skips hundreds of them per second."""
 
 
 class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types

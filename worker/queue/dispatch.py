@@ -100,7 +100,7 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
 
 
 def wake_outbox(celery: Celery, database_url: str) -> None:
-    """Starts the task that sends messages to people if a change has no message yet. Celery's beat also starts it."""
+    """Starts the task that sends messages to people, unless all changes are reported. Celery's beat also starts it."""
     with session(database_url) as opened:
         if not messages.list_unreported_changes(opened):
             return

@@ -1,7 +1,7 @@
 """Recognises errors that pass by themselves, and waits until Postgres is back.
 
-A job is put off, without fault of its own, by a restart, a full disk, or an unavailable store, repository or GPU. Any
-other error is a failure of the job or a bug (run_job.py)."""
+A restart, a full disk, or an unavailable store, repository or GPU puts a job off, which counts as no attempt. Any other
+error is a failure of the job or a bug (run_job.py)."""
 
 import errno
 import time

@@ -49,8 +49,8 @@ class Transport(redis.Transport):
     connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
     def establish_connection(self) -> Any:
-        """Connects to Redis. Fails here if Redis refuses writes, because Kombu waits between attempts to connect, but
-        not after a failure of the first read."""
+        """Connects to Redis. Fails here if Redis refuses writes: Kombu waits after a failed attempt to connect, but not
+        after a failed first read."""
         opened = super().establish_connection()  # type: ignore[no-untyped-call]  # kombu is half typed
         channel = self._avail_channels[-1]
         try:

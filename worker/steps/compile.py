@@ -1,9 +1,9 @@
 """The compile step: compiles a submission's configs and attaches the compilations to the trials that wait for them.
 
-Compilations are stored per compiler. So a kernel's first compile job attaches the stored ones of this worker's
-compiler, and queues jobs for batches of the rest. A batch job compiles its configs. If their host code cannot run here,
-run_job.py moves the job to the queue `record`, whose workers write the bytecode into the store and queue the batch
-again. Each job may run twice, or at the same time as others."""
+Compilations are stored per compiler. So a kernel's first compile job attaches the compilations that are stored for this
+worker's compiler, and queues jobs for batches of the other configs. A batch job compiles its configs. If their host
+code cannot run here, run_job.py moves the job to the queue `record`. A worker of that queue writes the bytecode into
+the store and queues the batch again. Each job may run twice, or at the same time as others."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -159,8 +159,8 @@ def _trace_batch(
 
 
 def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:
-    """Returns the code keys that need no compiling, because the cubin is in the store or compiling failed for good.
-    Cubins of a recording are not in the store, so they cannot be measured or replayed."""
+    """Returns those of `keys` that need no compiling: the cubin is in the store, or compiling failed for good. Leaves
+    out what only a recording compiled, so that it is compiled here: cubins of a recording are not in the store."""
     cubins = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
     outcomes = CubinStore(store_url).outcomes({cubin for cubin in cubins.values() if cubin is not None})
     final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}

@@ -54,7 +54,7 @@ class PlansWanted:
 
 
 def read_shares(session: Session, repository: str, gpu_model: str, day: str) -> Shares:
-    """Returns which configs were tried in each series of a repository and GPU model that has a run."""
+    """Returns, by series of a repository on a GPU model, which configs were tried. Leaves out series without a run."""
     drivers, compilers = gpus.list_versions(session, gpu_model)
     series = {}
     for names, found in tried_configs.list_tried(session, repository, gpu_model).items():

@@ -17,9 +17,9 @@ from tilewatch.worker.settings import Settings
 
 
 def ask_comparison(settings: Settings, name: str) -> str | None:
-    """Compares the pins of a repository's two newest nightlies, and requests a comparison of the two toolchains if they
-    differ. Returns a sentence about the request; None without one. The first nightly is compared with the parent of its
-    commit. Packages that only one of the two commits pins are ignored."""
+    """Requests a comparison of the toolchains that a repository's two newest nightlies pin if these differ. Returns a
+    sentence about the difference and the request; None without a difference. The first nightly is compared with the
+    parent of its commit. Packages that only one of the two commits pins are ignored."""
     database_url = settings.connection().database_url
     with session(database_url) as opened:
         shas = steps.list_nightly_shas(opened, name, 2)

@@ -13,7 +13,7 @@ from tilewatch.db.worker_reads import export
 SWEEP_COLUMNS = ("kernel", "problem", "arch", "source_sha256", "space", "space_size", "flops", "bytes")
 MEASUREMENT_COLUMNS = ("implementation", "role", "samples_us", "detail")
 RUN_COLUMNS = ("key", "host", "gpu_uuid", "gpu_name", "timer", "toolchain", "telemetry", "sweep_gpu_s")
-"""The columns of these tables that a recording's rows have under the same name and with the same content."""
+"""Columns of the tables of sweeps, measurements and runs that a recording has with the same names and contents."""
 
 
 def write_commit(commit: Commit) -> dict[str, Any]:

@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 24
 """The largest file of tuned tables that is read, in bytes."""
 
 MOST_LOSS = 0.01
-"""A table's config whose few samples in a sweep were slower by this share is replayed beside the best config."""
+"""The share by which a table's config must be slower, by a sweep's few samples, to be replayed beside the best one."""
 
 Key = tuple[str, str]
 """The kernel and the GPU model of a table."""
@@ -61,7 +61,7 @@ class Sweeps:
 @dataclass(frozen=True)
 class ShippedEntry:
     """A table's config `base` and the winner of its problem's newest run. `replay` timed `base` beside the config
-    `head`, where `size` is log(time of `head` / time of `base`); `replay` and `size` are None before that."""
+    `head`, and `size` is log(time of `head` / time of `base`). Both are None if `base` was not replayed yet."""
 
     problem: str
     base: Params

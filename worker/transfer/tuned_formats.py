@@ -39,8 +39,8 @@ class Written:
 
 
 def write_serving_tables(winners: Iterable[NewestWinner], names: str | None, separator: str) -> Written:
-    """Writes a file for each kernel, GPU model and set of sizes without m, in a folder for each kernel. `names` names
-    the sizes of problems that do not. `separator` separates the numbers of `block_shape` in the file's name."""
+    """Returns a file for each kernel, GPU model and set of sizes without m, in a folder for each kernel. `names` (as
+    "m x n x k") is for problems without names of sizes. `separator` joins numbers of `block_shape` in file names."""
     tables: dict[str, dict[int, Any]] = {}
     placed, left_out = _make_each(winners, lambda winner: (*_place_winner(winner, names, separator), winner.config))
     for name, bucket, config in placed:
@@ -70,8 +70,8 @@ def _make_name(text: str) -> str:
 
 
 def write_traces(winners: Iterable[NewestWinner], definitions: Mapping[str, Definition], file: str) -> Written:
-    """Writes a Trace for each winner of a kernel that has a Definition and whose output was compared with its
-    reference.
+    """Returns a file with a Trace for each winner. Leaves out winners of kernels without a Definition, and winners
+    whose output was compared with no reference.
 
     The database has no names of Solutions, so a Trace names the repository, the kernel and the commit."""
     lines, left_out = _make_each(winners, lambda winner: json.dumps(_make_trace(winner, definitions)) + "\n")

@@ -31,8 +31,8 @@ def write_tables(
     gpu_model: str | None = None,
     every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables and returns them. `link` returns the address of a run's page. Raises NothingTuned without
-    winners, or if `every_repository` is False and several have winners, because host code names only kernel and GPU."""
+    """Writes the tables and returns them. `link` returns the address of a run's page. Unless `every_repository` is
+    set, raises NothingTuned without winners or for several repositories, as host code names only kernel and GPU."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = found if every_repository else _of_one_repository(found, repository)
@@ -48,9 +48,9 @@ def write_tables(
 def make_tables(
     winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Params], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
-    """Returns one table for each kernel and GPU model. The first of a table's `winners` is of its newest commit.
-    Problems whose last measurement is older than the kernel's present source are left out. At one commit the source may
-    differ between problems, because a problem's source is what its tracing imported."""
+    """Returns one table for each repository, kernel and GPU model. The first of its `winners` must be of the newest
+    commit. A winner of another commit is left out if its source differs from that of the first. At one commit, sources
+    may differ between problems, because a problem's source is what its tracing imported."""
     return [
         {
             "kernel": newest.kernel,
@@ -108,8 +108,8 @@ def make_row(
 
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
-    """Returns by what share of its best time a problem is slower with the config of the nearest other problem; 0 if
-    that config is tied with its own. Returns None if there is no other problem, or if that config was not timed."""
+    """Returns how much slower a problem is with the nearest other problem's config than with its own: 0.05 is 5 %, and
+    0 is a tie. Returns None if there is no comparable problem, or if that config was not timed on this problem."""
     own = tuned.split_problem(winner.problem)
     near = [
         (distance, row)

@@ -36,7 +36,7 @@ def tg_attention_backward(p):
 
 
 def with_sinks(p, q, k, v, sinks):
-    """q is batch x rows x kv_heads x group x dim."""
+    """Returns the reference of attention with sinks. q is batch x rows x kv_heads x group x dim."""
     scores = torch.einsum("bqhgd,bkhd->bhgqk", q.float(), k.float()) / math.sqrt(p.dim)
     rows, cols = scores.shape[-2:]
     hidden = torch.ones(rows, cols, dtype=torch.bool, device=q.device).triu(1 + cols - rows)

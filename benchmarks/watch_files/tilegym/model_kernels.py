@@ -1,4 +1,4 @@
-"""The kernels of TileGym's models: its own Definition files say their arguments and what is right."""
+"""The kernels of TileGym's models. TileGym's Definition files give their arguments and references."""
 
 from tilewatch import watch_definitions
 

@@ -21,9 +21,9 @@ A_FEW = 8
 
 
 def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
-    """Returns False for a recording that tried only a few configs of its space, as tools/record_history.py does.
-
-    A library's `only` rule may keep a tenth of the axes' configs. So only a sweep of at most A_FEW configs is partial.
+    """Returns whether a sweep tried its whole space. A recorded sweep is partial if it has at most A_FEW configs and
+    fewer than its axes allow, as those of tools/record_history.py have. A larger one counts as whole, because a
+    library's `only` rule may keep a tenth of the axes' configs.
     """
     return reason != "recorded" or space_size > A_FEW or space_size == prod(len(values) for _, values in axes)
 

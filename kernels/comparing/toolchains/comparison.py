@@ -36,9 +36,9 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ComparisonWanted:
-    """Says what to compare. `names` are the toolchains, the base first. Without `archs`, the GPU's architecture is
-    compared, or all without a GPU. `gpu` is None to compile only, `minutes` None for no limit. `fail_over` is a
-    share."""
+    """Says what to compare. `names` are the toolchains, the base first. If `archs` is empty, the GPU's architecture is
+    compared. `gpu` is the GPU's index, or None to compile only. `minutes` is None for no limit. `fail_over` is the
+    slowdown, as a share, above which a head is not safe."""
 
     names: tuple[str, ...]
     toolchains: Path
@@ -98,7 +98,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
 
 
 def choose_archs(asked: tuple[str, ...], model: GpuSpec | None) -> tuple[str, ...]:
-    """Returns the architectures to compare: those that were asked for, else that of the GPU's model."""
+    """Returns the architectures that were asked for, else that of the GPU's model. () if neither is given."""
     return asked or (() if model is None else (model.arch,))
 
 

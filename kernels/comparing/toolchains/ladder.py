@@ -32,8 +32,8 @@ LEAST_POINTS = 100 * MARGIN
 """The smallest share, in points, for which a dependency is blamed. Two machines of one GPU model differ by less."""
 
 CARD_DEVIATION = 0.0034
-"""Standard deviation of a ratio between two H100s with equal code and driver (benchmarks/nights.py, 2026-11-28). Two
-drivers are measured at different times, perhaps on two GPUs."""
+"""Standard deviation of a ratio between two H100s with equal code and driver (benchmarks/nights.py, 2026-11-28). Sets
+the interval of a driver's step, because two drivers are timed at different times, perhaps on two GPUs."""
 
 DIRECTIONS = (1, -1)
 

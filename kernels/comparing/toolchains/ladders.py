@@ -75,7 +75,7 @@ def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> 
 def _list_rungs(
     report: ToolchainReport, head: ToolchainName, group: Container[str], swapped: Sequence[str]
 ) -> dict[str, Swapped]:
-    """Returns which dependencies of a group are swapped, for the head and for each of its rungs by name."""
+    """Maps the names of the head and of its rungs in this group to the dependencies that are swapped there."""
     whole = frozenset(name for name in swapped if name in group)
     rungs = {side.name: frozenset(side.swapped) for side in report.sides if side.rung_of == head.name}
     return {head.name: whole} | {name: rung for name, rung in rungs.items() if rung < whole}

@@ -26,7 +26,7 @@ def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns a design that counts, on one architecture, operators and heads with other machine code than the base."""
+    """Returns the design for an architecture. Its `operators` is the number of pairs that `list_differing` returns."""
     return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 
@@ -67,8 +67,8 @@ def list_untimed_archs(report: ToolchainReport) -> tuple[str, ...]:
 
 
 def judge_everything(report: ToolchainReport) -> tuple[OperatorSafety, ...]:
-    """Returns all verdicts: on each GPU model on which operators were timed, and on other architectures for the
-    operators that stopped compiling. If no GPU was used, returns verdicts by static facts on all operators."""
+    """Returns the verdicts on all operators for each GPU model that was used. For the other architectures, adds
+    only operators that stopped compiling. If no GPU was used, returns verdicts by static facts on all operators."""
     on_gpus = [each for gpu_model in report.gpus for each in judge_report(report, gpu_model)]
     static = [each for arch in list_untimed_archs(report) for each in judge_statically(report, arch)]
     return (*on_gpus, *(each for each in static if not report.gpus or each.safety == "not safe"))

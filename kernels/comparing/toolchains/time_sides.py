@@ -228,8 +228,8 @@ class ToolchainTimer:
         return [each.pair for each in judged if each.frozen is not None and each.frozen.is_over]
 
     def _list_baseline_works(self, sides: Sequence[ComparedSide]) -> list[BaselineWork]:
-        """Lists the main baseline of each operator, to be timed in a side's environment beside the base's environment.
-        For a rung, lists only the operators whose baseline became faster with the rung's head."""
+        """Lists each operator's main baseline, to be timed in a side's environment and in the base's. If the side is a
+        rung (the base with a few versions of the head), lists only those that were faster under the head."""
         base, names = self.place.sides[0], {each.name: each for each in self.report.sides}
         others = [side for side in sides if side.environment != base.environment]
         kernels = dict.fromkeys(pair.kernel for pair in self.report.pairs.values()) if others else ()

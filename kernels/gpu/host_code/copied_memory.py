@@ -1,5 +1,5 @@
 """Holds copies of the memory that a library's process handed over, and restores these copies before each launch.
-Configs share allocations of equal size and equal first content, so all configs find an array at the same address.
+Configs share allocations of equal size and equal first content, so an array has the same address in all configs.
 Guards lie around the allocations."""
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from tilewatch.kernels.gpu.input_copies import InputCopies
 
 _Key = tuple[int | None, int, int, int]
 """Identifies an allocation by four numbers: the set of inputs (None if all sets share it); the number of its first
-content, or the byte that fills it; its size; its index among a config's allocations that are equal in all these."""
+content, or the byte that fills it; its size; its index among a config's allocations with these three numbers."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Holds one allocation. `before` is a copy of its first content; None if that is `fill` in each byte."""
+    """Holds one allocation. `before` is a copy of its first content, or None if each byte is `fill` at first."""
 
     key: _Key
     own: Any
@@ -103,13 +103,13 @@ class CopiedMemory:
         self.expect_writes(places[turn])
 
     def restore_changed(self, turns: Sequence[int]) -> int | None:
-        """Restores the changed inputs of some sets. Returns the number of one changed input, or None if none was."""
+        """Restores the changed inputs of some sets. Returns the content number of one, or None if none changed."""
         changed = _restore_changed([each for each in self._places.values() if each.key[0] in turns])
         return changed[0].key[1] if changed else None
 
 
 def _restore_changed(allocations: Sequence[Allocation]) -> list[Allocation]:
-    """Restores the inputs among these allocations that launches changed, and returns these."""
+    """Restores each input that launches changed, and returns the allocations of the restored inputs."""
     inputs = [each for each in allocations if each.before is not None]
     copies = InputCopies([each.own for each in inputs], [each.before for each in inputs])
     return [inputs[each] for each in copies.restore()]

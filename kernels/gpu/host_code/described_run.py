@@ -17,7 +17,7 @@ MOST_GIVEN_BYTES = 4 << 20
 """Most bytes of all described values of a run together, because the values pass through two pipes as text."""
 
 MOST_LAUNCHES = 20
-"""Most launches of a profiled operator. Each is profiled TIMES times, at about 0.1 s, while the GPU waits."""
+"""Most launches of a profiled operator. Each is profiled TIMES times, which holds the GPU for about 0.1 s each time."""
 
 
 @dataclass(frozen=True)

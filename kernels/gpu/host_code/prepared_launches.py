@@ -49,8 +49,8 @@ class Side:
 
 @dataclass
 class LoadedLaunches:
-    """Holds a config's launches on each set of inputs, as functions without arguments. `places` are its allocations on
-    each set, `results` its results. If `was_launched`, it is known which inputs the config writes."""
+    """Holds a config's launches as functions without arguments. `turns`, `places` (the allocations) and `results` have
+    one item per set of inputs. `was_launched` says whether a check has found the inputs that the config writes."""
 
     memory: CopiedMemory
     names: tuple[str, ...]
@@ -250,7 +250,7 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _judge(self, results: _Results, turn: int) -> ResultError:
-        """Returns the error of results on input set `turn`. A tolerance is the stated one or the type's."""
+        """Returns the error of results on input set `turn`. Without a stated tolerance, each type has its own."""
         pairs = zip(results, self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)

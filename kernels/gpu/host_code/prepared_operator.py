@@ -149,9 +149,9 @@ class PreparedOperator:
             config.launch(launch)
 
     def verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
-        """Runs the host code with outputs full of NaN, on new inputs of each set that has a reference. Returns the
-        microseconds and the error of one set: a set with a wrong result if there is one, else set `turn`. Timed
-        launches are not compared, because host code may change its results after them."""
+        """Returns the microseconds and the error of host code on one set: a set with a wrong result if there is one,
+        else set `turn`. Runs each set that has a reference, on new inputs, with outputs full of NaN. Timed launches are
+        not compared, because host code may change results after its last launch."""
         checked = {each: self._verify(config, each) for each in self.checked_sets}
         wrong = next((each for each in checked.values() if each[1].failure is not None), None)
         return wrong or checked[turn]

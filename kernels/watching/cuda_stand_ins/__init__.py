@@ -1,1 +1,1 @@
-"""Replaces CuPy, Numba, cuda.core and cuda.bindings on a machine without a GPU. Its arrays have shapes and types."""
+"""Stands in for CuPy, Numba, cuda.core and cuda.bindings where no GPU is. The stand-ins' arrays have shape and type."""

@@ -93,7 +93,7 @@ class ndarray:
         return values
 
     def get(self, *_: Any, out: Any = None, **__: Any) -> np.ndarray:
-        """Returns the values in NumPy's array. Guesses for many values are read-only, because a copy might not fit."""
+        """Returns the values as a NumPy array. A large array of guesses is read-only, because a copy might not fit."""
         values = self.read("get")
         if out is not None:
             out[...] = values
@@ -149,7 +149,7 @@ for _name in ("bool", "int", "float", "index", "complex"):
 
 
 def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> ndarray:
-    """Returns a new array. The array has known values if `fill` is given and it is small enough."""
+    """Returns a new array. Its values are known if `fill` is given and it has at most MOST_VALUES elements."""
     sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
     kind = np.dtype(float if dtype is None else dtype)
     count = int(np.prod(sizes, dtype=np.int64))

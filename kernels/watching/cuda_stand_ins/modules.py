@@ -1,5 +1,5 @@
-"""Lets imports find the stand-ins. The stand-ins of PyTorch and Triton are found only if the package is not installed.
-All others are always found, because without a driver the installed packages make no arrays."""
+"""Lets imports find the stand-ins. Those of `torch`, `triton` and `numba` itself are found only if that package is not
+installed. All others are always found, because without a driver the installed packages make no arrays."""
 
 import importlib
 import importlib.abc
@@ -17,7 +17,7 @@ CONTENT: dict[str, Mapping[str, Any]] = {}
 """Maps each module to the names in it and their values. Each stand-in adds its modules when it is imported."""
 
 FALLBACKS: dict[str, Callable[[str, str], Any]] = {}
-"""Maps a package to a function of a module and a name that CONTENT lacks, which returns the name's value or None."""
+"""Maps a package to a function that gets a module and a name missing in CONTENT, and returns the value or None."""
 
 PACKAGES = ("torch", "triton", "cupy", "cupyx", "numba", "cuda.core", "cuda.bindings")
 
@@ -49,7 +49,7 @@ _run_number = [0]
 
 
 def begin_run() -> None:
-    """Begins a run of host code. Arrays whose values kernels of earlier runs may have changed have them again."""
+    """Begins a run of host code. An array that an earlier run gave to a kernel may have known values again."""
     _run_number[0] += 1
 
 

@@ -1,7 +1,7 @@
 """Computes the shape, strides and type that CuPy's functions return, and the values if all input values are known.
 
-CuPy's functions have the names and arguments of NumPy's. NumPy itself is called if values are known, if arrays are
-small, and for views. On other large arrays it would touch all memory, so small arrays take their place."""
+CuPy's functions have the names and arguments of NumPy's. NumPy gets the arrays themselves if values are known, if all
+are small, and for views. Otherwise NumPy gets small arrays in place of large ones, whose memory it would touch."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,13 +22,13 @@ METHODS_OF_NUMPY = (
 )
 
 SMALL_SIZES = (11, 13, 17, 19, 23, 29)
-"""Sizes in the small arrays, one for each distinct size in the large arrays. Other sizes in a result are unknown."""
+"""Sizes of the small arrays: each stands for a size of the large ones. In a result, other sizes over 10 are refused."""
 
 
 def call(name: str, *args: Any, out: Any = None, **named: Any) -> Any:
-    """Calls NumPy's function of that name. The result has values if all arrays among the arguments have values.
+    """Returns the result of NumPy's function `name`. It has values if all arrays among the arguments have values.
 
-    Raises NoValues if the result's shape depends on values that are not known."""
+    A function of BY_VALUES gets guesses for unknown values. Raises NoValues where guesses are refused."""
     given = _list_arrays((args, tuple(named.values())))
     known, is_small = all(each.has_values for each in given), sum(each.size for each in given) <= MOST_VALUES
     if name in BY_VALUES.split() and not known:

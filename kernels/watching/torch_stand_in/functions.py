@@ -33,7 +33,7 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def promote(*operands: Any, least: int = 0) -> DType:
-    """Returns a result's type: the widest type of the operands' highest category. Numbers only set the category."""
+    """Returns a result's type: the widest tensor type in the highest category. Numbers count for the category alone."""
     types = [each.dtype for each in operands if isinstance(each, Tensor) and each.shape]
     types = types or [each.dtype for each in operands if isinstance(each, Tensor)]
     plain = [_category(each) for each in operands if isinstance(each, Tensor | int | float)]

@@ -13,7 +13,7 @@ WHOLE = 100
 class WinnerFacts:
     """One version of a kernel on a problem. A value that is missing, or None, is unknown. `facts` has the static facts
     by their names in kernels/results.py, and `threads_per_block`. `counters` has the names of
-    tilewatch.mechanisms.counters. `is_swizzled` is what the checklist found in the source."""
+    tilewatch.mechanisms.counters. `is_swizzled` says whether the source has a swizzle, according to the checklist."""
 
     params: Mapping[str, int]
     facts: Mapping[str, int | None]

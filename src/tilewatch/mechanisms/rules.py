@@ -25,9 +25,9 @@ MORE_WARPS_WAIT = 0.1
 """The least increase of waiting warps that counts. Five readings of a cubin differed by up to 0.03 (2026-11-22)."""
 
 LESS_SHARED = 2.0
-"""The least ratio of the numbers of rows and columns that concurrent thread blocks read, from which L2 sharing counts
-as worse. On 8192x8192x8192, gemm_tiled with one row per group is 6 % slower than with four in the median, and 23 % for
-a quarter of the configs. Four, eight and sixteen rows are within 2 % (H200, 2026-11-22)."""
+"""L2 sharing counts as worse if concurrent thread blocks of the slower version read at least this many times as many
+rows and columns. On 8192x8192x8192, gemm_tiled with one row per group is 6 % slower than with four in the median, and
+23 % for a quarter of the configs. Four, eight and sixteen rows are within 2 % (H200, 2026-11-22)."""
 
 LARGE_CLUSTER = 4
 """The least cluster size that costs time. The median config of gemm_fp8 took 1.5 to 2.6 times as long with 4 thread
@@ -76,7 +76,7 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """Returns the extra work if the slower version's tiles have more padding, as the Tensor Cores' counter shows."""
+    """Returns both versions' work if the slower one does more: by counted Tensor Core operations, else by padding."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []
@@ -195,7 +195,7 @@ def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
 
 
 def _guess_threads(version: WinnerFacts) -> int:
-    """Returns a guess of a thread block's threads. TMA loads and products add worker warps (116 cubins for sm_90)."""
+    """Guesses a thread block's number of threads. TMA loads and products add warps, as 116 cubins for sm_90 show."""
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
     return OWN_THREADS + WARP_THREADS * version.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)

@@ -30,8 +30,8 @@ def count_loaded(params: Mapping[str, int]) -> float | None:
 
 
 def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns how many rows and columns of the operands concurrent thread blocks read, for the swizzle's group size.
-    132 tiles in one row read those of 133 tiles, in eight rows of 25. Returns None for a config without a group."""
+    """Returns the rows of A plus the columns of B that BLOCKS_AT_ONCE thread blocks read. One row of square tiles reads
+    133 tile sides, eight rows 25. Returns None if the config lacks a tile side or the swizzle's group size."""
     m, n = (_find_side(params, axis) for axis in ("m", "n"))
     group = next((value for name, value in params.items() if GROUP.fullmatch(name)), None)
     if m is None or n is None or not group:

@@ -58,7 +58,7 @@ def turned(x, y, edge):
 
 @ct.kernel
 def overlapping(x, y, edge):
-    """Tiles of a view that begin at each step: the last tile of y ends with it, the last of `edge` is padded."""
+    """Loads and stores tiles that begin at any row: the last ones end with the array. Columns beyond it are padded."""
     tiles = x.tiled_view((16, 32), traversal_steps=(1, 32), padding_mode=ct.PaddingMode.NEG_INF)
     for i in range(ct.cdiv(x.shape[0], 16)):
         first = min(i * 16, x.shape[0] - 16)

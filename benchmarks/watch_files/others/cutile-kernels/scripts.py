@@ -14,7 +14,7 @@ def launch(grid, kernel, *args):
 
 
 def watch_vectors(name, kernel, make, reference=None, out=2):
-    """Watches a kernel on vectors; `make` returns its arguments before the tile, and `out` is its output's place."""
+    """Watches a kernel on vectors. `make` returns its arguments except the tile; `out` is the index of the output."""
 
     def operator(p):
         given = make(p)
