@@ -160,23 +160,24 @@ def sweep(
             problem,
             here.model.arch,
             url,
-            stream(),
+            tuple(stream()) if plan.drawn else stream(),  # a problem is prepared for all drawn configs
             here.index,
             plan.baselines,
             dict(journal.trials),
             plan.ships,
             environments=list_toolchains(environments.expanduser()),
+            drawn=tuple(each.config for each in plan.trials[len(plan.trials) - plan.drawn :]),
         )
         result = measure(request, on_trial=journal.add, on_step=_print_step)
+        made = [(trial.config, each) for trial, each in outcomes if each.status == "ok"]
+        cubins_made = [Cubin(config, each.content_key or "", each.symbol or "") for config, each in made]
+        result = add_checklist(result, request, cubins_made)
+        if record is not None and commit is not None:
+            machine, release = f"{result.host}, {result.gpu_name}", f"tilewatch {find_release()}"
+            header = recording_file.Header(machine, recording_file.now(), commit.repository, release)
+            rows = recording_file.append(record, header, list_rows(plan, commit, here.model, outcomes, result))
+            say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
         journal.delete()
-    made = [(trial.config, each) for trial, each in outcomes if each.status == "ok"]
-    cubins_made = [Cubin(config, each.content_key or "", each.symbol or "") for config, each in made]
-    result = add_checklist(result, request, cubins_made)
-    if record is not None and commit is not None:
-        machine = f"{result.host}, {result.gpu_name}"
-        header = recording_file.Header(machine, recording_file.now(), commit.repository, f"tilewatch {find_release()}")
-        rows = recording_file.append(record, header, list_rows(plan, commit, here.model, outcomes, result))
-        say.print(f"{rows} rows written to {record}; `tilewatch import {record}` reads them")
     if as_json:
         answer = {"plan": {**asdict(plan), "trials": len(plan.trials)}, "result": asdict(result)}
         print(json.dumps(answer, default=str))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # it needs PyTorch
     from tilewatch.kernels.gpu.host_code.prepared_operator import PreparedOperator
 
 HOPELESS = 5.0
-"""A config that is this many times slower than the best one so far gets no further samples. The largest single sample
-on an H200 was 3 times its config's median (2026-11). Slower configs would take most of the GPU time."""
+"""A config whose first launch takes this many times the best median so far gets no further samples. Such configs would
+take most of the GPU time. The largest single sample on an H200 was 3 times its config's median (2026-11)."""
 
 
 MOST_TOLERANCE = 0.25
@@ -41,8 +41,8 @@ files state 0.04 at most (2026-11). With a tolerance of 1, an output of zeros wo
 
 BASELINE_SLACK = 4.0
 """Factor on the tolerance of baselines, because other libraries round differently. torch_mla_decode rounds scores to
-bfloat16. It is off by 1.3 to 2.9 tolerances, as the drawn inputs have it (H200, 2026-11-29), so with a factor of 2 it
-was there in one night and not in the next one."""
+bfloat16. Its error is 1.3 to 2.9 tolerances, depending on the random inputs (H200, 2026-11-29). With a factor of 2 it
+was accepted in one night and refused in the next night."""
 
 UUID_BYTES = 16
 Prepared: TypeAlias = "PreparedProblem | PreparedLaunches | PreparedOperator"
@@ -84,7 +84,8 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         answered = ANSWERS[request["ask"]](_prepared, request)
     except WrongWhenTimed as wrong:
-        answered = {"wrong": str(wrong)}
+        _prepared.restore_inputs()  # later configs read the same inputs
+        answered = {"wrong": str(wrong)} | ({} if wrong.entry is None else {"id": request["ids"][wrong.entry]})
     if "wrong" in answered or answered.get("status", "timed") != "timed":
         _note_failure()
         return answered
@@ -162,8 +163,8 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Loads a config, checks its output on one set of inputs, then times it and compares a timed launch's output on
-    another set. A config that fails the first check is not timed. If the answer has `is_final`, the library's process
-    need not confirm the failure."""
+    another set. A config that fails the first check is not timed. A failure with `is_final` stands. Other failures of a
+    watched operator may be tried again in the operator's own process (GpuProcesses.ask)."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
@@ -195,6 +196,7 @@ def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
         others = [each for each in prepared.checked_sets if each != turn]
         samples = _take_samples(prepared, [request["id"]], request["samples"], sets=others, rest=False)[0]
     except WrongWhenTimed as wrong:
+        prepared.restore_inputs()
         return {"status": "wrong", "error": None, "failure": str(wrong), "is_final": True}
     except (cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
         return _make_launch_failure(prepared, failed)
@@ -214,8 +216,8 @@ def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares the baselines and checks them against the references. A request with `only_launched` skips the check,
-    and accepts failures, because a kernel may have to be compiled first."""
+    """Prepares the baselines and checks them against the references. A request with `only_launched` skips the check.
+    Its failures do not make this process unfit, because a baseline fails until its kernels are compiled."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
@@ -238,8 +240,8 @@ def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mappin
             detail["library"] = " and ".join(versions)
         if prepared.timer.name == "cupti":  # events see no kernels
             detail["kernels"] = list(kernels)
-            if baseline.kernels not in (None, len(kernels)):
-                sentence = f"its launch runs {len(kernels)} kernels, where it should run {baseline.kernels}"
+            if not kernels or baseline.kernels not in (None, len(kernels)):  # no time is taken of copies
+                sentence = f"its launch runs {len(kernels)} kernels, where it should run {baseline.kernels or 'some'}"
                 details[name] = {**detail, "missing": sentence}
                 continue
         if error.failure is not None:
@@ -317,11 +319,7 @@ def _take_samples(
     """Returns the samples of kept configs. Launches may be compared on the input sets `sets`, or on all sets that have
     a reference if `sets` is empty. Raises WrongWhenTimed if a result is wrong, or an input or guard was changed."""
     entries = [prepared.entry(identity) for identity in ids]
-    try:
-        timed = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
-    except WrongWhenTimed:
-        prepared.restore_inputs()  # later configs read the same inputs
-        raise
+    timed = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
     if (changed := prepared.restore_inputs()) is not None:
         raise WrongWhenTimed(f"when it was timed, it wrote into '{changed}', which is an input")
     return timed.times_us

@@ -42,16 +42,21 @@ MOST_CAPTURED_BYTES = 1 << 30
 """Copies of results are compared before they take more memory than this."""
 
 CHECKED_SETS = 2
-"""Number of input sets that have a reference; it is 1 if memory has no room for two. Two sets find a config whose
-result is right on one set only."""
+"""Number of input sets that have a reference, if memory has room for so many; else one set has. Two sets find a config
+whose result is right on one set only."""
 
 
 class WrongWhenTimed(Exception):
-    """Raised if the result of a timed launch differs from the reference. The message is a sentence."""
+    """Raised if the result of a timed launch differs from the reference. The message is a sentence. `entry` is the
+    number of the timed entry, or None if any launch may be the reason."""
+
+    def __init__(self, sentence: str, entry: int | None = None) -> None:
+        super().__init__(sentence)
+        self.entry = entry
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
-    """Returns over how many input sets rounds rotate: as many as INPUT_L2S and CHECKED_SETS need, if they fit."""
+    """Returns the number of input sets: enough for INPUT_L2S and CHECKED_SETS, or as many as fit, but at least one."""
     set_bytes = max(1, set_bytes)
     enough = max(CHECKED_SETS, -(-INPUT_L2S * l2_bytes // set_bytes))
     return max(1, min(enough, int(budget_bytes / set_bytes)))
@@ -177,7 +182,7 @@ def _launch(
         if ahead is not None and ahead.is_compared:
             capture = entries[ahead.index].capture
             assert capture is not None
-            compares.append(capture(ahead.turn))
+            compares.append((ahead.index, capture(ahead.turn)))
         ahead = next(coming, None)
         if ahead is not None:
             before(ahead.turn)
@@ -192,7 +197,7 @@ def _launch(
         timed.times_us[each.index].append(time_us)
         timed.spans_us[each.index].append(span_us)
     waiting.clear()
-    for compare in compares:
+    for index, compare in compares:
         if (failure := compare().failure) is not None:
-            raise WrongWhenTimed(f"when it was timed, {failure}")
+            raise WrongWhenTimed(f"when it was timed, {failure}", index)
     return sum(times)

@@ -1,6 +1,6 @@
 """Times the winner of a sweep and its baselines carefully: in paired rounds, until their ratio is known well enough."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,15 +9,16 @@ from tilewatch.kernels.baselines.names import find_main
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.gpu.rounds import find_rests_us
 from tilewatch.kernels.measuring.baseline_process import BASELINES_DEADLINE_S, ROUNDS_DEADLINE_S, BaselineProcess
-from tilewatch.kernels.measuring.sweep import GpuChild
+from tilewatch.kernels.measuring.sweep import GpuChild, WrongOutput
 from tilewatch.kernels.results import Measured, TrialResult
 from tilewatch.kernels.statistics import ratio_interval
 
 BLOCK_ROUNDS = 20
 """Rounds in a block. After each block the GPU's telemetry is read and the next process times a block."""
 
-GRAPH_ROUNDS = 40
-"""Rounds in which the winner's launches are one CUDA graph."""
+GRAPH_ROUNDS, GRAPH_TRIES = 40, 3
+"""Rounds in which the winner's launches are one CUDA graph. They run again if the GPU was throttled, in GRAPH_TRIES
+tries at most."""
 
 ENOUGH = 0.005
 """Timing stops when half the width of the confidence interval of the median ratio is less than this share."""
@@ -35,7 +36,7 @@ at most BLOCK_ROUNDS rounds. The block is short because each round of 4 ms is fo
 sweep has just warmed the GPU."""
 
 BOUNDARY = ("library_runs_apart", "not_apart", "stated", "unchecked")
-"""The fields of the answer to a request to prepare a problem that say which process ran the commit's code."""
+"""Fields of the introduction that say which process ran the commit's code, and why nothing was checked."""
 
 OnStep = Callable[[str, int, int], None]
 Column = int | str
@@ -98,10 +99,7 @@ def time_carefully(
     if parts := child.ask({"ask": "parts", "id": winner, "rounds": BLOCK_ROUNDS}, ROUNDS_DEADLINE_S)["parts_us"]:
         shared |= {"parts_us": parts, "span_us": kept[SPAN]}  # the span of one launch is its time
         if child.introduction.get("library_runs_apart"):
-            asked_of_graph = {"ids": [winner], "names": [], "rounds": GRAPH_ROUNDS, "seed": seed, "as_graph": True}
-            answer = child.ask({"ask": "rounds", **asked_of_graph}, ROUNDS_DEADLINE_S)
-            why_not = answer.get("no_graph") or answer.get("wrong")  # which costs the run no more than this metric
-            shared |= {"no_graph": why_not} if why_not else {"graph_us": answer["spans_us"][0]}
+            shared |= _time_graph(child, winner, seed, GRAPH_TRIES, may_be_hot=hot)
 
     def of_trial(name: str, role: Literal["kernel", "baseline"], trial: int, detail: Mapping[str, Any]) -> Measured:
         return Measured(name, role, tuple(kept[trial]), trials[trial].config, {**detail, **_left_out(apart, trial)})
@@ -116,6 +114,22 @@ def time_carefully(
     beside = [of_baseline(name, detail) for name, detail in details]
     beside += [of_trial(name, "baseline", each, {"is_the_winner": each == winner}) for name, each in named.items()]
     return (of_trial(kernel, "kernel", winner, shared), *beside), rounds.readings
+
+
+def _time_graph(child: GpuChild, winner: int, seed: int, tries: int, *, may_be_hot: bool) -> Mapping[str, Any]:
+    """Returns the spans of a config's launches as one CUDA graph, or why there are none. That costs the run no more
+    than this metric. Spans of a throttled GPU are returned only if `may_be_hot`."""
+    asked = {"ask": "rounds", "ids": [winner], "names": [], "rounds": GRAPH_ROUNDS, "seed": seed, "as_graph": True}
+    for _ in range(tries):
+        try:
+            answer = child.ask(asked, ROUNDS_DEADLINE_S)
+        except WrongOutput as wrong:
+            return {"no_graph": str(wrong)}
+        if "no_graph" in answer:
+            return {"no_graph": answer["no_graph"]}
+        if may_be_hot or not _is_throttled(answer["telemetry"]):
+            return {"graph_us": answer["spans_us"][0]}
+    return {"no_graph": f"the GPU was throttled in each of {tries} tries"}
 
 
 def _run_rounds(
@@ -153,13 +167,17 @@ def _run_rounds(
         if block == 0:
             continue
         timed[SPAN] = answer["spans_us"][0]
-        slowed = any(reading.get("throttled") for reading in read)
+        kept = throttled if _is_throttled(read) else calm
         for column, samples in timed.items():
-            (throttled if slowed else calm)[column] += samples
+            kept[column] += samples
         on_step("rounds", block * BLOCK_ROUNDS, MOST_ROUNDS)
         if main is not None and _is_narrow(calm[ids[0]], calm[main]):
             return Rounds(calm, throttled, readings, "interval")
     return Rounds(calm, throttled, readings, "budget")
+
+
+def _is_throttled(readings: Iterable[Mapping[str, Any]]) -> bool:
+    return any(reading.get("throttled") for reading in readings)
 
 
 def _count_warming(round_us: float) -> int:

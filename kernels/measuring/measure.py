@@ -29,7 +29,17 @@ from tilewatch.kernels.measuring.preparation import draw_seed
 from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
 from tilewatch.kernels.measuring.racing import RacePolicy
-from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, OnTrial, SweepFailed, SweepResult, sweep
+from tilewatch.kernels.measuring.sweep import (
+    MOST_RACES,
+    GpuChild,
+    GpuSetup,
+    OnTrial,
+    SweepFailed,
+    SweepResult,
+    WrongOutput,
+    choose_winner,
+    sweep,
+)
 from tilewatch.kernels.results import Cubin, Measured, Params, RunResult, TrialResult
 from tilewatch.kernels.toolchains import versions
 from tilewatch.kernels.toolchains.toolchain import Toolchain
@@ -165,21 +175,16 @@ def _measure(
             drawn=set(map(config_key, request.drawn)),
         )
         sweep_gpu_s = child.gpu_s
-        measurements: tuple[Measured, ...] = ()
+        result, measurements, readings = _time_winner(
+            child, setup, request, gpu, introduction, result, processes, trial_ended, on_step, policy
+        )
+        telemetry += readings
         configs: tuple[Params, ...] = ()
         described: Described | str = []
         seconds: dict[str, float] = {}
         if result.winner is not None:
-            winner = [trial.config for trial in result.trials].index(result.winner)
-            on_step("baselines", 0, len(request.baselines))
-            named = _find_named_trials(gpu, introduction, result.trials, request)
-            _start_baselines(processes, setup, request, is_operator="is_operator" in introduction)
-            measurements, readings = time_carefully(
-                child, request.kernel, winner, named, result.trials, request.baselines, processes, child.seed, on_step
-            )
-            telemetry += readings
             seconds = _sum_seconds(child.spent_s)
-            counted = _find_tied(result, winner)
+            counted = _find_tied(result)
             configs = tuple(result.trials[each].config for each in counted)
             described = child.describe(counted)
         telemetry.append(_run_canary(child, "after"))
@@ -208,6 +213,48 @@ def _measure(
     return UncountedRun(run.note(seconds=seconds), configs, described)
 
 
+def _time_winner(
+    child: GpuChild,
+    setup: GpuSetup,
+    request: MeasureRequest,
+    gpu: device.Gpu,
+    introduction: Mapping[str, Any],
+    result: SweepResult,
+    processes: list[BaselineProcess],
+    on_trial: OnTrial,
+    on_step: OnStep,
+    policy: RacePolicy | None,
+) -> tuple[SweepResult, tuple[Measured, ...], Sequence[Mapping[str, Any]]]:
+    """Times the winner of a sweep carefully, and returns the sweep, the measurements and telemetry. A config that gives
+    a wrong result meanwhile becomes a wrong trial of the returned sweep, and the other configs race again. Raises
+    WrongOutput after MOST_RACES wrong results."""
+    for races_left in reversed(range(MOST_RACES)):
+        if result.winner is None:
+            break
+        winner = [trial.config for trial in result.trials].index(result.winner)
+        on_step("baselines", 0, len(request.baselines))
+        named = _find_named_trials(gpu, introduction, result.trials, request)
+        drawn_again = replace(setup, seed=child.seed)  # a process that was replaced has another seed
+        _start_baselines(processes, drawn_again, request, is_operator="is_operator" in introduction)
+        try:
+            measurements, readings = time_carefully(
+                child, request.kernel, winner, named, result.trials, request.baselines, processes, child.seed, on_step
+            )
+        except WrongOutput as wrong:
+            if not races_left:
+                raise
+            while processes:
+                processes.pop().close()
+            trials = list(result.trials)
+            if wrong.identity is not None:
+                trials[wrong.identity] = TrialResult(trials[wrong.identity].config, "wrong", failure=str(wrong))
+                on_trial(trials[wrong.identity])
+            result = choose_winner(child, trials, on_trial=on_trial, policy=policy)
+        else:
+            return result, measurements, readings
+    return result, (), ()
+
+
 def _start_baselines(
     processes: list[BaselineProcess], setup: GpuSetup, request: MeasureRequest, *, is_operator: bool
 ) -> None:
@@ -231,10 +278,10 @@ def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
     return {name: round(spent, 3) for name, spent in seconds.items()}
 
 
-def _find_tied(result: SweepResult, winner: int) -> list[int]:
-    """Returns the numbers of the winner's trial and of the first trials that tied with it."""
+def _find_tied(result: SweepResult) -> list[int]:
+    """Returns the numbers of the first trials of a tie: the winner's and those that tied with it."""
     keys = [config_key(trial.config) for trial in result.trials]
-    return list(dict.fromkeys([winner, *(keys.index(config_key(each)) for each in result.tie)]))[:MOST_COUNTED]
+    return [keys.index(config_key(each)) for each in result.tie[:MOST_COUNTED]]
 
 
 def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:

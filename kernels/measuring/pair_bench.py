@@ -53,7 +53,7 @@ ROUNDS_DEADLINE_S = 120.0
 BASE, HEAD = 0, 1
 
 FATES = {"wrong": "gives wrong results", "launch_error": "cannot be launched", "crashed": "faults on the GPU"}
-"""Maps the status of a trial to words on the side of a pair that cannot be timed."""
+"""Maps the status of a failed trial to the words that follow "with the head it " or "with the base it "."""
 
 WITH_HEAD = "with the head it "
 """First words of the sentence about a launch that failed because of the head."""
@@ -135,8 +135,8 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """Describes a launch that gave no times. `failure` is a sentence; `is_of_head` is True if the head failed, False if
-    the base did. `is_final` is False if the process died, because the next launch may then succeed."""
+    """Describes a launch that gave no times. `failure` is a sentence. `is_of_head` is True only if the head has failed.
+    `is_final` is False if a process died or faulted on the GPU, because the next launch may then succeed."""
 
     failure: str
     is_of_head: bool
@@ -164,8 +164,8 @@ class PairBench:
         self.gpu_s = 0.0
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Yields each pair with the result of one launch. All launches run in one new process, which is replaced if it
-        dies. All pairs must have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
+        """Yields each pair with the result of one launch. All launches run in one process, replaced if a launch
+        fails or runs host code. All pairs must have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
         self._start_ahead((works[0].head.library, *works[0].others))
         described = [self._describe(each) for each in works]
         child: GpuProcesses | None = None
@@ -191,7 +191,8 @@ class PairBench:
     ) -> tuple[Params, ...]:
         """Checks and times the configs of one side. Returns the fastest config, then those that tie with it, or () if
         no config's result is right. Raises GpuMissing, GpuBusy or MeasureFailed."""
-        setup = GpuSetup(library, kernel, problem, store_url, self._environment)
+        configs = tuple(each.config for each in cubins)  # otherwise only the short list is prepared
+        setup = GpuSetup(library, kernel, problem, store_url, self._environment, configs=configs)
         try:
             child = GpuChild(setup)
         except SweepFailed as error:
@@ -313,7 +314,7 @@ class PairBench:
 
 
 def describe_not_apart(introduction: Mapping[str, Any]) -> str:
-    """Returns why one process ran the host code and measured, if possible in the watch file's words, else ""."""
+    """Returns why the process that ran host code also measured, or "" if not. Prefers the watch file's reason."""
     if introduction.get("library_runs_apart", True):
         return ""
     return str(introduction.get("stated") or introduction.get("not_apart"))

@@ -50,7 +50,12 @@ class SweepFailed(ExpectedError):
 
 
 class WrongOutput(SweepFailed):
-    """Raised if the result of a timed launch differs from the reference. The message is a sentence."""
+    """Raised if the result of a timed launch differs from the reference. The message is a sentence. `identity` is the
+    number of the config, or None if several may be the reason."""
+
+    def __init__(self, sentence: str, identity: int | None) -> None:
+        super().__init__(sentence)
+        self.identity = identity
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class GpuChild:
             self.gpu_s += time.monotonic() - started
             self.spent_s[request["ask"]] += time.monotonic() - started
         if "wrong" in answer:
-            raise WrongOutput(answer["wrong"])
+            raise WrongOutput(answer["wrong"], answer.get("id"))
         if "introduction" in answer:  # another process measures from now on, also after a restart
             self.introduction = answer.pop("introduction")
             self._setup = replace(self._setup, by_library=self.introduction["not_apart"])
@@ -144,7 +149,7 @@ class GpuChild:
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """Marks a config as checked and correct, now or in an interrupted sweep, so that it may be timed."""
+        """Adds a config to those that may be timed. It was checked and right, now or in an interrupted sweep."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
@@ -163,7 +168,7 @@ class GpuChild:
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def describe(self, identities: Sequence[int]) -> Described | str:
-        """Returns descriptions of checked configs' launches, or why it cannot. Raises ChildDied or ChildHung."""
+        """Returns descriptions of checked configs' launches, or why one has none. Raises ChildDied or ChildHung."""
         return describe(self.ask, [_make_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
@@ -226,8 +231,8 @@ def find_deadline_s(longest_s: float | None) -> float:
 
 
 def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable[Mapping[str, Any]]) -> Described | str:
-    """Asks a GPU child to describe the launches of each config's cubin for a profiler. Returns a sentence on why if it
-    cannot describe some launch. Raises ChildDied or ChildHung."""
+    """Returns a GPU child's descriptions of the launches of each config's cubin, for a profiler. If one config has no
+    description, returns a sentence that says why. Raises ChildDied or ChildHung."""
     found = []
     for each in requests:
         answer = ask({**each, "ask": "describe"})
@@ -281,7 +286,16 @@ def sweep(
             break
         if trial.median_us is not None:
             best_us = min(trial.median_us, best_us or trial.median_us)
-    raced, fresh = dict(trials), {}
+    return choose_winner(gpu, list(trials.values()), on_trial=on_trial, policy=policy)
+
+
+def choose_winner(
+    gpu: GpuChild, trials: Sequence[TrialResult], *, on_trial: OnTrial, policy: RacePolicy | None
+) -> SweepResult:
+    """Races the right configs of a sweep, and times the finalists again. Calls `on_trial` with each changed trial."""
+    policy = policy or RacePolicy()
+    raced: dict[int, TrialResult] = dict(enumerate(trials))
+    fresh: dict[int, tuple[float, ...]] = {}
     for _ in range(MOST_RACES):
         raced = _race(gpu, raced, policy)
         ids = still_in(_list_samples(raced), policy)[: policy.finalists]

@@ -10,9 +10,10 @@ INPUT_BUDGET = 0.1
 the inputs are in memory twice: in the library's process and in the measuring process."""
 
 
-def count_sets(set_bytes: int, other_bytes: int = 0) -> int:
-    """Returns how many sets of `set_bytes` fit INPUT_BUDGET beside `other_bytes`, at most MOST_INPUT_SETS."""
+def count_sets(set_bytes: int, more_bytes: int = 0) -> int:
+    """Returns how many sets of inputs to make, at most MOST_INPUT_SETS. A launch reads `set_bytes` of a set. A set also
+    has `more_bytes`, which only launches of other configs read, and all sets fit INPUT_BUDGET."""
     device = cupy.cuda.Device()
-    budget_bytes = INPUT_BUDGET * device.mem_info[1] - other_bytes
+    budget_bytes = INPUT_BUDGET * device.mem_info[1] * max(1, set_bytes) / max(1, set_bytes + more_bytes)
     sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)
     return min(sets, MOST_INPUT_SETS)

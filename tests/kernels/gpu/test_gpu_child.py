@@ -319,6 +319,21 @@ def test_a_baseline_whose_launch_runs_more_kernels_than_it_says_is_not_timed(
     assert answer.get("missing") == (None if is_timed else sentence)
 
 
+def test_a_baseline_that_only_copies_costs_the_run_no_more_than_this_baseline(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's `clone` runs no kernel, and no time can be given of it."""
+    from tilewatch.kernels.baselines import makers
+
+    name = f"torch_{rig.kernel}"
+    plain = makers.MAKERS[name]
+    copies = {name: lambda call: replace(plain(call), launch=lambda: None, solves=False)}
+    monkeypatch.setattr(makers, "MAKERS", {**makers.MAKERS, **copies})
+    child, _ = rig.start()
+    answer = child.ask({"ask": "baselines", "names": [name]}, deadline_s=1)["baselines"][name]
+    assert answer["missing"] == "its launch runs 0 kernels, where it should run some"
+
+
 def test_a_copy_moves_as_many_bytes_as_the_problem(rig: Rig) -> None:
     child, _ = rig.start()
     answer = child.ask({"ask": "baselines", "names": ["copy"]}, deadline_s=1)["baselines"]["copy"]

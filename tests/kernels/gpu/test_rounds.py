@@ -235,3 +235,6 @@ def test_inputs_of_an_eighth_of_the_memory_have_two_sets_and_those_of_host_code_
     of_kernels = {share: prepared_problem.count_sets([Array("x", (size,), "uint8")]) for share, size in sizes.items()}
     assert (of_kernels[0.124], of_kernels[0.126]) == (2, 1)
     assert (input_sets.count_sets(sizes[0.049]), input_sets.count_sets(sizes[0.051])) == (2, 1)
+    small = memory // 100
+    for of_other_configs, sets in ((0, 2), (4 * small, 2), (4 * small + 8, 1)):
+        assert input_sets.count_sets(small, of_other_configs) == sets, "each set has what other configs read, too"

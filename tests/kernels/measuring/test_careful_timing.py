@@ -14,7 +14,7 @@ from tilewatch.kernels.measuring.careful_timing import (
     _is_narrow,
     time_carefully,
 )
-from tilewatch.kernels.measuring.sweep import GpuChild
+from tilewatch.kernels.measuring.sweep import GpuChild, WrongOutput
 from tilewatch.kernels.results import Measured, TrialResult
 
 TRIALS = [
@@ -27,8 +27,11 @@ MISSING = {"missing": "OSError: undefined symbol"}
 class ScriptedGpu:
     """Each trial and baseline takes its time in each round. A block of rounds is throttled if `is_hot` says so."""
 
+    graphs: tuple[dict[str, Any], ...] = ({"no_graph": "nothing is recorded here"},)
+
     def __init__(self, times_us: Mapping[Column, float], is_hot: Callable[[int], bool]) -> None:
         self.times_us, self.is_hot = times_us, is_hot
+        self.of_graph = iter(self.graphs)
         self.introduction = {"library_runs_apart": True, "gpu_name": "scripted"}
         self.loaded: list[int] = []
         self.blocks: list[int] = []
@@ -42,7 +45,10 @@ class ScriptedGpu:
         if request["ask"] == "parts":
             return {"parts_us": [60.0, 40.0]}
         if request.get("as_graph"):
-            return {"no_graph": "nothing is recorded here"}
+            answer = next(self.of_graph)
+            if "wrong" in answer:
+                raise WrongOutput(answer["wrong"], WINNER)
+            return answer
         self.blocks.append(request["rounds"])
         times = [self.times_us[each] for each in (*request["ids"], *request["names"])]
         throttled = ["sw power cap"] if self.is_hot(request["seed"]) else []
@@ -112,6 +118,33 @@ def test_a_gpu_that_is_always_throttled_is_measured_and_the_run_says_so(calm: in
     assert (len(ours.samples_us), ours.detail["rounds"]) == (200, 200)
     assert (ours.detail["throttled_rounds_kept"], ours.detail["throttled_rounds_left_out"]) == (kept, 0)
     assert "throttled_us" not in ours.detail
+
+
+def graph(span_us: float, *throttled: str) -> dict[str, Any]:
+    return {"spans_us": [[span_us]], "telemetry": [{"throttled": []}, {"throttled": list(throttled)}]}
+
+
+HOT = graph(90.0, "sw power cap")
+
+
+@pytest.mark.parametrize(
+    ("graphs", "is_always_hot", "found"),
+    [
+        ([HOT, HOT, graph(80.0)], False, {"graph_us": [80.0]}),
+        ([graph(80.0), graph(70.0)], False, {"graph_us": [80.0]}),
+        ([HOT] * 3, False, {"no_graph": "the GPU was throttled in each of 3 tries"}),
+        ([HOT, graph(80.0)], True, {"graph_us": [90.0]}),
+        ([{"wrong": "it is off"}], False, {"no_graph": "it is off"}),
+    ],
+)
+def test_spans_of_a_graph_are_kept_as_rounds_are(
+    monkeypatch: pytest.MonkeyPatch, graphs: list[dict[str, Any]], found: dict[str, Any], *, is_always_hot: bool
+) -> None:
+    """Those of a throttled GPU are not, unless it always is."""
+    monkeypatch.setattr(ScriptedGpu, "graphs", graphs)
+    measured, _, _ = measure({1: 100.0, "deepgemm": 110.0}, is_hot=lambda _: is_always_hot)
+    detail = measured["gemm"].detail
+    assert {name: detail[name] for name in ("graph_us", "no_graph") if name in detail} == found
 
 
 def test_what_cannot_run_has_no_samples_and_a_named_config_has_its_own() -> None:

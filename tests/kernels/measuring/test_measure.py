@@ -373,3 +373,40 @@ def test_a_gpu_process_that_dies_in_the_rounds_ends_the_session_with_a_sentence(
     monkeypatch.setattr(InProcessChild, "ask", dying)
     with pytest.raises(MeasureFailed, match="measuring residual_add on 64x64 stopped: SIGSEGV"):
         bench.measure([bench.rig.cubin()])
+
+
+IN_THE_ROUNDS = {"fault": "rests later", "fault_after": 100}
+"""A config that computes until the careful rounds, before which it is launched at most 70 times."""
+
+
+def test_a_winner_that_is_wrong_in_the_rounds_leaves_the_run_to_the_next_best(bench: Bench) -> None:
+    rig = bench.rig
+    result = bench.measure([rig.cubin(1), rig.cubin(2, 80.0, **IN_THE_ROUNDS), rig.cubin(4, 90.0)])
+    assert (result.winner, result.tie) == ({"tile_rows": 4}, ({"tile_rows": 4},))
+    assert [trial.status for trial in result.trials] == ["timed", "wrong", "timed"]
+    assert result.trials[1].failure is not None
+    assert result.trials[1].failure.startswith("when it was timed, the output 'y' left elements unwritten")
+    assert result.trials[1] in bench.trials, "whoever stores trials hears of it"
+    assert set(samples(result, "residual_add")) == {90.0}
+    assert set(samples(result, "torch_residual_add")) == {120.0}
+
+
+def test_a_shipped_config_that_is_wrong_in_the_rounds_is_named_and_not_the_winner(bench: Bench) -> None:
+    rig = bench.rig
+    shipped = rig.cubin(8, 400.0, fault="rests later", fault_after=5)
+    result = bench.measure([rig.cubin(2, 80.0), shipped], ships={"tile_rows": 8})
+    assert (result.winner, [trial.status for trial in result.trials]) == ({"tile_rows": 2}, ["timed", "wrong"])
+    assert "shipped" not in {each.implementation for each in result.measurements}
+
+
+def test_inputs_that_a_wrong_winner_changed_are_restored_for_the_next_best(bench: Bench) -> None:
+    rig = bench.rig
+    changes = {"fault": "marks its input", "fault_after": 100}
+    result = bench.measure([rig.cubin(1), rig.cubin(2, 80.0, **changes)])
+    assert (result.winner, [trial.status for trial in result.trials]) == ({"tile_rows": 1}, ["timed", "wrong"])
+
+
+def test_a_run_whose_winners_are_all_wrong_in_the_rounds_ends_with_a_sentence(bench: Bench) -> None:
+    cubins = [bench.rig.cubin(each, 80.0 + 40 * each, **IN_THE_ROUNDS) for each in (1, 2, 4, 8)]
+    with pytest.raises(MeasureFailed, match="measuring residual_add on 64x64 stopped: when it was timed, the output"):
+        bench.measure(cubins)

@@ -18,12 +18,14 @@ from tilewatch.kernels.measuring.pair_bench import (
     Launched,
     LaunchFailed,
     LaunchResult,
+    MeasureFailed,
     NoCupti,
     PairBench,
     PairWork,
     ReplaySide,
     describe_not_apart,
 )
+from tilewatch.kernels.measuring.sweep import GpuSetup, SweepFailed
 from tilewatch.kernels.results import Cubin
 
 
@@ -220,6 +222,22 @@ def test_without_cupti_nothing_is_timed_unless_events_are_asked_for(
 def test_a_race_puts_the_fastest_first_and_leaves_out_what_is_wrong(rig: Rig, bench: PairBench) -> None:
     cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, 70.0, fault="off")]
     assert bench.race(LIBRARY, rig.kernel, PROBLEM, rig.store_url, cubins) == ({"tile_rows": 2},)
+
+
+def test_a_race_is_of_the_given_configs_and_not_of_the_short_list(
+    rig: Rig, bench: PairBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other config counted as wrong, so a re-tuning could not find one outside the list."""
+    setups: list[GpuSetup] = []
+
+    def refuse(setup: GpuSetup) -> None:
+        setups.append(setup)
+        raise SweepFailed("seen")
+
+    monkeypatch.setattr(pair_bench, "GpuChild", refuse)
+    with pytest.raises(MeasureFailed, match="seen"):
+        bench.race(LIBRARY, rig.kernel, PROBLEM, rig.store_url, [rig.cubin(1), rig.cubin(2)])
+    assert setups[0].configs == ({"tile_rows": 1}, {"tile_rows": 2})
 
 
 def test_pairs_of_two_libraries_share_a_process_and_each_side_is_described_once(

@@ -17,7 +17,8 @@ from tilewatch.kernels.measuring.journal import Journal
 from tilewatch.kernels.results import TrialResult
 
 ROOT = Path(__file__).resolve().parents[3]
-CONFIGS = 120
+CONFIGS = 420
+"""More than 20 processes with two children each do before each child stops (simulated_gpu_child.py)."""
 
 
 def journaled(path: Path) -> set[int]:
@@ -51,6 +52,8 @@ def test_killing_parent_and_child_twenty_times_loses_and_repeats_no_trial(tmp_pa
     ended: set[int] = set()
     kills = 0
     while not result.exists():
+        if kills == 20:
+            Path(f"{log}.free").touch()
         sweep = subprocess.Popen(
             command, env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
         )
