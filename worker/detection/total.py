@@ -3,7 +3,7 @@ much each series changed, and the weighted sum of these changes is the change of
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isinf, sqrt
+from math import inf, isfinite, isinf, sqrt
 
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import find_interval
@@ -47,9 +47,9 @@ class TotalVerdict:
 
 
 def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
-    """Returns the verdict of a total. Its change is the sum of its series' changes, weighted by their shares of the
-    total before. A confirmed change counts with its size, an unchanged series with 0. An undecided series may have
-    changed by the end of its interval that is farther from 0, or by any size if it has no interval."""
+    """Returns a total's verdict. Its change is the sum of its series' confirmed changes, weighted by their shares of
+    the old total. It is undecided if its undecided series may have changed it by `min_change`, unless its own change is
+    sure and larger. Each counts with its interval's end farther from 0; without one, only if no change is sure."""
     changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
     before_us = [
         each.time_us / (1 + (each.change or 0.0)) if moved else each.time_us
@@ -61,9 +61,8 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
     error = sqrt(
         sum((share * _error(each)) ** 2 for share, each, moved in zip(shares, parts, changed, strict=True) if moved)
     )
-    open_size = sum(
-        share * _most(each) for share, each in zip(shares, parts, strict=True) if each.verdict == "undecided"
-    )
+    open_sizes = [share * _most(each) for share, each in zip(shares, parts, strict=True) if each.verdict == "undecided"]
+    open_size, known = sum(open_sizes), sum(filter(isfinite, open_sizes))
     noise = _noise(parts, shares)
     low, high = find_interval(size, error)
     numbers = (
@@ -74,7 +73,7 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
     largest = max((number for number, moved in enumerate(changed) if moved), key=lambda n: abs(moves[n]), default=None)
     named = _named(parts, moves, changed)
     is_change = abs(size) >= policy.min_change and (low > 0) == (high > 0)
-    if is_change and (abs(size) > open_size or isinf(open_size)):
+    if is_change and abs(size) > known:
         name: VerdictName = "regression" if size > 0 else "improvement"
         reason = f"the changes of its parts add up to {size:+.1%} ({low:+.1%} to {high:+.1%}): {named}"
         return TotalVerdict(name, size, low, high, *numbers, reason, largest)

@@ -1,5 +1,5 @@
-"""Bisects the commit range of a regression on a person's request, by replays of its worst series at the middle commit.
-Each commit is replayed beside the last commit measured before the range. Only the judge's own replays come first.
+"""Bisects a regression's commit range on a person's request. Each step replays the regression's worst series at the
+middle commit beside the last commit measured before the range. Only the judge's own replays have a higher priority.
 Stored replays are used again, and equal machine code needs no GPU. Between steps, only replays are stored."""
 
 from collections.abc import Collection
@@ -50,7 +50,7 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
         if launches is None:
             asked = replay_answers.make_question(scope, pair, stored, LAUNCHES, compiled=False)
             if not judging.was_given_up(opened, asked.key):
-                night.queue(asked, (asked.key,), Priority.BISECT)
+                night.queue(asked, Priority.BISECT)
                 return None
             launches = Launches()
         if not launches.base_us:

@@ -5,10 +5,12 @@ commit with both compilers, so it shows their effect. Drivers cannot be replayed
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import expm1
 
 from sqlalchemy.orm import Session
 
 from tilewatch.compilers import CompilerChange
+from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.worker_reads import judging, winners
 from tilewatch.db.worker_reads.judging import NightBefore, Point, Scope
 from tilewatch.db.worker_reads.winners import Winner
@@ -42,6 +44,10 @@ class PairAnswer:
     size: Estimate | None
     identical: bool
 
+    @property
+    def is_missing(self) -> bool:
+        return self.size is None and not self.identical
+
     def is_change(self, policy: Policy) -> bool:
         return self.size is not None and self.size.is_change(policy)
 
@@ -70,14 +76,19 @@ def find_suspicions(
     return suspicions
 
 
-def read_answer(session: Session, key: str) -> PairAnswer | None:
-    """Returns the result of the replay of one commit that has this key; None if it has not run yet."""
-    fact = judging.find_replay(session, key)
+def read_answer(session: Session, scope: Scope, question: BuildQuestion) -> PairAnswer | None:
+    """Returns the result of a one-commit replay, also if it failed; None if it has not ended yet. If its machine code
+    was replayed before, the result is that of the earlier replays."""
+    fact = judging.find_replay(session, question.key)
     if fact is None:
-        return PairAnswer(None, False) if judging.was_given_up(session, key) else None
+        return PairAnswer(None, False) if judging.was_given_up(session, question.key) else None
     if fact.good_code is not None and fact.good_code == fact.bad_code:
         return PairAnswer(None, True)
-    ratios = compute_log_ratios(fact.good_us, fact.bad_us)
+    held = [fact]
+    if fact.failure == NOT_NEEDED:
+        codes = {"good_code_sha256": fact.good_code, "bad_code_sha256": fact.bad_code}
+        held = judging.list_replays_of_code(session, scope.repository, {**vars(question), **codes})
+    ratios = [ratio for each in held for ratio in compute_log_ratios(each.good_us, each.bad_us)]
     return PairAnswer(estimate_pair(ratios, 0.0) if ratios else None, False)
 
 
@@ -87,7 +98,7 @@ def write_sentence(suspicion: CompilerSuspicion, answer: PairAnswer) -> str:
         return f"the compiler changed ({compilers}) and makes the same machine code"
     if size is None:
         return f"the compiler changed ({compilers}), and the commit before could not be replayed under both"
-    low, high = size.interval
+    low, high = map(expm1, size.interval)
     return f"the commit before, compiled by both ({compilers}), differs by {low:+.2%} to {high:+.2%}"
 
 

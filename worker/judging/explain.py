@@ -158,7 +158,8 @@ def _gpu_moves(base: tuple[Mapping[str, Any], ...], head: tuple[Mapping[str, Any
     if warmth[0] and warmth[1] and abs(warmth[1] - warmth[0]) > WARMER_C:
         yield f"temperature: {warmth[0]:.0f} -> {warmth[1]:.0f} degrees"
     reasons = [sorted({why for each in readings for why in each.get("throttled") or ()}) for readings in (base, head)]
-    if reasons[0] != reasons[1]:
+    is_known = all(any(each.get("throttled") is not None for each in readings) for readings in (base, head))
+    if is_known and reasons[0] != reasons[1]:
         yield f"throttling: {', '.join(reasons[0]) or 'none'} -> {', '.join(reasons[1]) or 'none'}"
 
 

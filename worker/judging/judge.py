@@ -102,11 +102,13 @@ def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
     """Returns the scope's judge after all of `nights`. Continues the cached judge if its nights are the first of these,
-    at the same builds, and it has all series of tonight. Otherwise builds a new judge."""
+    at the same builds and without a later run, and it has all series of tonight. Otherwise builds a new judge."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     builds = [each.position for each in nights]
     judge = cached if cached is not None and _begins_with(cached, ids, builds) else None
+    if judge is not None and judge.points != judging.count_points(opened, judge.night_ids, scope.origin):
+        judge = None  # a measurement was repeated, or a worker wrote its run late
     points = judging.list_points(opened, ids if judge is None else ids[len(judge.night_ids) :], scope.origin)
     if judge is not None and not {series_of(point) for point in points} <= set(judge.numbers):
         judge = None
@@ -177,12 +179,13 @@ def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point,
     alert, findings = judge.alerts.get(series), list[str]()
     if causes is not None:
         suspicion_id = suspicions.find_id_of_run(tonight.session, point.run_id)
-        for finding in other_causes.settle(tonight, causes, suspicion_id):
+        settled = other_causes.settle(tonight, causes, suspicion_id)
+        for finding in settled:
             findings.append(finding.sentence)
             if finding.answer is not None and alert is None:
-                verdict, outcome = finding.answer, "confirmed"
-            outcome = "confirmed" if finding.is_confirmed else outcome
-        outcome = outcome or "refuted"
+                verdict = finding.answer
+        outcomes = {outcome, *(finding.outcome for finding in settled)}
+        outcome = "confirmed" if "confirmed" in outcomes else "undecided" if "undecided" in outcomes else "refuted"
     store_conclusion(tonight, point, replace(conclusion, verdict=verdict, outcome=outcome), alert, findings)
 
 

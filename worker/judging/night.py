@@ -5,6 +5,7 @@ and so did not make it, or the replays were not precise enough."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import expm1
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact
@@ -15,7 +16,7 @@ from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJudge, Series, SeriesQuestion, series_of
 
 NO_REPLAY, NIGHT_ALONE = "no replay could be held: ", "the night alone: "
-"""The words in the reason of an unconfirmed suspicion before the reason that the night alone gave."""
+"""The reason from the night's times alone begins after one of these texts in an unconfirmed suspicion's reason."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def conclude_unconfirmed(numbers: SeriesVerdict, first: FirstQuestion, min_chang
         return Conclusion(numbers, "unchanged", reason, "refuted")
     size = estimate_pair(compute_log_ratios(*zip(*launches, strict=True)), 0.0)  # no prior: these launches alone
     low, high = size.interval
-    interval = f"{len(launches)} replay launches of old and new code differ by {low:+.2%} to {high:+.2%}"
+    interval = f"{len(launches)} replay launches of old and new code differ by {expm1(low):+.2%} to {expm1(high):+.2%}"
     if low <= 0.0 <= high or max(-low, high) < min_change:
         reason = f"not reproduced: {interval}; {NIGHT_ALONE}{numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")

@@ -44,13 +44,11 @@ class OpenNight:
         columns["good_commit_id"], columns["bad_commit_id"] = span or (None, None)
         self.verdicts.append(NewVerdict(run_id=point.run_id, **columns))
 
-    def queue(
-        self, question: BuildQuestion, together: tuple[str, ...], priority: Priority, suspicion_id: int | None = None
-    ) -> list[UnsentJob]:
-        """Queues the job that answers a question of a round, whose keys are `together`. Returns a list of the job to
-        send; an empty list if the question was asked before."""
+    def queue(self, question: BuildQuestion, priority: Priority, suspicion_id: int | None = None) -> list[UnsentJob]:
+        """Queues the job that answers a question. Returns a list of the job to send; an empty list if the question was
+        asked before."""
         night = (self.run_id, self.scope.submission_id)
-        job = ReplayJob(question, self.scope.repository, self.library, *night, together, suspicion_id)
+        job = ReplayJob(question, self.scope.repository, self.library, *night, suspicion_id)
         return follow_up.ask(self.session, job, priority)
 
     def open_suspicion(self, point: Point, commit_ids: tuple[int, int], size: float | None, reason: str) -> int:
@@ -69,7 +67,7 @@ class OpenNight:
 
 
 def open_night(session: Session, context: Context, scope: Scope, nights: Sequence[Night], run_id: int) -> OpenNight:
-    """Returns the night of a scope, with the replays since the first of `nights`."""
+    """Returns a scope's night for the judge job of the run `run_id`, with the replays since the first of `nights`."""
     facts = judging.list_replays(session, scope, nights[0].position if nights else 0)
     history = History(session, watched.find_history(session, context, scope.repository), scope, nights, facts)
     store = CubinStore(context.store_url)

@@ -2,7 +2,7 @@
 names the cause, and db/lifecycle/regression_causes.py decides which series share a regression."""
 
 from collections.abc import Sequence
-from math import expm1
+from math import expm1, log1p
 
 from sqlalchemy.orm import Session
 
@@ -125,7 +125,7 @@ def close_for_node(
 ) -> None:
     """Ends the regression that a node caused, after replays on two nodes showed that both are equally fast again."""
     assert suspicion.reported_size is not None
-    back = difference.size - suspicion.reported_size
+    back = expm1(difference.size - log1p(suspicion.reported_size))
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, back, difference.error)
     kernel = suspicion.point.kernel
     regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=kernel, of_node=True)

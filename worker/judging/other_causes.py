@@ -4,6 +4,7 @@ node_cause.py and beaten_list.py choose the replays and read their answers."""
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.judging import Night, Point, Scope
 from tilewatch.worker.detection.verdict import VerdictName
@@ -16,7 +17,7 @@ from tilewatch.worker.judging.scope_judge import Series, series_of
 from tilewatch.worker.queue.replay_job import BuildQuestion
 
 RECENT_NIGHTS = 5
-"""The number of earlier nights among which the night before is searched. Over more nights, much else changes."""
+"""A series' run of the night before is sought in this many earlier nights. Over more nights, much else changes."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class SettledSuspicion:
     """The outcome of a suspicion. `answer` is the verdict if the series' time changed, else None."""
 
     sentence: str
-    answer: VerdictName | None
-    is_confirmed: bool = False
+    outcome: Outcome
+    answer: VerdictName | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class OtherCauses:
 
 
 def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Point]) -> dict[Series, OtherCauses]:
-    """Returns the suspicions of each series that something other than a commit may have changed tonight."""
+    """Returns, by series, tonight's suspicions that blame something other than a commit, with their answers so far."""
     session, store, scope = night.session, night.store, night.scope
     recent = [each.submission_id for each in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.read_nights_before(session, recent, scope.origin)
@@ -77,11 +78,11 @@ def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Poin
         compiler, node, beaten = by_compiler.get(series), by_node.get(series), by_list.get(series)
         causes[series] = OtherCauses(
             compiler,
-            None if compiler is None else compiler_cause.read_answer(session, compiler.question.key),
+            None if compiler is None else compiler_cause.read_answer(session, scope, compiler.question),
             node,
             None if node is None else node_cause.read_answer(session, node),
             beaten,
-            None if beaten is None else compiler_cause.read_answer(session, beaten.question.key),
+            None if beaten is None else compiler_cause.read_answer(session, scope, beaten.question),
         )
     return causes
 
@@ -113,8 +114,14 @@ def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> l
     if causes.beaten is not None and causes.beaten_answer is not None:
         sentence = beaten_list.write_sentence(causes.beaten, causes.beaten_answer)
         is_beaten = beaten_list.is_beaten(causes.beaten_answer, night.policy)
-        findings.append(SettledSuspicion(sentence, None, is_beaten))
+        outcome: Outcome = "confirmed" if is_beaten else _outcome(is_missing=causes.beaten_answer.is_missing)
+        findings.append(SettledSuspicion(sentence, outcome))
     return findings
+
+
+def _outcome(*, is_missing: bool) -> Outcome:
+    """Returns the outcome of a suspicion that replays did not confirm, or whose result is missing."""
+    return "undecided" if is_missing else "refuted"
 
 
 def _settle_compiler(
@@ -122,9 +129,9 @@ def _settle_compiler(
 ) -> SettledSuspicion:
     sentence = compiler_cause.write_sentence(suspicion, answer)
     if answer.size is None or not answer.is_change(night.policy):
-        return SettledSuspicion(sentence, None)
+        return SettledSuspicion(sentence, _outcome(is_missing=answer.is_missing))
     open_regression.open_for_compiler(night.session, night.scope, suspicion, answer.size, sentence, suspicion_id)
-    return SettledSuspicion(sentence, "regression" if answer.size.size > 0 else "improvement")
+    return SettledSuspicion(sentence, "confirmed", "regression" if answer.size.size > 0 else "improvement")
 
 
 def _settle_node(
@@ -132,11 +139,12 @@ def _settle_node(
 ) -> SettledSuspicion:
     """Settles a suspicion about a node. Opens a regression if the node is slower, ends it if the node recovered."""
     sentence = node_comparison.write_sentence(suspicion, answer, night.policy)
+    unconfirmed = SettledSuspicion(sentence, _outcome(is_missing=answer.node is None))
     if suspicion.reported_size is not None:
         if answer.node is not None and not answer.is_node(night.policy):
             open_regression.close_for_node(night.session, night.scope, suspicion, answer.node, suspicion_id)
-        return SettledSuspicion(sentence, None)
+        return unconfirmed
     if not node_comparison.is_slower(suspicion, answer, night.policy):
-        return SettledSuspicion(sentence, None)
+        return unconfirmed
     open_regression.open_for_node(night.session, night.scope, suspicion, answer, sentence, suspicion_id)
-    return SettledSuspicion(sentence, "regression")
+    return SettledSuspicion(sentence, "confirmed", "regression")

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewatch.db.lifecycle.actions import AWAITS_REPLAY
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
+from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
 from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.judging import Point
 from tilewatch.worker.judging import other_causes, replay_answers
@@ -29,16 +29,15 @@ def ask(
     causes: Mapping[Series, OtherCauses],
     points: Mapping[Series, Point],
 ) -> list[UnsentJob]:
-    """Queues one job per question and returns the jobs to send. Series with the same question share a job. Each job has
-    the keys of all replays of this round, so that the last one to end queues the judge again."""
+    """Queues one job per question and returns the jobs to send. Series with the same question share a job. The last job
+    to end queues the judge again."""
     replays = {
         each.question.key: each
         for each in (*_about_commits(night, judge, missing, points), *_about_other_causes(night, causes))
     }
-    together = tuple(sorted(replays))
     queued: list[UnsentJob] = []
     for each in replays.values():
-        queued += night.queue(each.question, together, each.priority, each.suspicion_id)
+        queued += night.queue(each.question, each.priority, each.suspicion_id)
     return queued
 
 

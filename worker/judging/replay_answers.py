@@ -52,11 +52,18 @@ class StoredLaunches:
 
 
 def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunches:
+    """Returns the launches of the pair's commits and of its machine code, in the order in which they ran. A newer
+    compiler than that of the night makes other code of the commits. If this code had been replayed before, then its
+    launches belong to the pair too."""
     base_us: list[float] = []
     head_us: list[float] = []
     failure = None
-    for fact in facts:
-        if (fact.kernel, fact.problem) == (pair.kernel, pair.problem) and _is_about(fact, pair):
+    own = [fact for fact in facts if (fact.kernel, fact.problem) == (pair.kernel, pair.problem)]
+    ends = (pair.base.commit_id, pair.head.commit_id)
+    known = {(pair.base.code_sha256, pair.head.code_sha256)}
+    known |= {_codes(fact) for fact in own if _ends(fact) == ends and fact.failure == NOT_NEEDED}
+    for fact in own:
+        if _ends(fact) == ends or (None not in _codes(fact) and _codes(fact) in known):
             base_us += fact.good_us
             head_us += fact.bad_us
             failure = failure if fact.failure == NOT_NEEDED else fact.failure or failure
@@ -112,8 +119,9 @@ def make_question(scope: Scope, pair: Pair, stored: StoredLaunches, launches: in
     return BuildQuestion.of(scope, (pair.kernel, pair.problem), ends, sides, start=start, launches=launches - start)
 
 
-def _is_about(fact: ReplayFact, pair: Pair) -> bool:
-    if (fact.good_commit_id, fact.bad_commit_id) == (pair.base.commit_id, pair.head.commit_id):
-        return True
-    codes = (pair.base.code_sha256, pair.head.code_sha256)
-    return None not in codes and (fact.good_code, fact.bad_code) == codes
+def _ends(fact: ReplayFact) -> tuple[int, int]:
+    return fact.good_commit_id, fact.bad_commit_id
+
+
+def _codes(fact: ReplayFact) -> tuple[str | None, str | None]:
+    return fact.good_code, fact.bad_code

@@ -1,7 +1,7 @@
-"""Decides an undecided verdict by a replay that a person requested, of the run's commit beside the one measured before.
+"""Decides an undecided verdict by a replay that a person requested: the run's commit beside the one measured before.
 
-Only the judge's own replays come before it. All stored launches of the two commits then decide. The judge did not ask
-this question, so its budget and its other verdicts stay as they are."""
+Only replays that the judge asked for have a higher priority. All stored launches of the two commits then decide. The
+judge did not ask this question, so its budget and its other verdicts stay as they are."""
 
 from dataclasses import fields, replace
 from math import expm1
@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import suspicions
-from tilewatch.db.lifecycle.actions import AWAITS_REPLAY, RequestedAction
+from tilewatch.db.lifecycle.actions import RequestedAction
 from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
 from tilewatch.db.models import Verdict
 from tilewatch.db.session import DATABASE_IS_AWAY
 from tilewatch.db.worker_reads import judging
@@ -68,7 +69,7 @@ def _take_step(night: OpenNight, point: Point, action_id: int) -> str | None:
     has_ended = judging.find_replay(night.session, question.key) or judging.was_given_up(night.session, question.key)
     if not (pair.identical or has_ended):
         suspicion_id = suspicions.find_id_of_run(night.session, night.run_id)
-        night.queue(question, (question.key,), Priority.BISECT, suspicion_id)
+        night.queue(question, Priority.BISECT, suspicion_id)
         return None
     launches = [(SAME, SAME)] * LAUNCHES if pair.identical else list(zip(stored.base_us, stored.head_us, strict=True))
     return _conclude(night, point, pair, FirstQuestion(before[0], night.scope.position, launches))

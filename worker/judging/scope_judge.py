@@ -16,7 +16,7 @@ from tilewatch.worker.detection.scope_state import NodeKernel
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 
 LAUNCHES_A_RUN = 3
-"""The number of launches by which one run raises the replay budget. A run with its sweep takes longer than that."""
+"""The number of launches that the detector counts for one run. It cancels out, as `replay_launches` sets the budget."""
 
 HISTORY_NIGHTS, HISTORY_STEP = 120, 60
 """A judge starts HISTORY_NIGHTS to HISTORY_NIGHTS + HISTORY_STEP nights back. Its first night depends only on the
@@ -61,7 +61,7 @@ def first_night(nights: int) -> int:
 
 @dataclass
 class FirstQuestion:
-    """Holds the two builds of tonight's first question about a series, and its answer, (base_us, head_us)."""
+    """The builds of tonight's first question about a series, and the launches that answer it: (base_us, head_us)."""
 
     base: int
     head: int
@@ -76,6 +76,7 @@ class ScopeJudge:
         self.names = tuple(series)
         self.night_ids: list[int] = []
         self.builds: list[int] = []
+        self.points = 0
         self.alerts: dict[Series, ConfirmedChange] = {}
         self.first_questions: dict[Series, FirstQuestion] = {}
         self.code_names: dict[KernelProblem, str] = {}
@@ -101,6 +102,7 @@ class ScopeJudge:
         self._detector.policy = replace(self.policy, budget=self._replay_launches / nightly)
         self.night_ids.append(night_id)
         self.builds.append(build)
+        self.points += len(points)
         self.alerts, self.first_questions, self._spent = {}, {}, 0
         unmeasured = {
             number: Reading(build, host, "", (), (), codes.get((kernel, problem)))

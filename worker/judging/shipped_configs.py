@@ -40,10 +40,9 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
     }
     won = winners.read_winners_of_runs(session, list(suspected))
     questions = [_make_question(night, *suspected[run_id], best) for run_id, best in won.items()]
-    together = tuple(sorted(each.key for each in questions))
     queued: list[UnsentJob] = []
     for each in questions:
-        queued += night.queue(each, together, Priority.CONFIRM)
+        queued += night.queue(each, Priority.CONFIRM)
     return queued
 
 

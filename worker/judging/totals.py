@@ -77,7 +77,7 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
         finished_at=max(part.run.finished_at for part in parts),
         recording_id=parts[0].run.recording_id,
     )
-    fact_writes.add_measurements(session, run_id, measurement_rows(_sampled(parts, config_id)))
+    fact_writes.add_measurements(session, {run_id: measurement_rows(_sampled(parts, config_id))})
 
 
 def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
@@ -93,7 +93,7 @@ def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
 
 
 def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[float]:
-    """Returns for each round that all series have the weighted sum of their times."""
+    """Returns the weighted sum of the series' times for each round. Rounds that not all series have are left out."""
     weights = [part.weight for part in parts]
     return [
         sum(weight * time for weight, time in zip(weights, times, strict=True))

@@ -51,6 +51,8 @@ def test_a_change_that_an_undecided_part_cannot_undo_is_one() -> None:
 
 def test_a_part_without_history_does_not_hide_a_change_and_proves_none() -> None:
     assert judge_total([SLOWER, YOUNG], POLICY).verdict == "regression"
+    for low, verdict in ((-0.05, "regression"), (-0.2, "undecided")):  # nor does it hide what another part may undo
+        assert judge_total([SLOWER, YOUNG, replace(OPEN, low=low)], POLICY).verdict == verdict
     total = judge_total([STILL, YOUNG], POLICY)
     assert (total.verdict, total.change, total.noise, total.smallest) == ("undecided", None, None, None)
     assert total.reason == "1 of its 2 parts are undecided, 50% of its time: young"

@@ -115,6 +115,12 @@ def test_what_stood_around_the_runs_is_told_when_it_differs() -> None:
     )
 
 
+def test_throttling_that_one_side_could_not_read_has_not_changed() -> None:
+    unread, capped = ({"when": "before", "throttled": reasons} for reasons in (None, ["sw power cap"]))
+    base, head = replace(BASE, telemetry=(unread,)), replace(BASE, time_us=110.0, telemetry=(capped,))
+    assert not [line for line in explain.explain_replayed(base, head).lines if line.startswith("throttling")]
+
+
 @pytest.mark.parametrize(
     ("clock_mhz", "temperature_c", "told"),
     [

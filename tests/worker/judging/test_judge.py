@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, select, text, update
 
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for
 from tests.worker.fixtures.nights import FIRST_NIGHT, do_nights, read_verdicts, submit_night
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
-from tilewatch.db.lifecycle import jobs
-from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.lifecycle import actions, jobs
+from tilewatch.db.lifecycle.actions import JobSelection
+from tilewatch.db.lifecycle.jobs import MAX_ATTEMPTS, Priority
 from tilewatch.db.models import (
     Commit,
     Job,
@@ -37,6 +38,7 @@ from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
+from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
 from tilewatch.worker.submitting.submit import submit_nightly
@@ -58,6 +60,22 @@ def do_one_job(context: Context) -> bool:
     if queued:
         run_job.run(queued[0].id, "tester#1", context)
     return bool(queued)
+
+
+def leave_replays(watched: Settings, sha: str, night: int) -> list[int]:
+    """A night that is measured and judged once: the ids of the replays that wait for a GPU."""
+    submit_night(watched, sha, night)
+    return do_all_but_replays(Context.of(watched))
+
+
+def do_all_but_replays(context: Context) -> list[int]:
+    while True:
+        with session(context.database_url) as opened:
+            queued = opened.execute(select(Job.id, Job.kind).where(Job.state == "queued").order_by(Job.id)).all()
+        others = [job.id for job in queued if job.kind != "confirm"]
+        if not others:
+            return [job.id for job in queued]
+        run_job.run(others[0], "tester#1", context)
 
 
 def replays(context: Context) -> list[Replay]:
@@ -237,6 +255,55 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
     assert {replay.failure for replay in replays(context)} == {
         "the base side cannot be replayed (wrong): the output is off by 1"
     }
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"state": "cancelled"},
+        {"state": "running", "owner": "gone#1", "attempt": MAX_ATTEMPTS, "lease_until": text("now() - interval '1 s'")},
+        {"state": "failed", "failure": "the process crashed before it queued the judge"},
+    ],
+    ids=("cancelled", "poison", "failed"),
+)
+def test_a_night_whose_replays_ended_without_an_answer_is_judged_without_them(
+    watched: Settings, tmp_path: Path, end: dict[str, Any]
+) -> None:
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
+    context = do_nights(watched, shas[git_history.BASE])
+    waiting = leave_replays(watched, shas[git_history.ADD], 1)
+    while waiting:  # by the noise of the night, the judge asks of its series at once or one after the other
+        with session(context.database_url) as opened:
+            opened.execute(update(Job).where(Job.id.in_(waiting)).values(finished_at=text("now()"), **end))
+        reconcile(context.database_url, context.broker_url)
+        waiting = do_all_but_replays(context)
+    reconcile(context.database_url, context.broker_url)
+    assert do_all_but_replays(context) == [], "there is nothing left to do"
+    reasons = [reason for _, reason in read_verdicts(context)[git_history.ADD]]
+    assert all(reason.startswith("no replay could be held: ") for reason in reasons), reasons
+    with session(context.database_url) as opened:
+        assert set(opened.scalars(select(Suspicion.state))) == {"undecided"}
+        assert len(opened.scalars(select(Job.id).where(Job.key.contains("the rest after"))).all()) == 1
+
+
+@pytest.mark.parametrize("late", [0, 1], ids=("new_series", "second_night"))
+def test_a_run_that_comes_after_its_night_was_judged_is_judged_by_its_own_time(
+    watched: Settings, tmp_path: Path, late: int
+) -> None:
+    shas = list(git_history.make(tmp_path / "watched", git_history.ADD).values())
+    context = do_nights(watched, *shas[:late])
+    submit_night(watched, shas[late], late)
+    with session(context.database_url) as opened:
+        (left, *_) = opened.scalars(select(Job.id).where(Job.kind == "measure", Job.state == "waiting"))
+        jobs.cancel(opened, [left])
+    do_all_jobs(context)
+    with session(context.database_url) as opened:
+        actions.retry(opened, JobSelection.of(left, None), "ada")
+    do_all_jobs(context)
+    (_, verdicts) = read_verdicts(context).popitem()
+    expected = ({"undecided"}, {"improvement"})[late]
+    assert [verdict for verdict, _ in verdicts] == [*expected] * len(tiny_repository.PROBLEMS)
+    assert not any("could not be judged" in reason for _, reason in verdicts), verdicts
 
 
 def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, tmp_path: Path) -> None:

@@ -45,6 +45,15 @@ def test_launches_of_the_same_code_answer_for_other_commits() -> None:
     assert len(found.base_us) == 4
 
 
+def test_launches_of_the_code_that_a_newer_compiler_makes_answer_for_commits_of_an_older_night() -> None:
+    asked = pair(end(1, won("a")), end(2, None))
+    facts = [fact(1, 4, ("newer a", "b"), 4), fact(1, 2, ("newer a", "b"), 0, NOT_NEEDED)]
+    assert replay_answers.find_stored_launches(facts[:1], asked).base_us == ()
+    answer = replay_answers.next_launches(QUESTION, asked, replay_answers.find_stored_launches(facts, asked))
+    assert answer is not None
+    assert len(answer.base_us) == 4
+
+
 def test_a_replay_that_was_not_needed_is_no_failure_and_a_failed_one_ends_the_waiting() -> None:
     asked = pair(end(1, won("a")), end(2, won("b")))
     not_needed = replay_answers.find_stored_launches([fact(1, 2, ("a", "b"), 0, NOT_NEEDED)], asked)

@@ -11,6 +11,7 @@ from tests.worker.fixtures.nights import do_nights, read_verdicts
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.jobs import Priority
+from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
 from tilewatch.db.models import (
     TOTAL,
     Action,
@@ -84,7 +85,7 @@ def test_a_requested_replay_decides_and_opens_the_regression_as_the_judge_would(
     watched: Settings, undecided: Context
 ) -> None:
     run_ids = ask(undecided)
-    asked = [reason.endswith(actions.AWAITS_REPLAY) for _, reason in read_verdicts(undecided)[ADD]]
+    asked = [reason.endswith(AWAITS_REPLAY) for _, reason in read_verdicts(undecided)[ADD]]
     assert sum(asked) == len(run_ids) == len(asked) - 1, "all but the total"
     carry_out(watched, undecided)
     assert {verdict for verdict, _ in read_verdicts(undecided)[ADD]} == {"improvement"}, "and the total's"

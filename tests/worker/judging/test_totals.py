@@ -147,7 +147,7 @@ def test_weights_travel_with_a_recording_and_the_total_is_computed_again(
     (part, total) = read_measured(context)
     assert total.median_us == pytest.approx(28.0 * part.median_us)
     with new_database() as elsewhere:
-        assert import_file(elsewhere, file).sentence.startswith("imported 1 runs")
+        assert import_file(elsewhere, file).sentence.startswith("imported 1 run ")
         there = replace(context, database_url=elsewhere)
         do_all_jobs(there)
         assert [(each.kernel, each.median_us) for each in read_measured(there)] == [

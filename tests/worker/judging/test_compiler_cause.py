@@ -1,0 +1,71 @@
+"""What the replay of one commit with two compilers says, also if it failed or was held before."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from tests.db.fixtures import one_commit
+from tilewatch.compilers import CompilerChange
+from tilewatch.db.lifecycle import suspicions
+from tilewatch.db.lifecycle.suspicions import NOT_NEEDED, Outcome
+from tilewatch.db.models import Sweep
+from tilewatch.db.worker_reads.judging import NightBefore, Point, Scope
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.judging import compiler_cause, other_causes
+from tilewatch.worker.judging.compiler_cause import CompilerSuspicion, PairAnswer
+from tilewatch.worker.judging.other_causes import OtherCauses
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
+
+SCOPE = Scope("tilewatch", "b200", "sm_100", "measured", 1, 1, "a" * 40, 7)
+SIDE = BuildSide(1, "a" * 40, 1, {"tile_m": 32}, True, None)
+QUESTION = BuildQuestion.of(SCOPE, ("gemm", "1024"), "tonight", (SIDE, SIDE), launches=8, axis="toolchain")
+LAUNCHES = 8
+
+
+def write_replay(opened: Session, key: str, codes: tuple[str, str] = ("old", "new"), **row: Any) -> None:
+    repository, launches = row.pop("repository", "tilewatch"), row.pop("launches", LAUNCHES)
+    planned = one_commit.submit(opened, key, repository)
+    commit_id = opened.get_one(Sweep, planned.sweep_id).commit_id
+    columns = {name: getattr(QUESTION, name) for name in ("kernel", "problem", "gpu_model", "axis", "origin")}
+    for name, code in zip(("good", "bad"), codes, strict=True):
+        columns |= {f"{name}_content_key": code, f"{name}_code_sha256": code, f"{name}_toolchain": code}
+        columns |= {f"{name}_commit_id": commit_id, f"{name}_config_id": planned.config_ids[0]}
+    columns |= {"host": None, "gpu_uuid": None, "telemetry": [], "gpu_s": 0.0, **row}
+    failure = columns.pop("failure", None)
+    bad_us = [110.0] * launches
+    suspicions.write_replay(opened, key, columns, good_us=[100.0] * launches, bad_us=bad_us, failure=failure)
+
+
+def test_a_replay_that_was_not_needed_has_the_result_of_the_replays_of_its_code(db_session: Session) -> None:
+    write_replay(db_session, "earlier")
+    write_replay(db_session, "of other code", ("old", "newest"))
+    write_replay(db_session, "of a fork", repository="fork")
+    write_replay(db_session, "of two commits", axis="commit")
+    write_replay(db_session, QUESTION.key, launches=0, failure=NOT_NEEDED)
+    answer = compiler_cause.read_answer(db_session, SCOPE, QUESTION)
+    assert answer is not None
+    assert answer.size is not None
+    assert answer.size.launches == LAUNCHES
+
+
+def test_a_replay_has_no_launches_of_other_replays(db_session: Session) -> None:
+    write_replay(db_session, "earlier")
+    write_replay(db_session, QUESTION.key, launches=4)
+    answer = compiler_cause.read_answer(db_session, SCOPE, QUESTION)
+    assert answer is not None
+    assert answer.size is not None
+    assert answer.size.launches == 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"), [(PairAnswer(None, False), "undecided"), (PairAnswer(None, True), "refuted")]
+)
+def test_a_replay_that_failed_refutes_no_suspicion(answer: PairAnswer, outcome: Outcome) -> None:
+    point = Point(1, 2, "gemm", "1024", "n1", "toolchain", 105.0, 104.9, 105.1, None, None)
+    before, compilers = NightBefore(1, 1, "a" * 40, 100.0), CompilerChange("one", "another")
+    causes = OtherCauses(CompilerSuspicion(point, before, 0.05, compilers, QUESTION), answer)
+    night: Any = SimpleNamespace(policy=Policy())
+    (settled,) = other_causes.settle(night, causes, None)
+    assert (settled.outcome, settled.answer) == (outcome, None)
