@@ -2,8 +2,8 @@
 
 Each step may run twice. The second write of a row finds the first by its natural key and changes nothing, unless a
 docstring says otherwise. The caller opens the session and commits. Bulk writes sort their rows by natural key, so that
-two workers with overlapping rows lock these in the same order and cannot deadlock. A `row` has columns of the table of
-the same name in db/models.py. It must have those without a default, or Postgres refuses it.
+two workers with overlapping rows lock these in the same order and cannot deadlock. A `row` maps columns of the written
+table (db/models.py) to values. A column without a default must have a value, or Postgres refuses the row.
 """
 
 import dataclasses
@@ -35,38 +35,39 @@ from tilewatch.db.models import (
     Verdict,
     Worker,
 )
-from tilewatch.db.natural_keys import find_or_add
+from tilewatch.db.natural_keys import find_or_add, find_or_add_all
 
 Row = Mapping[str, Any]
 
 _ADD_TRIALS = text("""
     insert into trials (sweep_id, config_id, code_key)
-    select :sweep_id, config_id, code_key
-    from json_to_recordset(cast(:planned as json)) as planned (config_id int8, code_key text)
+    select sweep_id, config_id, code_key
+    from json_to_recordset(cast(:planned as json)) as planned (sweep_id int8, config_id int8, code_key text)
     on conflict (sweep_id, config_id) do nothing
 """)
 _END_TRIALS = text("""
     with result as materialized (
         select * from json_to_recordset(cast(:results as json)) as result (
-            config_id int8, status text, samples_us float8[], median_us float8, error float8, failure text
+            sweep_id int8, config_id int8, status text, samples_us float8[], median_us float8, error float8,
+            failure text
         )
     )
     update trials set
         status = result.status, samples_us = result.samples_us, median_us = result.median_us, error = result.error,
         failure = result.failure
     from result
-    where trials.sweep_id = :sweep_id and trials.config_id = result.config_id
+    where trials.sweep_id = result.sweep_id and trials.config_id = result.config_id
         and (trials.status in ('waiting', 'compiled') or result.status = any(:measured))
         and (trials.status, trials.samples_us, trials.median_us, trials.error, trials.failure) is distinct from
             (result.status, result.samples_us, result.median_us, result.error, result.failure)
 """)
-"""These statements get all rows as one JSON text, which Postgres reads as fast as a COPY into a temporary table, in one
-exchange instead of four. One statement per row stores 5,000 trials a second, and one for all rows six times as many
-(benchmarks/storage.py, 2 cores, 2026-11-22). A quarter of the time is the check of two foreign keys."""
+"""Updates trials. Like `_ADD_TRIALS`, it gets all rows as one JSON text, which Postgres reads as fast as a COPY into a
+temporary table, in one exchange instead of four. One statement per row would store 5,000 trials a second, a sixth as
+many (benchmarks/storage.py, 2 cores, 2026-11-22). A quarter of the time is the check of two foreign keys."""
 
 PARTS = 8
-"""The most parts into which `in_parts` splits rows. A page of the table is filled to nine tenths (db/models.py), and a
-compiled trial takes half the space of a planned one."""
+"""The most parts into which `in_parts` splits rows. The new rows of a part then fit into the free tenth of their page
+(db/models.py). A compiled trial takes half the space of a planned one."""
 
 PART_ROWS = 12
 """The fewest rows in a part. Each part is a transaction of 5 to 10 ms. A sweep of 50 trials once had sixteen parts, and
@@ -147,8 +148,13 @@ def add_submission(session: Session, **row: Any) -> tuple[int, bool]:
 
 def add_sweep(session: Session, **row: Any) -> int:
     """Returns the id of the submission's sweep of this kernel and problem. Adds the sweep if there is none yet."""
-    of_model = {"space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})}
-    return find_or_add(session, Sweep, ("submission_id", "kernel", "problem"), {**row, **of_model})[0]
+    return add_sweeps(session, [row])[0]
+
+
+def add_sweeps(session: Session, rows: Sequence[Row]) -> list[int]:
+    """Returns the ids of sweeps, in the order of the rows. Adds those that a submission does not have yet."""
+    of_model = [{**row, "space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})} for row in rows]
+    return find_or_add_all(session, Sweep, ("submission_id", "kernel", "problem"), of_model)
 
 
 def lock_sweep(session: Session, sweep_id: int) -> None:
@@ -169,15 +175,19 @@ def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[s
     return {row.sha256: row.id for row in session.execute(query)}
 
 
-def add_trials(session: Session, sweep_id: int, planned: Sequence[tuple[int, str]]) -> None:
-    """Adds a waiting trial for each (config_id, code_key)."""
-    if planned:
-        rows = [{"config_id": config_id, "code_key": code_key} for config_id, code_key in sorted(planned)]
-        session.execute(_ADD_TRIALS, {"sweep_id": sweep_id, "planned": json.dumps(rows)})
+def add_trials(session: Session, planned: Mapping[int, Sequence[tuple[int, str]]]) -> None:
+    """Adds a waiting trial for each (config_id, code_key), given by the ids of their sweeps."""
+    rows = [
+        {"sweep_id": sweep_id, "config_id": config_id, "code_key": code_key}
+        for sweep_id in sorted(planned)
+        for config_id, code_key in sorted(planned[sweep_id])
+    ]
+    if rows:
+        session.execute(_ADD_TRIALS, {"planned": json.dumps(rows)})
 
 
 def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: float) -> None:
-    """Adds a run's winner, with this time, as the only trial of another sweep, unless that sweep has it already."""
+    """Copies the trial of a run's winner to another sweep, with the time `median_us`, unless that sweep has it."""
     columns = ("config_id", "compilation_id", "status", "error")
     found = (
         select(literal(sweep_id), literal(median_us), *(getattr(Trial, name) for name in columns))
@@ -213,26 +223,25 @@ def attach_compilations(
     *,
     compiler: str,
     submission_id: int | None = None,
-    sweep_id: int | None = None,
+    sweep_ids: Collection[int] | None = None,
     code_keys: Collection[str] | None = None,
 ) -> int:
     """Gives waiting trials the stored compilation of their code by this compiler. Returns how many trials got one.
 
-    With `code_keys`, only trials with these keys get one, as a timeout stored for another key may be tried again.
+    With `code_keys`, only trials with these keys get one. A timeout that is stored for another key may be tried again.
 
     The sweeps are locked until the transaction ends. So two workers that finish the last two batches take turns, and
     the second worker sees that no trial waits. A transaction that also writes compilations must write these first,
     because two such transactions could otherwise wait for each other.
     """
-    if (submission_id is None) == (sweep_id is None):
-        raise TypeError("attach_compilations needs a submission_id or a sweep_id, and not both")
-    wanted = Sweep.submission_id == submission_id if sweep_id is None else Sweep.id == sweep_id
-    locked = select(Sweep.id).where(wanted).order_by(Sweep.id).with_for_update(key_share=True)
-    sweep_ids = list(session.scalars(locked))
+    if (submission_id is None) == (sweep_ids is None):
+        raise TypeError("attach_compilations needs a submission_id or sweep_ids, and not both")
+    wanted = Sweep.submission_id == submission_id if sweep_ids is None else Sweep.id == func.any(list(sweep_ids))
+    locked = list(session.scalars(select(Sweep.id).where(wanted).order_by(Sweep.id).with_for_update(key_share=True)))
     attached = session.execute(
         update(Trial)
         .where(
-            Trial.sweep_id == func.any(sweep_ids),
+            Trial.sweep_id == func.any(locked),
             Trial.status == "waiting",
             Trial.code_key == Compilation.code_key,
             Compilation.compiler == compiler,
@@ -252,7 +261,7 @@ def attach_compilations(
 
 
 def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
-    """Stores the trial counts of those of these sweeps whose trials all have a compilation."""
+    """Stores the trial counts of these sweeps. Leaves out a sweep if a trial of it still waits for a compilation."""
     waits = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
     session.execute(
         update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count())
@@ -260,57 +269,84 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
 
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Splits rows that change trials, sorted like the trials, into one part per transaction. A part changes a few rows
-    of every page of the table. Postgres can then put a row's new version on the same page, in space that the previous
-    transaction freed. A single transaction would move every row and leave all pages half empty."""
+    """Splits rows, sorted like the trials that they change, into interleaved parts, one per transaction. A part changes
+    a few rows of every page of the table. Postgres can then put a row's new version on the same page, in space that the
+    previous transaction freed. A single transaction would move every row and leave all pages half empty."""
     parts = min(PARTS, -(-len(rows) // PART_ROWS))
     return [rows[part::parts] for part in range(parts)]
 
 
-def write_trial_results(session: Session, sweep_id: int, rows: Sequence[Row]) -> None:
-    """Stores results of trials; a row has config_id, status, samples_us, median_us, error and failure. A status from a
-    GPU replaces any other, because a repeated sweep knows better. "not_compiled" and "compiled" replace no status from
-    a GPU. Rows with the status "waiting" are ignored."""
+def write_trial_results(session: Session, of_sweeps: Mapping[int, Sequence[Row]]) -> None:
+    """Stores results of trials, given by the ids of their sweeps. A row has config_id, status, samples_us, median_us,
+    error and failure. A status from a GPU replaces any other, because a repeated sweep knows better. "not_compiled" and
+    "compiled" replace no status from a GPU. Rows with the status "waiting" are ignored."""
     # Of several rows for a config the last one counts, as if they had been written one by one.
-    last = {row["config_id"]: row for row in rows if row["status"] != "waiting"}
+    last = {
+        (sweep_id, row["config_id"]): row
+        for sweep_id, rows in of_sweeps.items()
+        for row in rows
+        if row["status"] != "waiting"
+    }
     if not last:
         return
-    # The sweep is locked first, as in attach_compilations, so that two workers that write one sweep take turns.
-    locked = select(Sweep.pruned_at).where(Sweep.id == sweep_id).with_for_update(key_share=True)
-    pruned_at = session.execute(locked).scalar()
-    results = json.dumps([_result(last[config_id]) for config_id in sorted(last)])
-    session.execute(_END_TRIALS, {"sweep_id": sweep_id, "results": results, "measured": list(MEASURED)})
-    if pruned_at is not None:  # it has samples again
-        session.execute(update(Sweep).where(Sweep.id == sweep_id).values(pruned_at=None))
-    if any(row["status"] not in MEASURED for row in last.values()):
-        _keep_trial_facts(session, [sweep_id])
+    # The sweeps are locked first, as in attach_compilations, so that two workers that write one sweep take turns.
+    sweep_ids = sorted({sweep_id for sweep_id, _ in last})
+    chosen = select(Sweep.id, Sweep.pruned_at).where(Sweep.id == func.any(sweep_ids)).order_by(Sweep.id)
+    locked = session.execute(chosen.with_for_update(key_share=True)).all()
+    results = json.dumps([_result(sweep_id, last[sweep_id, config_id]) for sweep_id, config_id in sorted(last)])
+    session.execute(_END_TRIALS, {"results": results, "measured": list(MEASURED)})
+    if any(row.pruned_at is not None for row in locked):  # they have samples again
+        session.execute(update(Sweep).where(Sweep.id == func.any(sweep_ids)).values(pruned_at=None))
+    not_measured = {sweep_id for (sweep_id, _), row in last.items() if row["status"] not in MEASURED}
+    if not_measured:
+        _keep_trial_facts(session, sorted(not_measured))
 
 
-def _result(row: Row) -> Row:
+def _result(sweep_id: int, row: Row) -> Row:
     """Returns a row whose `error` is text. JSON lacks NaN and infinity, which Postgres reads from text."""
     error = row["error"]
-    return {**row, "error": None if error is None else str(error)}
+    return {**row, "sweep_id": sweep_id, "error": None if error is None else str(error)}
 
 
 def add_run(session: Session, **row: Any) -> int:
     """Returns the id of the run with this key. Adds the run, with a hash of its toolchain, if there is none yet. Raises
     ValueError if the run with this key belongs to another sweep."""
-    toolchain = {"toolchain": dict(row["toolchain"]), "toolchain_sha256": config_sha256(row["toolchain"])}
-    lists = {"telemetry": [dict(reading) for reading in row["telemetry"]], "tie": list(row["tie"])}
-    run_id, is_new = find_or_add(session, Run, ("key",), {**row, **toolchain, **lists})
-    if not is_new and session.scalar(select(Run.sweep_id).where(Run.id == run_id)) != row["sweep_id"]:
-        raise ValueError(f"the run {row['key']!r} is known already, and belongs to another sweep")
-    return run_id
+    return add_runs(session, [row])[0]
 
 
-def add_measurements(session: Session, run_id: int, rows: Sequence[Row]) -> None:
-    """Adds measurements of a run. A row has every column but id and run_id. Stored measurements are not replaced."""
-    numbered = [{**row, "run_id": run_id} for row in sorted(rows, key=lambda row: str(row["implementation"]))]
+def add_runs(session: Session, rows: Sequence[Row]) -> list[int]:
+    """Returns the ids of runs, in the order of the rows. Adds those that are not stored, as `add_run` does."""
+    whole = [
+        {
+            **row,
+            "toolchain": dict(row["toolchain"]),
+            "toolchain_sha256": config_sha256(row["toolchain"]),
+            "telemetry": [dict(reading) for reading in row["telemetry"]],
+            "tie": list(row["tie"]),
+        }
+        for row in rows
+    ]
+    ids = find_or_add_all(session, Run, ("key",), whole)
+    sweeps = {
+        row.id: row.sweep_id for row in session.execute(select(Run.id, Run.sweep_id).where(Run.id == func.any(ids)))
+    }
+    for run_id, row in zip(ids, rows, strict=True):
+        if sweeps[run_id] != row["sweep_id"]:
+            raise ValueError(f"the run {row['key']!r} is known already, and belongs to another sweep")
+    return ids
+
+
+def add_measurements(session: Session, of_runs: Mapping[int, Sequence[Row]]) -> None:
+    """Adds measurements, given by the ids of their runs. A row has every column but id and run_id. Stored measurements
+    are not replaced."""
+    numbered = [{**row, "run_id": run_id} for run_id, rows in of_runs.items() for row in rows]
     if numbered:
+        numbered.sort(key=lambda row: (row["run_id"], row["implementation"]))
         kept = insert(Measurement).on_conflict_do_nothing(
             index_elements=[Measurement.run_id, Measurement.implementation]
         )
-        session.execute(kept, numbered)
+        # Otherwise rows without a baseline would need statements of their own, and a night has hundreds of changes.
+        session.execute(kept, numbered, execution_options={"render_nulls": True})
 
 
 def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,8 +174,8 @@ def _revision(connection: Connection) -> str | None:
     return revision
 
 
-@cache
 def _revisions() -> tuple[str, ...]:
-    """Lists this code's revisions by their file names, oldest first. Alembic would import all of these files."""
+    """Lists this code's revisions by their file names, oldest first. Alembic would import all of these files. Each call
+    reads the folder. A worker that kept a list from before its files were replaced refused all jobs for ever."""
     versions = Path(__file__).parent / "migrations" / "versions"
     return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))

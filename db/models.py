@@ -300,7 +300,7 @@ class Run(Base):
 class Measurement(Base):
     """The careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
     `low_us` to `high_us` is the 95 % interval of the median. `ratio` is the time of the main baseline, named by
-    `baseline`, divided by this time: over 1 is faster. kernels/statistics.py computes both when the row is written."""
+    `baseline`, divided by this time: over 1 is faster. kernels/statistics.py computes the interval and the ratio."""
 
     __tablename__ = "measurements"
     __table_args__ = (
@@ -671,7 +671,7 @@ class CheckOperator(Base):
 
 
 class ToolchainReport(Base):
-    """A comparison of `toolchains`: may a later one replace the first? Its `key` shows that it was imported before.
+    """A report on whether a later one of `toolchains` may replace the first. A file is imported once per `key`.
 
     `contents` is the file that `tilewatch toolchain compare` writes, with every launch. `answer` and `markdown` are the
     verdict on these contents (kernels/comparing/toolchains/writing.py), empty until the report is judged. `job_id` is
@@ -839,6 +839,9 @@ RECORDED_HOST_END = " (recorded)"
 
 OPEN_JOB = ("waiting", "queued", "running")
 """The states of a job that has not ended."""
+
+OPEN_REGRESSION = ("new", "acknowledged", "reopened")
+"""The states in which a regression waits for a person. In "expected" people have accepted the new level."""
 
 FAILED_JOB = ("failed", "poison")
 ENDED_SHORT = ("failed", "poison", "cancelled")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -22,6 +22,23 @@ def find_or_add(
         return int(added), True
     existing = select(table.c.id).where(*(table.c[name] == row[name] for name in natural_key))
     return int(session.execute(existing).scalar_one()), False
+
+
+def find_or_add_all(
+    session: Session, model: type[Base], natural_key: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> list[int]:
+    """Returns the ids of the rows with these natural keys, in the order of the rows. Adds those that are not there, in
+    the order of their keys, so that two sessions cannot wait for each other."""
+    if not rows:
+        return []
+    table = _table(model)
+    keys = [tuple(row[name] for name in natural_key) for row in rows]
+    added = insert(table).on_conflict_do_nothing(index_elements=list(natural_key))
+    session.execute(added, [dict(row) for _, row in sorted(zip(keys, rows, strict=True), key=lambda each: each[0])])
+    columns = [table.c[name] for name in natural_key]
+    found = session.execute(select(table.c.id, *columns).where(tuple_(*columns).in_(keys)))
+    ids = {tuple(values): row_id for row_id, *values in found}
+    return [ids[key] for key in keys]
 
 
 def _table(model: type[Base]) -> Table:

@@ -47,10 +47,13 @@ def session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def reading_session(url: str) -> Iterator[Session]:
-    """Opens a transaction in which Postgres refuses every change, even from a user with the right to it."""
+    """Opens a transaction whose queries all see the database as it was at the first one, so that what is made of their
+    results does not contradict itself. Postgres refuses every change, even from a user with the right to it."""
     with session(url) as opened:
         opened.connection(execution_options={READS: True})
-        opened.execute(text("set transaction read only"))
+        # Not by SQLAlchemy's options: a connection that had them begins its later transactions with READ WRITE, which
+        # overrides what a person sets for the database (2026-11-30).
+        opened.execute(text("set transaction isolation level repeatable read, read only"))
         yield opened
 
 
@@ -74,7 +77,7 @@ def require_database(url: str) -> None:
 
 
 READS = "tilewatch_reads"
-"""The option of an engine's connections in whose sessions Postgres refuses changes."""
+"""The option that marks the connection of a session in which Postgres shall refuse changes (`reading_session`)."""
 
 READ_ONLY = "25006"
 """The error code of Postgres for a change in a read-only transaction (listed in the Postgres manual)."""

@@ -1,8 +1,8 @@
-"""Carries out or stores what a person or program requests, with its name: a row of `actions` in the same transaction.
+"""Carries out requests from the command line, the dashboard and programs, or stores them for a worker.
 
-The command line and the dashboard use the same functions. Cancelling and retrying change the jobs at once. For retried
-jobs, the reconciler sends the messages to workers within a minute. A submission needs the watched repository's clone,
-which the requesting process may lack, so a worker submits it (worker/submitting/submit_requests.py).
+The same transaction writes a row of `actions` with the requester's name. Cancelling and retrying change the jobs at
+once, and the reconciler sends the messages for retried jobs within a minute. A worker makes submissions
+(worker/submitting/submit_requests.py), as they need a repository's clone, which the requesting process may lack.
 """
 
 import datetime as dt
@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs, suspicions
 from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
+from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
 from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, TOTAL, Action, Submission, Verdict
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads.evidence import RunRow, find_run
@@ -28,10 +29,6 @@ from tilewatch.text import short_sha
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
 """The categories of a regression whose cause may be a commit of the watched repository."""
-
-
-AWAITS_REPLAY = "; a replay is asked for"
-"""The end of an undecided verdict's reason while a replay that decides it is in the queue."""
 
 
 class NoSuchWork(ExpectedError):
@@ -75,8 +72,8 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Queues jobs that ended before their work was done again, and stores this as a person's action. Returns a sentence
-    about the queued jobs. Raises NoSuchWork if no selected job ended this way."""
+    """Queues again those selected jobs that ended before their work was done, and stores this as a person's action.
+    Returns a sentence about the queued jobs. Raises NoSuchWork if no selected job ended this way."""
     again = jobs.retry(session, _list_chosen(session, chosen, ENDED_SHORT))
     if not again:
         raise NoSuchWork(
@@ -87,9 +84,9 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def ask(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str | None = None) -> int | None:
-    """Requests an action with the arguments in `wanted`, without those that are None. A missing repository stands for
-    the main watched one, empty `gpus` for all GPU models that are watched or were measured here. Returns the action's
-    id; None if `key` was used before."""
+    """Stores a request for an action with the arguments in `wanted`; those that are None are not stored. Without a
+    repository, the main watched one is meant. With empty `gpus`, all GPU models are meant that are watched or were
+    measured here. Returns the action's id; None if `key` was used before."""
     given = {name: value for name, value in wanted.items() if value is not None}
     asked = postgresql.insert(Action).values(who=who, action=action, wanted=given, state="asked", key=key)
     once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
@@ -161,12 +158,14 @@ def find_next_request(session: Session, after: int = 0) -> RequestedAction | Non
 def end_request(
     session: Session, action_id: int, *, refused: bool, outcome: str, learned: Mapping[str, Any] | None = None
 ) -> None:
-    """Ends a request and stores its outcome, a sentence. Adds `learned` to the request's `wanted` fields."""
+    """Ends a request and stores its outcome, a sentence. Adds `learned` to the request's `wanted` fields. A run's
+    verdict no longer awaits a replay after the request for it."""
     columns = {"state": "refused" if refused else "done", "outcome": outcome, "ended_at": func.now()}
     wanted = Action.wanted.concat(cast(dict(learned or {}), JSONB))
-    session.execute(
-        update(Action).where(Action.id == action_id, Action.state == "asked").values(**columns, wanted=wanted)
-    )
+    ended = update(Action).where(Action.id == action_id, Action.state == "asked").values(**columns, wanted=wanted)
+    run_id = session.scalar(ended.returning(Action.wanted["run"].as_integer()))
+    if run_id is not None:
+        suspicions.await_no_replay(session, [run_id])
 
 
 def write_action(session: Session, who: str, action: str, wanted: Mapping[str, Any], outcome: str) -> str:

@@ -119,6 +119,12 @@ def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
     return [key for key in keys if key not in written]
 
 
+def find_last_digest(session: Session, without: Sequence[str]) -> dt.datetime | None:
+    """Returns when the last digest was written whose key is not in `without`; None if there is none."""
+    is_digest = (Message.kind == "digest") & Message.key.not_in(without)
+    return session.scalar(select(func.max(Message.created_at)).where(is_digest))
+
+
 def claim(
     session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()
 ) -> ClaimedMessage | None:

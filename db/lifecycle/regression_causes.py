@@ -5,16 +5,17 @@ kernel makes judges take turns, and a unique key prevents a second regression if
 """
 
 from dataclasses import dataclass
+from math import log1p
 from typing import Literal
 
-from sqlalchemy import and_, exists, func, or_, select, update
+from sqlalchemy import ScalarSelect, and_, exists, func, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from tilewatch.db.lifecycle.regressions import ITSELF, OPEN, add_event, add_remark, change_state, lock
-from tilewatch.db.models import Commit, Regression, RegressionSeries, Run, Sweep
+from tilewatch.db.lifecycle.regressions import ITSELF, add_event, add_remark, change_state, lock
+from tilewatch.db.models import OPEN_REGRESSION, Commit, Regression, RegressionSeries, Run, Sweep
 from tilewatch.db.natural_keys import find_or_add
-from tilewatch.db.query_parts import take_turns
+from tilewatch.db.query_parts import committed_runs, take_turns
 from tilewatch.text import short_sha
 
 Direction = Literal["regression", "improvement"]
@@ -26,8 +27,8 @@ RECOVERED_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause of a change, which lies after the commit `good_commit_id` and not after `bad_commit_id`. `what`
-    distinguishes causes that are not commits: it names the base and head toolchain, or the two nodes."""
+    """The cause of a change, which lies after the commit `good_commit_id` and not after `bad_commit_id`. `what` names a
+    cause that is not a commit: the two compilers, the two nodes, or a node with its old and new driver."""
 
     direction: Direction
     category: Category
@@ -97,8 +98,9 @@ def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
     """Marks a series as recovered in its open regressions after a confirmed improvement. Returns the regressions' ids.
-    A regression is resolved when its last series has recovered. `of_node` limits this to regressions caused by a node,
-    else these are left out, as a commit cannot repair a node. Does nothing if the series became slower."""
+    A regression is resolved when its last series has recovered. With `of_node`, only regressions caused by a node are
+    marked, without it only others, as a commit cannot repair a node. A commit, which a backfill may have measured, does
+    not repair what was slow at later commits. Does nothing if the series became slower."""
     if moved.size >= 0:
         return []
     series = aliased(RegressionSeries)
@@ -109,13 +111,15 @@ def mark_recovered(
             Regression.repository == repository,
             Regression.direction == "regression",
             (Regression.category == "node") == of_node,
-            Regression.state.in_(OPEN),
+            Regression.state.in_(OPEN_REGRESSION),
             series.kernel == kernel,
             series.problem == moved.problem,
             series.gpu_model == moved.gpu_model,
             series.recovered_at.is_(None),
             series.run_id != moved.run_id,
-            -moved.size / func.nullif(series.size, 0.0) >= RECOVERED_SHARE,
+            true() if of_node else _select_position(series.run_id) <= _select_position(moved.run_id),
+            # Of logarithms: a kernel that became twice as slow and is repaired changes by +100 % and by -50 %.
+            -log1p(moved.size) / func.nullif(func.ln(1.0 + func.greatest(series.size, 0.0)), 0.0) >= RECOVERED_SHARE,
         )
         .order_by(Regression.id)
         .with_for_update()
@@ -134,6 +138,10 @@ def mark_recovered(
     return [regression.id for regression, _ in rows]
 
 
+def _select_position(run_id: InstrumentedAttribute[int] | int) -> ScalarSelect[int]:
+    return committed_runs(select(Commit.position)).where(Run.id == run_id).scalar_subquery()
+
+
 def _describe_commit(session: Session, run_id: int) -> str:
     """Returns the hash and the subject of a run's commit."""
     of_run = select(Sweep.commit_id).join(Run, Run.sweep_id == Sweep.id).where(Run.id == run_id).scalar_subquery()
@@ -143,7 +151,7 @@ def _describe_commit(session: Session, run_id: int) -> str:
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
     """Returns the newest regression of the same kernel, direction, category and `what` whose range of commits overlaps
-    that of `cause`. Two series rarely narrow a change to equal ranges. A node's ranges need not overlap."""
+    that of `cause`. Two series rarely narrow a change to equal ranges. For a node, the ranges need not overlap."""
     good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
     query = (
         select(Regression)
@@ -170,8 +178,10 @@ def _same_cause(session: Session, cause: Cause) -> Regression | None:
 
 
 def _key(session: Session, cause: Cause) -> str:
-    sha = session.get_one(Commit, cause.bad_commit_id).sha
-    return ":".join((cause.direction, cause.category, cause.repository, cause.kernel, sha, cause.what))
+    """Returns the unique key of a new regression. The key keeps both ends of the first range, because a range that was
+    narrowed since leaves a part to other regressions, with the same last commit."""
+    good, bad = (session.get_one(Commit, id_).sha for id_ in (cause.good_commit_id, cause.bad_commit_id))
+    return ":".join((cause.direction, cause.category, cause.repository, cause.kernel, good, bad, cause.what))
 
 
 def _add_series(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
@@ -205,23 +215,17 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> bool:
-    """Updates a regression after a series joined it, and returns whether it was reopened. The size becomes that of the
-    worst series, the range of commits the overlap of both ranges. A resolved regression is reopened."""
+    """Updates a regression after a series joined it. Returns True if it was resolved and is now reopened. The size
+    becomes that of the worst series; the range becomes its overlap with the range of `cause`, but not for a node, whose
+    ranges need not overlap."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high
-    positions: dict[int, int] = {
-        row.id: row.position
-        for row in session.execute(
-            select(Commit.id, Commit.position).where(
-                Commit.id.in_(
-                    (cause.good_commit_id, cause.bad_commit_id, regression.good_commit_id, regression.bad_commit_id)
-                )
-            )
-        )
-    }
-    regression.good_commit_id = max(regression.good_commit_id, cause.good_commit_id, key=positions.__getitem__)
-    regression.bad_commit_id = min(regression.bad_commit_id, cause.bad_commit_id, key=positions.__getitem__)
+    if cause.category != "node":
+        for name, narrower in (("good_commit_id", max), ("bad_commit_id", min)):
+            ids = (getattr(cause, name), getattr(regression, name))
+            by_position = {session.get_one(Commit, each).position: each for each in ids}
+            setattr(regression, name, by_position[narrower(by_position)])
     sentence = f"{moved.problem} on {moved.gpu_model} {moved.size:+.1%}"
     add_remark(session, regression, ITSELF, "join", sentence)
     if regression.state != "resolved":

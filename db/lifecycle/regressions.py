@@ -27,9 +27,6 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
 }
 """Maps each action to the states in which it is possible, and each of these to the state that follows."""
 
-OPEN = ("new", "acknowledged", "reopened")
-"""The states in which a regression waits for a person. In "expected" people have accepted the new level."""
-
 Field = Literal["owner", "note", "link"]
 
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
@@ -46,7 +43,7 @@ class NotPossible(ExpectedError, ValueError):
 
 def triage(session: Session, regression_id: int, action: str, who: str, note: str | None = None) -> None:
     """Moves a regression to the state that follows from an action of TRANSITIONS. A person who acknowledges a
-    regression without an owner becomes its owner. Later nights are compared with the new level of an expected one."""
+    regression without an owner becomes its owner. After "expect", later nights are compared with the new level."""
     regression = lock(session, regression_id)
     change_state(session, regression, action, who, note)
     if action == "acknowledge" and regression.owner is None:
@@ -113,7 +110,7 @@ def lock(session: Session, regression_id: int) -> Regression:
 
 
 def change_state(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
-    """Moves a regression to the state that follows from an action, with an event. Else raises NotPossible."""
+    """Stores the event of an action and the state that follows from it. Raises NotPossible if no state follows."""
     to = TRANSITIONS[action].get(regression.state)
     if to is None:
         allowed = ", ".join(list_possible_actions(regression.state))

@@ -4,17 +4,20 @@ The caller opens the session and commits."""
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep
+from tilewatch.db.models import Commit, Replay, Run, Suspicion, Sweep, Verdict
 from tilewatch.db.natural_keys import find_or_add
 from tilewatch.db.query_parts import committed_runs
 from tilewatch.db.worker_reads.judging import Scope
 
 NOT_NEEDED = "not held: what its machine code takes is known"
 """The failure of a replay that did not run because its two cubins were identical or had been replayed before."""
+
+AWAITS_REPLAY = "; a replay is asked for"
+"""The end of an undecided verdict's reason while a replay that decides it is in the queue."""
 
 Outcome = Literal["confirmed", "refuted", "undecided"]
 
@@ -39,22 +42,28 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 
 
 def close_older(session: Session, scope: Scope, reason: str) -> int:
-    """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. If a change is
-    still suspected, it gets a new suspicion in this night."""
+    """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. Their verdicts no
+    longer await a replay. If a change is still suspected, it gets a new suspicion in this night."""
     older = committed_runs(select(Run.id)).where(
         Commit.repository == scope.repository,
-        Commit.position <= scope.position,
+        tuple_(Commit.position, Sweep.submission_id) < tuple_(scope.position, scope.submission_id),
         Sweep.gpu_model == scope.gpu_model,
-        Sweep.submission_id != scope.submission_id,
         Run.origin == scope.origin,
     )
-    ended = session.execute(
+    ended = session.scalars(
         update(Suspicion)
         .where(Suspicion.run_id.in_(older), Suspicion.state == "open")
         .values(state="undecided", reason=reason, closed_at=func.clock_timestamp())
-        .returning(Suspicion.id)
-    )
-    return len(ended.all())
+        .returning(Suspicion.run_id)
+    ).all()
+    await_no_replay(session, ended)
+    return len(ended)
+
+
+def await_no_replay(session: Session, run_ids: Sequence[int]) -> None:
+    """Removes from the reasons of the runs' verdicts that a replay is in the queue."""
+    reason = func.replace(Verdict.reason, AWAITS_REPLAY, "")
+    session.execute(update(Verdict).where(Verdict.run_id.in_(run_ids)).values(reason=reason))
 
 
 def write_replay(
@@ -66,7 +75,7 @@ def write_replay(
     bad_us: Sequence[float] = (),
     failure: str | None = None,
 ) -> None:
-    """Stores the result of a replay if its key has no result, and adds its launches to the number of its suspicion."""
+    """Stores a replay's result and adds its launches to its suspicion's count. Does nothing if `key` has a result."""
     columns = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
     kept = insert(Replay).values(**columns).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
     if session.scalar(kept) is not None and row.get("suspicion_id") is not None:
@@ -78,5 +87,5 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Locks a run until the transaction ends. If two replays end together, the later one then sees the earlier."""
+    """Locks a run until the transaction ends. Of two requests for its replay, the later one then sees the earlier."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

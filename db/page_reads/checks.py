@@ -1,7 +1,6 @@
 """Reads checks: the two commits, the progress, and the outcome of each operator with the times of its launches."""
 
 import datetime as dt
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select, true
@@ -9,6 +8,8 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Check, CheckOperator, GpuModel
 from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
+
+NEWEST = 50
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,12 @@ def find_check(session: Session, check_id: int) -> CheckStory | None:
     return CheckStory(row, tuple(read_rows(session, operators, CheckOperatorRow)))
 
 
-def list_checks(session: Session, limit: int = 50, repositories: Sequence[str] | None = None) -> list[CheckRow]:
-    """Lists the newest checks of these repositories, newest first. `repositories` of None stands for all of them."""
+def list_checks(session: Session, limit: int | None = None) -> list[CheckRow]:
+    """Lists the newest `limit` checks, the newest first. Without a limit, lists the NEWEST and all that are open."""
     query = _checks().order_by(Check.id.desc()).limit(limit)
-    if repositories is not None:
-        query = query.where(Check.repository.in_(repositories))
+    if limit is None:
+        newest = select(Check.id).order_by(Check.id.desc()).limit(NEWEST)
+        query = query.where(Check.ended_at.is_(None) | Check.id.in_(newest))
     return read_rows(session, query, CheckRow)
 
 

@@ -95,10 +95,11 @@ class Status:
 
 def read_status(session: Session) -> Status:
     """Returns the state of jobs, submissions, workers, environments and quarantines, for `tilewatch status`."""
+    in_trouble = (Job.trouble.is_(None), Job.id.desc())
     return Status(
         jobs=tuple(count_jobs(session)),
         running=tuple(list_jobs(session, states=("running",))),
-        put_off=tuple(job for job in list_jobs(session, states=("queued",)) if job.trouble is not None),
+        put_off=tuple(job for job in _read_jobs(session, ("queued",), 100, *in_trouble) if job.trouble is not None),
         failed=tuple(list_jobs(session, states=FAILED_JOB, limit=5)),
         submissions=tuple(row for row in list_submissions(session) if row.state in IN_PROGRESS),
         workers=tuple(row for row in list_workers(session) if row.alive),

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select, text
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
-from tilewatch.db.models import Commit, GpuModel, Mark, Regression, RegressionEvent, RegressionSeries
+from tilewatch.db.models import (
+    OPEN_REGRESSION,
+    Commit,
+    GpuModel,
+    Mark,
+    Regression,
+    RegressionEvent,
+    RegressionSeries,
+)
 from tilewatch.db.query_parts import (
     Query,
     find_not_apart,
@@ -20,6 +29,8 @@ from tilewatch.db.query_parts import (
     select_row,
 )
 from tilewatch.db.repository_names import is_example
+
+MOST_ENDED = 500
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,15 @@ class EventRow:
 
 
 @dataclass(frozen=True)
+class MoveRow:
+    """A change of a regression's state."""
+
+    regression_id: int
+    to_state: str
+    at: dt.datetime
+
+
+@dataclass(frozen=True)
 class LevelRow:
     """A confirmed change of one series, after the commit at `good_position` and not after the one at `bad_position`."""
 
@@ -105,11 +125,14 @@ def describe_origin(row: Mapping[Any, Any]) -> str:
     return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""
 
 
-def list_regressions(session: Session, since: dt.datetime | None = None, limit: int = 500) -> list[RegressionRow]:
-    """Lists regressions that were opened after `since`, or all if `since` is None. The newest regression is first."""
+def list_regressions(session: Session, limit: int | None = None) -> list[RegressionRow]:
+    """Lists the newest `limit` regressions, the newest first. Without a limit, lists all that are open, and of the
+    others those that changed last, at most MOST_ENDED."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
-    if since is not None:
-        query = query.where(Regression.opened_at > since)
+    if limit is None:
+        is_open = Regression.state.in_(OPEN_REGRESSION)
+        ended = select(Regression.id).where(~is_open).order_by(Regression.changed_at.desc()).limit(MOST_ENDED)
+        query = query.where(is_open | Regression.id.in_(ended))
     return read_rows(session, query, RegressionRow)
 
 
@@ -142,6 +165,19 @@ def list_events(session: Session, regression_id: int) -> list[EventRow]:
         .order_by(RegressionEvent.at.desc(), RegressionEvent.id.desc())
     )
     return read_rows(session, query, EventRow)
+
+
+def find_last_moves(session: Session, until: dt.datetime) -> dict[int, MoveRow]:
+    """Returns each regression's last change of state up to a time, by the regression's id. Notes and marks change no
+    state. Leaves out regressions that were opened later."""
+    event = RegressionEvent
+    query = (
+        select_row(MoveRow, [event])
+        .where(event.from_state.is_distinct_from(event.to_state), event.at <= until)
+        .ext(distinct_on(event.regression_id))
+        .order_by(event.regression_id, event.at.desc(), event.id.desc())
+    )
+    return {row.regression_id: row for row in read_rows(session, query, MoveRow)}
 
 
 def list_levels(session: Session, repository: str, kernel: str, problem: str, gpu_model: str) -> list[LevelRow]:

@@ -5,7 +5,7 @@ import datetime as dt
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import case, func, or_, select, true
+from sqlalchemy import ColumnElement, case, func, or_, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -80,15 +80,9 @@ class SpillsRow:
 def list_spills(session: Session, repository: str, gpu_model: str) -> list[SpillsRow]:
     """Lists the spills of each kernel and problem on a GPU model, the largest share of spilling configs first."""
     keys = series_keys()
-    has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
-    settled = Sweep.trial_facts["settled"].as_integer()
     compiled = (
         select(Sweep.id)
-        .where(
-            *is_of_series(keys),
-            Sweep.commit_id == Commit.id,
-            case((Sweep.trial_facts.is_(None), has_cubin), else_=settled > 0),
-        )
+        .where(*is_of_series(keys), Sweep.commit_id == Commit.id, _is_compiled())
         .order_by(Sweep.id.desc())
         .limit(1)
         .correlate(keys, Commit)
@@ -118,6 +112,12 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
     return sorted(rows, key=lambda row: (-row.spilling / max(row.compiled, 1), row.kernel, row.problem))
 
 
+def _is_compiled() -> ColumnElement[bool]:
+    """Returns the condition that a config of the enclosing query's sweep was compiled, well or not."""
+    has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
+    return case((Sweep.trial_facts.is_(None), has_cubin), else_=Sweep.trial_facts["settled"].as_integer() > 0)
+
+
 def list_spaces(session: Session) -> list[SpaceRow]:
     """Lists the search spaces that have a sweep, sorted by repository and architecture."""
     keys = series_keys()
@@ -133,12 +133,14 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Lists the counts of configs by static fact for the newest sweep at each recent commit, oldest commit first."""
+    """Lists the counts of configs by static fact for the newest compiled sweep at each recent commit, oldest commit
+    first."""
     names = [each.name for each in fields(StaticRow)]
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:5]))
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
+        .where(_is_compiled())
         .ext(distinct_on(*commit_order.latest_columns()))
         .order_by(*commit_order.latest_first(), Sweep.id.desc())
         .limit(commits)
@@ -150,9 +152,7 @@ def list_static_facts(
         .order_by(*commit_order.oldest_first(newest.c))
     )
     return [
-        StaticRow(*of_sweep, **{name: facts[name] for name in names[5:]})
-        for *of_sweep, facts in session.execute(query)
-        if facts["settled"]
+        StaticRow(*of_sweep, **{name: facts[name] for name in names[5:]}) for *of_sweep, facts in session.execute(query)
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Subquery, cast, func, select, true
+from sqlalchemy import BigInteger, ColumnElement, Subquery, cast, exists, func, select, true
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
@@ -18,6 +18,7 @@ from tilewatch.db.models import (
     Recording,
     Regression,
     RegressionSeries,
+    Repository,
     Run,
     Submission,
     Sweep,
@@ -27,6 +28,7 @@ from tilewatch.db.query_parts import is_swept, select_named
 from tilewatch.db.repository_names import BRANCH_START
 
 IN_PROGRESS = ("compiling", "waiting for a GPU", "measuring", "judging")
+NEWEST = 50
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,31 @@ class SubmissionRow:
     state: str
 
 
-def list_submissions(session: Session, limit: int = 50) -> list[SubmissionRow]:
-    """Lists the newest submissions with their states, the newest first."""
-    newest = select(Submission.id).order_by(Submission.requested_at.desc(), Submission.id.desc()).limit(limit)
-    return list_submissions_by_id(session, session.scalars(newest).all())
+def list_submissions(session: Session, limit: int = NEWEST) -> list[SubmissionRow]:
+    """Lists the newest submissions, and all others with an open job, with their states, the newest first. Leaves out
+    recordings, because an import of many would be all that is listed."""
+    is_own = Submission.reason != "recorded"
+    newest = select(Submission.id).where(is_own).order_by(Submission.requested_at.desc(), Submission.id.desc())
+    with_open_job = select(Job.submission_id).where(Job.state.in_(OPEN_JOB))
+    chosen = Submission.id.in_(newest.limit(limit)) | Submission.id.in_(with_open_job)
+    return list_submissions_by_id(session, session.scalars(select(Submission.id).where(chosen)).all())
+
+
+def list_nightlies(session: Session, since: dt.datetime, until: dt.datetime) -> list[SubmissionRow]:
+    """Lists the nightlies that were submitted between two times, with their states, the newest first."""
+    asked_at = Submission.requested_at
+    chosen = select(Submission.id).where(Submission.reason == "nightly", asked_at > since, asked_at <= until)
+    return list_submissions_by_id(session, session.scalars(chosen).all())
 
 
 def list_last_nights(session: Session) -> list[SubmissionRow]:
-    """Lists the newest nightly of each main line and GPU model, with its state."""
+    """Lists the newest nightly of each main line and GPU model, with its state. Leaves out repositories that were
+    removed, because nobody waits for their next night."""
+    removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))
     newest = (
         select(Submission.id)
         .join(Commit, Commit.id == Submission.commit_id)
-        .where(Submission.reason == "nightly", ~Commit.repository.contains(BRANCH_START, autoescape=True))
+        .where(Submission.reason == "nightly", ~Commit.repository.contains(BRANCH_START, autoescape=True), ~removed)
         .ext(distinct_on(Commit.repository, Submission.gpu_model))
         .order_by(Commit.repository, Submission.gpu_model, Submission.requested_at.desc(), Submission.id.desc())
     )
@@ -73,8 +88,8 @@ def list_last_nights(session: Session) -> list[SubmissionRow]:
 
 
 def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
-    """Lists these submissions with their states, the newest first. The ids come from another query, because a `limit`
-    in this one would make Postgres keep a plan that expects a tenth of all submissions and counts every sweep."""
+    """Lists these submissions with their states, the newest first. Another query chooses the ids. With a `limit` in
+    this one, Postgres would keep a plan that expects a tenth of all submissions and counts every sweep."""
     ids = list(submission_ids)
     trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
     counted = [column for each in (trials, runs, jobs) for column in each.c if column.name != "submission_id"]

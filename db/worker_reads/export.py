@@ -15,6 +15,7 @@ from tilewatch.db.models import (
     Config,
     GpuModel,
     Measurement,
+    Recording,
     Replay,
     Run,
     Submission,
@@ -51,7 +52,7 @@ class SweepExport:
 
 @dataclass(frozen=True)
 class ReplayExport:
-    """A replay with its two commits and configs. They are exported too, because perhaps no exported run has them."""
+    """A replay with its two commits and configs, which are exported too because perhaps no exported run has them."""
 
     replay: Replay
     good_commit: Commit
@@ -123,6 +124,11 @@ def list_own_repositories(session: Session) -> set[str]:
     """Returns the names of the repositories that have a submission from here, not only from recordings."""
     query = select(Commit.repository).distinct().join(Submission).where(Submission.recording_id.is_(None))
     return set(session.scalars(query))
+
+
+def has_recording(session: Session, sha256: str) -> bool:
+    """Returns whether a recording with this SHA-256 was imported."""
+    return session.scalar(select(Recording.id).where(Recording.sha256 == sha256)) is not None
 
 
 def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:

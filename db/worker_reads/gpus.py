@@ -25,16 +25,6 @@ class NodeGpu:
     driver: str | None
 
 
-@dataclass(frozen=True)
-class StrandedJob:
-    """A queued job for one particular GPU that has no worker or is in quarantine."""
-
-    id: int
-    payload: dict[str, Any]
-    submission_id: int | None
-    priority: int
-
-
 def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, NodeGpu]:
     """Returns for each run id the GPU that measured the run."""
     query = select(Run.id, Run.host, Run.gpu_uuid, Run.toolchain["driver"].astext).where(
@@ -56,7 +46,7 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns, by kernel and problem, the nodes and toolchains that caused unresolved regressions, with their sizes."""
+    """Returns for each kernel and problem its unresolved changes by a node or toolchain: the sizes by `Cause.what`."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -74,12 +64,15 @@ def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[
     return causes
 
 
-def list_stranded_jobs(session: Session) -> list[StrandedJob]:
-    """Lists the jobs for one GPU that have waited AWAY_S and whose GPU has no worker or is in quarantine."""
+def list_stranded_jobs(session: Session) -> list[int]:
+    """Lists the ids of jobs for one GPU that have waited AWAY_S and whose GPU has no worker or is in quarantine.
+    Waiting begins with the GPU's last run at the earliest, because a worker that restarts has no row for seconds."""
     gpu_uuid = func.split_part(Job.queue, "@", 2)
-    waited_s = func.extract("epoch", func.now() - Job.created_at)
+    last_run_at = select(func.max(Run.finished_at)).where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")
+    waits_since = func.greatest(Job.created_at, last_run_at.scalar_subquery())  # nulls are ignored
+    waited_s = func.extract("epoch", func.now() - waits_since)
     query = (
-        select(Job.id, Job.payload, Job.submission_id, Job.priority)
+        select(Job.id)
         .where(
             Job.state == "queued",
             Job.queue.like("gpu.%@%"),
@@ -88,7 +81,7 @@ def list_stranded_jobs(session: Session) -> list[StrandedJob]:
         )
         .order_by(Job.id)
     )
-    return [StrandedJob(*row) for row in session.execute(query)]
+    return list(session.scalars(query))
 
 
 def list_confinements(session: Session) -> list[tuple[str, str]]:

@@ -67,12 +67,14 @@ class PlacedCommit:
 
 @dataclass(frozen=True)
 class UnjudgedNight:
-    """A submission with unjudged runs that no job will judge. Has one of the runs and its measure job's data."""
+    """A submission with unsettled runs that no job will judge. `subject` and `priority` are of one run's measure job.
+    `ended_at` is the time at which the last of its jobs ended, other than jobs that judge."""
 
     run_id: int
     submission_id: int
     subject: str
     priority: int
+    ended_at: dt.datetime | None
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class NightBefore:
-    """The run of a series in the last earlier night that has the same host and origin."""
+    """The newest run of a series from an earlier night, on the same host and of the same origin."""
 
     run_id: int
     commit_id: int
@@ -162,6 +164,12 @@ class NightBefore:
 
 _GOOD, _BAD = aliased(Commit), aliased(Commit)
 """Aliases of the table of commits, for the good and the bad commit of a replay."""
+
+_IS_UNSETTLED = or_(
+    ~exists().where(Verdict.run_id == Run.id),
+    exists().where(Suspicion.run_id == Run.id, Suspicion.state == "open"),
+)
+"""The condition that a run has no verdict, or has an open suspicion."""
 
 _SCOPES = committed_runs(select_row(Scope, [Commit, Sweep, Run]))
 """The query for the scope of every run. Callers add conditions to the query."""
@@ -207,7 +215,7 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
 
 
 def is_measuring(session: Session, submission_id: int) -> bool:
-    """Returns whether a night has a sweep without a run whose measure job has not ended."""
+    """Returns whether a night has an open measure job whose sweep has no run yet."""
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
@@ -222,35 +230,32 @@ def is_settled(session: Session, scope: Scope) -> bool:
     unsettled = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(
-            Sweep.submission_id == scope.submission_id,
-            Run.origin == scope.origin,
-            or_(
-                ~exists().where(Verdict.run_id == Run.id),
-                exists().where(Suspicion.run_id == Run.id, Suspicion.state == "open"),
-            ),
-        )
+        .where(Sweep.submission_id == scope.submission_id, Run.origin == scope.origin, _IS_UNSETTLED)
     )
     return not session.scalar(select(exists(unsettled)))
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists nights with runs that no open job will judge, because the last measurement failed or was cancelled.
-    Searches the newest RUNS_LOOKED_AT runs, of all nights or of the night `submission_id`."""
+    """Lists nights with unsettled runs that no open job will judge, because the last measurement ended without a run or
+    the last replay ended. Searches the night `submission_id`, or else the newest RUNS_LOOKED_AT runs of all nights."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
     )
+    ended_at = select(func.max(other.finished_at)).where(
+        other.submission_id == Sweep.submission_id, other.kind != "judge"
+    )
+    newest = select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery()
+    named = (Run.id.label("run_id"), ended_at.scalar_subquery().label("ended_at"))
     query = (
-        select(Run.id.label("run_id"), Sweep.submission_id, Job.subject, Job.priority)
+        select(*named, Sweep.submission_id, Job.subject, Job.priority)
         .ext(distinct_on(Sweep.submission_id))
         .join(Sweep, Sweep.id == Run.sweep_id)
         .join(Job, and_(Job.sweep_id == Sweep.id, Job.kind == "measure"))
         .where(
-            Run.id > select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery(),
-            ~exists().where(Verdict.run_id == Run.id),
+            Sweep.submission_id == submission_id if submission_id is not None else Run.id > newest,
+            _IS_UNSETTLED,
             ~is_worked_on,
-            *((Sweep.submission_id == submission_id,) if submission_id is not None else ()),
         )
         .order_by(Sweep.submission_id, Run.id)
     )
@@ -258,7 +263,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to the scope's own, oldest first. Leaves out nights of other commits at its position."""
+    """Lists the nights up to the scope's own, oldest first. Leaves out those of another commit at the same position."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -291,20 +296,22 @@ def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """Lists the kernels' times in these nights, in a fixed order, without weighted totals, which follow from them."""
-    query = (
-        select_row(Point, [Sweep, Run, Measurement], run_id=Run.id, time_us=Measurement.median_us)
-        .join(Run, Run.id == Measurement.run_id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(
-            Measurement.role == "kernel",
-            Sweep.submission_id == func.any(list(submission_ids)),
-            Sweep.kernel != TOTAL,
-            Run.origin == origin,
-        )
-        .order_by(Sweep.submission_id, Sweep.kernel, Sweep.problem, Run.id)
-    )
-    return [Point(**row._mapping) for row in session.execute(query)]
+    """Lists the kernels' times in these nights, in a fixed order. Leaves out weighted totals, which are their sums."""
+    of_point = select_row(Point, [Sweep, Run, Measurement], run_id=Run.id, time_us=Measurement.median_us)
+    query = measured_runs(of_point).where(*_are_points(submission_ids, origin))
+    rows = session.execute(query.order_by(Sweep.submission_id, Sweep.kernel, Sweep.problem, Run.id))
+    return [Point(**row._mapping) for row in rows]
+
+
+def count_points(session: Session, submission_ids: Sequence[int], origin: str) -> int:
+    """Returns how many kernels' times `list_points` would list."""
+    query = measured_runs(select(func.count())).where(*_are_points(submission_ids, origin))
+    return int(session.scalar(query) or 0)
+
+
+def _are_points(submission_ids: Sequence[int], origin: str) -> tuple[ColumnElement[bool], ...]:
+    of_night = Sweep.submission_id == func.any(list(submission_ids))
+    return of_night, Sweep.kernel != TOTAL, Run.origin == origin
 
 
 def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
@@ -348,7 +355,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
 def read_nights_before(
     session: Session, submission_ids: Sequence[int], origin: str
 ) -> dict[tuple[str, str, str], NightBefore]:
-    """Returns by kernel, problem and host the series' run in the last of these nights that measured it there."""
+    """Returns, by kernel, problem and host, the newest run of the series on the host in these nights."""
     series = (Sweep.kernel, Sweep.problem, Run.host)
     query = (
         measured_runs(select(*series, Run.id, Commit.id, Commit.sha, Measurement.median_us))
@@ -406,21 +413,12 @@ def _read_replays(session: Session, *conditions: ColumnElement[bool]) -> list[Re
     return [ReplayFact(**{**row, "good_us": tuple(row["good_us"]), "bad_us": tuple(row["bad_us"])}) for row in rows]
 
 
-def count_launches_of_code(session: Session, row: Mapping[str, Any]) -> int:
-    """Returns how many launches are stored for a replay's two machine codes, whichever commits these belong to."""
+def list_replays_of_code(session: Session, repository: str, row: Mapping[str, Any]) -> list[ReplayFact]:
+    """Lists a repository's replays of the two machine codes in `row`, whichever commits these belong to."""
     same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
-    counted = select(func.coalesce(func.sum(func.cardinality(Replay.good_us)), 0)).where(
-        *(getattr(Replay, name) == row[name] for name in same)
+    return _read_replays(
+        session, _GOOD.repository == repository, *(getattr(Replay, name) == row[name] for name in same)
     )
-    return int(session.scalar(counted) or 0)
-
-
-def is_any_pending(session: Session, keys: Sequence[str]) -> bool:
-    """Returns whether one of these replays still has to run: it has no stored result, but an open job."""
-    answered = set(session.scalars(select(Replay.key).where(Replay.key == func.any(list(keys)))))
-    names = [name for key in keys if key not in answered for name in job_keys(key)]
-    alive = select(Job.id).where(Job.key == func.any(names), Job.state.in_(OPEN_JOB))
-    return bool(session.scalar(select(exists(alive))))
 
 
 def was_given_up(session: Session, key: str) -> bool:

@@ -11,7 +11,15 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
-from tilewatch.db.query_parts import is_of_series, measured_runs, read_rows, select_named, select_row, series_keys
+from tilewatch.db.query_parts import (
+    is_of_series,
+    is_swept,
+    measured_runs,
+    read_rows,
+    select_named,
+    select_row,
+    series_keys,
+)
 from tilewatch.db.row_columns import SeriesRow
 
 
@@ -62,7 +70,7 @@ def list_newest_winners(
         .join(newest, true())
         .join(Config, Config.id == newest.c.config_id)
         .outerjoin(Trial, and_(Trial.sweep_id == newest.c.sweep_id, Trial.config_id == newest.c.config_id))
-        .where(*(keys.c[name] == value for name, value in wanted.items() if value is not None))
+        .where(is_swept(keys.c.kernel), *(keys.c[name] == value for name, value in wanted.items() if value is not None))
         .order_by(
             keys.c.repository,
             keys.c.kernel,
@@ -77,7 +85,7 @@ def list_newest_winners(
 @dataclass(frozen=True)
 class ConfigReplay:
     """The newest replay of the config `base` beside `head`, which is the winner of a run or a config tied with it, both
-    with the machine code of that run. If there are no times, both configs have the same machine code."""
+    with the machine code of that run. Without times, no replay was needed, as both have the same machine code."""
 
     run_id: int
     base: Mapping[str, Any]
@@ -89,7 +97,7 @@ class ConfigReplay:
 
 
 def list_config_replays(session: Session, run_ids: Collection[int]) -> list[ConfigReplay]:
-    """Lists the newest successful replay of each config against one of the fastest configs of these runs."""
+    """Lists, for each of these runs and each `base`, the newest replay with times or with equal code on both sides."""
     base, head = aliased(Config), aliased(Config)
     of_series = [getattr(Replay, name) == getattr(Sweep, name) for name in ("kernel", "problem", "gpu_model")]
     query = (

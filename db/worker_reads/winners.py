@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from tilewatch.db.models import Commit, Compilation, Config, Measurement, Replay, Run, Sweep, Trial
-from tilewatch.db.query_parts import Query, read_rows, select_row
+from tilewatch.db.query_parts import Query, is_part_of_space, read_rows, select_row
 from tilewatch.db.worker_reads.judging import RUNS_LOOKED_AT, Scope
 from tilewatch.mechanisms.pairs import read_swizzled
 
@@ -73,7 +73,7 @@ class RunFacts:
 
 
 def _select_code(*trial: ColumnElement[bool]) -> Query:
-    """Returns the query for the code of those trials of each run that fulfil `trial`, with Winner's fields."""
+    """Returns the query for Winner's fields, one row per compiled trial of a run's sweep that fulfils `trial`."""
     return (
         select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -107,8 +107,8 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 
 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
-    """Returns, for runs that a config outside the short list won, the list's fastest config. Leaves out runs whose lead
-    over the list exceeds earlier leads in the same state by less than `better_by`."""
+    """Returns, by run id, the fastest config of the short list, for runs that a config outside the list won. A run
+    counts only if its lead exceeds every earlier lead in the same state by `better_by` or more."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
     query = (
@@ -146,12 +146,13 @@ def list_last_winners(session: Session, repository: str, gpu_model: str) -> list
 
 
 def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[LastTrial]:
-    """Lists the timed trials in the newest measured sweep of each kernel and problem of a repository on a GPU model."""
+    """Lists the timed trials in the newest measured sweep of each kernel and problem of a repository on a GPU model.
+    Leaves out sweeps of a part of a space, such as a night that timed only the winner and its ties again."""
     newest = (
         select(Sweep.id)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
         .join(Run, Run.sweep_id == Sweep.id)
-        .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
+        .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model, ~is_part_of_space())
         .order_by(Sweep.kernel, Sweep.problem, Run.finished_at.desc(), Run.id.desc())
     )
     query = (

@@ -193,7 +193,7 @@ def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Sess
         fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=planned.submission_id)
         == 2
     )
-    assert fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_id=planned.sweep_id) == 0
+    assert fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_ids=[planned.sweep_id]) == 0
     found = [(trial.status, trial.failure) for trial in _trials(db_session, planned)]
     assert found == [
         ("compiled", None),
@@ -207,10 +207,10 @@ def test_compilations_reach_the_trials_that_wait_for_their_code(db_session: Sess
 
 
 def test_compilations_are_attached_to_a_submission_or_a_sweep_and_not_to_both(db_session: Session) -> None:
-    with pytest.raises(TypeError, match="a submission_id or a sweep_id"):
+    with pytest.raises(TypeError, match="a submission_id or sweep_ids"):
         fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER)
-    with pytest.raises(TypeError, match="a submission_id or a sweep_id"):
-        fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=1, sweep_id=1)
+    with pytest.raises(TypeError, match="a submission_id or sweep_ids"):
+        fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, submission_id=1, sweep_ids=[1])
 
 
 def test_of_two_workers_that_finish_the_last_batches_one_sees_that_nothing_waits(database_url: str) -> None:
@@ -269,7 +269,7 @@ def test_a_result_is_never_replaced_by_less(db_session: Session) -> None:
     for status, failure in (("waiting", None), ("compiled", None), ("not_compiled", "timeout")):
         less = {"status": status, "samples_us": None, "median_us": None, "error": None, "failure": failure}
         fact_writes.write_trial_results(
-            db_session, planned.sweep_id, [{"config_id": config_id, **less} for config_id in planned.config_ids]
+            db_session, {planned.sweep_id: [{"config_id": config_id, **less} for config_id in planned.config_ids]}
         )
     assert [(trial.status, trial.median_us) for trial in _trials(db_session, planned)] == before
 
@@ -284,7 +284,7 @@ def test_a_result_that_is_there_already_is_not_written_again(db_session: Session
     places = text("select config_id, ctid from trials where sweep_id = :sweep_id order by config_id")
     before = db_session.execute(places, {"sweep_id": planned.sweep_id}).all()
     rows[0] = {**rows[0], "error": 0.5}
-    fact_writes.write_trial_results(db_session, planned.sweep_id, rows)
+    fact_writes.write_trial_results(db_session, {planned.sweep_id: rows})
     after = db_session.execute(places, {"sweep_id": planned.sweep_id}).all()
     assert [old.config_id for old, new in zip(before, after, strict=True) if old != new] == [rows[0]["config_id"]]
 
@@ -293,7 +293,7 @@ def test_a_sweep_that_runs_again_knows_better(db_session: Session) -> None:
     planned = one_commit.submit(db_session)
     one_commit.measure(db_session, planned)
     again = {"status": "hung", "samples_us": None, "median_us": None, "error": None, "failure": "no answer in 10 s"}
-    fact_writes.write_trial_results(db_session, planned.sweep_id, [{"config_id": planned.config_ids[0], **again}])
+    fact_writes.write_trial_results(db_session, {planned.sweep_id: [{"config_id": planned.config_ids[0], **again}]})
     first, second, *_ = _trials(db_session, planned)
     assert (first.status, first.samples_us, first.failure) == ("hung", None, "no answer in 10 s")
     assert second.status == "timed"
@@ -305,7 +305,7 @@ def test_the_first_measurements_of_a_run_stay(db_session: Session) -> None:
     kernel = db_session.scalars(select(Measurement).where(Measurement.role == "kernel")).one()
     columns = [column.name for column in Measurement.__table__.columns if column.name not in ("id", "run_id")]
     slower = {**{name: getattr(kernel, name) for name in columns}, "median_us": 99.0}
-    fact_writes.add_measurements(db_session, run_id, [slower])
+    fact_writes.add_measurements(db_session, {run_id: [slower]})
     db_session.expire_all()
     assert kernel.median_us == 9.05
 

@@ -182,3 +182,14 @@ def _schema(url: str) -> list[tuple[str, ...]]:
     with session.engine(url).connect() as connection:
         rows = [tuple(row) for row in connection.execute(text(SCHEMA))]
     return sorted(row for row in rows if "alembic_version" not in row[1])
+
+
+def test_a_folder_that_was_empty_for_a_moment_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade replaces the files below a worker that asks before each job."""
+    monkeypatch.setattr(migrate, "__file__", str(tmp_path / "migrate.py"))
+    with pytest.raises(IndexError):
+        migrate.head()
+    versions = tmp_path / "migrations" / "versions"
+    versions.mkdir(parents=True)
+    (versions / "0007_lane.py").touch()
+    assert migrate.head() == "0007"

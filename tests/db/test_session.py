@@ -2,9 +2,12 @@
 
 import multiprocessing
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +25,11 @@ def _add(opened: Session, slug: str) -> None:
 
 def _slugs(url: str) -> list[str]:
     with session.session(url) as opened:
-        return list(opened.scalars(select(GpuModel.slug).order_by(GpuModel.slug)))
+        return _list_slugs(opened)
+
+
+def _list_slugs(opened: Session) -> list[str]:
+    return list(opened.scalars(select(GpuModel.slug).order_by(GpuModel.slug)))
 
 
 def test_a_block_that_ends_well_is_kept_and_one_that_raises_is_not(database_url: str) -> None:
@@ -77,15 +84,21 @@ def test_threads_that_need_an_engine_at_once_share_one(database_url: str, monkey
 
 
 def test_an_engine_does_not_cross_a_fork(database_url: str) -> None:
-    """A forked child that used its parent's connections would read the answers to its parent's questions."""
-    before = session.engine(database_url)
+    """A forked child that used its parent's connections would read the answers to its parent's questions. The parent is
+    a process of its own: pytest's has other threads, and a fork of it keeps the locks that they hold."""
+    program = f"from tests.db.test_session import fork; fork({database_url!r})"
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=True)
+
+
+def fork(url: str) -> None:
+    before = session.engine(url)
     with before.connect():  # so that the parent's pool holds a connection
         pass
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_engine_id, (database_url,)) != id(before)
-        assert pool.apply(_slugs, (database_url,)) == []
-    assert session.engine(database_url) is before
-    assert _slugs(database_url) == []
+        assert pool.apply(_engine_id, (url,)) != id(before)
+        assert pool.apply(_slugs, (url,)) == []
+    assert session.engine(url) is before
+    assert _slugs(url) == []
 
 
 def _engine_id(url: str) -> int:
@@ -133,6 +146,8 @@ def test_a_database_that_is_read_only_is_trouble_that_passes(database_url: str) 
     with session.session(database_url) as opened:
         opened.execute(text(f'alter database "{name}" set default_transaction_read_only = on'))
     session.engine(database_url).dispose()
+    with session.reading_session(database_url) as opened:  # whose connection is used again
+        _list_slugs(opened)
     assert "takes no change: it is read-only" in str(session.find_trouble(database_url))
     with pytest.raises(OperationalError) as raised, session.session(database_url) as opened:
         _add(opened, "kept")
@@ -143,6 +158,18 @@ def test_a_change_in_a_session_that_reads_is_a_mistake_of_the_caller(database_ur
     with pytest.raises(InternalError) as raised, session.reading_session(database_url) as opened:
         _add(opened, "kept")
     assert session.passing_trouble(raised.value) is None
+
+
+def test_a_session_that_reads_sees_no_change_that_comes_after_its_first_query(database_url: str) -> None:
+    with session.reading_session(database_url) as opened:
+        assert _list_slugs(opened) == []
+        with session.session(database_url) as other:
+            _add(other, "later")
+        assert _list_slugs(opened) == []
+    assert _slugs(database_url) == ["later"]
+    with session.session(database_url) as opened:  # by the same connection, which is neither fixed nor read-only now
+        _add(opened, "latest")
+    assert _slugs(database_url) == ["later", "latest"]
 
 
 def test_connections_that_are_used_up_are_trouble(limited: str) -> None:

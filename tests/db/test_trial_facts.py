@@ -132,7 +132,7 @@ def test_a_cubin_that_the_gpu_s_node_could_not_make_is_counted_too(db_session: S
     planned = _compile(db_session, "ok", "ok", "ok", "ok")
     no_time = {"samples_us": None, "median_us": None, "error": None}
     failed = {"config_id": planned.config_ids[0], "status": "not_compiled", "failure": "timeout", **no_time}
-    fact_writes.write_trial_results(db_session, planned.sweep_id, [failed])
+    fact_writes.write_trial_results(db_session, {planned.sweep_id: [failed]})
     (submission,) = submissions.list_submissions(db_session)
     assert submission.not_compiled == 1
 

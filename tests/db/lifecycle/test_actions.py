@@ -21,7 +21,7 @@ def undecided(db_session: Session) -> int:
     for position in (7, 8):
         planned = one_commit.submit(db_session, f"night {position}", sha=f"{position:040x}", position=position)
         fact_writes.add_compilations(db_session, [one_commit.compiled(code) for code in planned.code_keys])
-        fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_id=planned.sweep_id)
+        fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_ids=[planned.sweep_id])
         run_id = one_commit.measure(db_session, planned, f"run {position}")
     db_session.add(Worker(name="gpu", kind="gpu", host="node-a", gpu_model="b200", gpu_uuid="GPU-1", toolchain={}))
     db_session.flush()

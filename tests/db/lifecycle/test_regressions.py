@@ -2,6 +2,7 @@
 
 import datetime as dt
 import threading
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select, text
@@ -103,6 +104,25 @@ def test_series_that_narrow_a_change_differently_are_one_regression_with_the_ran
     assert (found.good_commit_id, found.bad_commit_id, found.size) == (ids[4], ids[8], 0.07)
 
 
+def test_what_a_narrowed_range_leaves_is_another_regression(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 12), run_of(db_session)
+    first = open_or_join(db_session, cause(ids[2], ids[8]), moved(run_id))
+    open_or_join(db_session, cause(ids[2], ids[5]), moved(run_id, PROBLEMS[1]))
+    left = open_or_join(db_session, cause(ids[5], ids[8]), moved(run_id, PROBLEMS[2]))
+    assert left.created
+    found = one(db_session, first.id)
+    assert (found.good_commit_id, found.bad_commit_id) == (ids[2], ids[5])
+
+
+def test_the_range_of_a_node_stays_as_its_first_series_found_it(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 12), run_of(db_session)
+    slow = {"category": "node", "what": "n1 and n2"}
+    first = open_or_join(db_session, replace(cause(ids[2], ids[4]), **slow), moved(run_id))  # type: ignore[arg-type]  # a test's short hand
+    again = open_or_join(db_session, replace(cause(ids[8], ids[9]), **slow), moved(run_id, PROBLEMS[1]))  # type: ignore[arg-type]  # a test's short hand
+    found = one(db_session, first.id)
+    assert (again.id, found.good_commit_id, found.bad_commit_id) == (first.id, ids[2], ids[4])
+
+
 def test_changes_that_share_no_commit_are_two_regressions(db_session: Session) -> None:
     ids, run_id = commits(db_session, 12), run_of(db_session)
     first = open_or_join(db_session, cause(ids[2], ids[4]), moved(run_id))
@@ -195,6 +215,33 @@ def test_a_regression_whose_series_all_recovered_resolves_by_itself_once(db_sess
     assert mark_recovered(db_session, back[1], repository="tilewatch", kernel="gemm_fp8") == []
     assert one(db_session, number).state == "resolved"
     assert [action for _, action, _, _ in actions(db_session, number)][-2:] == ["recover", "resolve"]
+
+
+@pytest.mark.parametrize(("size", "back", "is_over"), [(1.0, -0.5, True), (3.0, -0.75, True), (1.0, -0.3, False)])
+def test_what_became_twice_as_slow_has_recovered_by_half(
+    db_session: Session, size: float, back: float, is_over: bool
+) -> None:
+    """The sizes have different bases: any regression of more than 67 % stayed open for ever."""
+    ids, run_id = commits(db_session, 4), run_of(db_session)
+    later = one_commit.measure(db_session, one_commit.submit(db_session, key="later"), key="run 2")
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id, PROBLEMS[0], size)).id
+    mark_recovered(db_session, moved(later, PROBLEMS[0], back), repository="tilewatch", kernel="gemm_fp8")
+    assert (one(db_session, number).state == "resolved") == is_over
+
+
+@pytest.mark.parametrize(("of_node", "is_over"), [(False, False), (True, True)])
+def test_a_backfilled_commit_has_not_taken_back_what_is_slow_after_it(
+    db_session: Session, of_node: bool, is_over: bool
+) -> None:
+    """A node may recover at any commit."""
+    ids, run_id = commits(db_session, 4), run_of(db_session)
+    older = one_commit.submit(db_session, key="backfill", sha=f"{0:040x}", position=0)
+    backfilled = one_commit.measure(db_session, older, key="run 2")
+    because = replace(cause(ids[2], ids[3]), category="node" if of_node else "code")
+    number = open_or_join(db_session, because, moved(run_id)).id
+    better = moved(backfilled, size=-0.06)
+    mark_recovered(db_session, better, repository="tilewatch", kernel="gemm_fp8", of_node=of_node)
+    assert (one(db_session, number).state == "resolved") == is_over
 
 
 def test_a_resolved_regression_that_meets_another_series_is_back(db_session: Session) -> None:

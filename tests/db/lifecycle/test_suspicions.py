@@ -8,8 +8,10 @@ from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tilewatch.db import fact_writes
-from tilewatch.db.lifecycle import suspicions
-from tilewatch.db.models import Run, Suspicion, Sweep
+from tilewatch.db.fact_writes import NewVerdict
+from tilewatch.db.lifecycle import actions, suspicions
+from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
+from tilewatch.db.models import Run, Suspicion, Sweep, Verdict
 from tilewatch.db.worker_reads.judging import Scope
 
 TONIGHT = 7
@@ -33,6 +35,8 @@ def suspect(
     of = {"kernel": "gemm_fp8", "problem": "320x32576x7168", "gpu_model": "b200"}
     ends = {"good_commit_id": commit_id, "bad_commit_id": commit_id}
     suspicions.open_once(opened, run_id=run_id, **of, **ends, size=0.05, reason="+5.0%")  # type: ignore[arg-type]  # a test's short hand
+    verdict = {"verdict": "undecided", "change": 0.05, "noise": 0.01, "history_points": 3, "policy": "p"}
+    fact_writes.write_verdicts(opened, [NewVerdict(run_id=run_id, reason=f"+5.0%{AWAITS_REPLAY}", **verdict)])  # type: ignore[arg-type]  # a test's short hand
     return run_id, planned
 
 
@@ -56,12 +60,28 @@ def list_outcomes(opened: Session) -> dict[int, tuple[str, str]]:
 def test_a_night_closes_the_suspicions_of_the_earlier_nights_of_its_scope_alone(
     db_session: Session, differs: dict[str, Any], is_closed: bool
 ) -> None:
-    tonight, planned = suspect(db_session, 1, position=TONIGHT)
-    other, _ = suspect(db_session, 2, **differs)
+    other, _ = suspect(db_session, 1, **differs)
+    tonight, planned = suspect(db_session, 2, position=TONIGHT)
     scope = Scope("tilewatch", "b200", "sm_100", "measured", planned.submission_id, 0, "", TONIGHT)
     assert suspicions.close_older(db_session, scope, "too late") == is_closed
     states = {run_id: state for run_id, (state, _) in list_outcomes(db_session).items()}
     assert states == {tonight: "open", other: "undecided" if is_closed else "open"}
+    reasons = [db_session.get_one(Verdict, run_id).reason for run_id in (other, tonight)]
+    assert [reason.endswith(AWAITS_REPLAY) for reason in reasons] == [not is_closed, True]
+
+
+def test_a_night_that_is_judged_again_closes_none_of_a_later_night_of_its_commit(db_session: Session) -> None:
+    _, planned = suspect(db_session, 1, position=TONIGHT)
+    suspect(db_session, 2, position=TONIGHT)
+    scope = Scope("tilewatch", "b200", "sm_100", "measured", planned.submission_id, 0, "", TONIGHT)
+    assert suspicions.close_older(db_session, scope, "too late") == 0
+
+
+def test_a_verdict_awaits_no_replay_after_its_request_was_refused(db_session: Session) -> None:
+    run_id, _ = suspect(db_session, 1)
+    action_id = actions.ask(db_session, "ada", "bisect", {"run": run_id})
+    actions.end_request(db_session, action_id or 0, refused=True, outcome="its repository is gone")
+    assert db_session.get_one(Verdict, run_id).reason == "+5.0%"
 
 
 def test_the_first_outcome_of_a_suspicion_stays(db_session: Session) -> None:

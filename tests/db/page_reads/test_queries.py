@@ -3,11 +3,15 @@
 import dataclasses
 import datetime as dt
 import json
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from tests.conftest import NewDatabase
+from tests.dashboard.fixtures import small_database
 from tests.dashboard.fixtures.small_database import (
     FIRST_DAY,
     KERNEL,
@@ -20,7 +24,8 @@ from tests.dashboard.fixtures.small_database import (
 )
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Measurement, Run, Verdict
+from tilewatch.db.lifecycle import repositories as lifecycle
+from tilewatch.db.models import OPEN_REGRESSION, Commit, Job, Measurement, Run, Verdict
 from tilewatch.db.page_reads import (
     evidence,
     queue,
@@ -32,6 +37,7 @@ from tilewatch.db.page_reads import (
     sweeps,
     verdicts,
 )
+from tilewatch.db.session import session
 
 
 def test_status_turns_into_json_and_counts_every_state(filled: Session) -> None:
@@ -62,6 +68,14 @@ def test_what_is_taken_next_stands_first_however_many_jobs_there_are(db_session:
     assert jobs.claim(db_session, second, "worker#1", 60.0).id == replay  # type: ignore[union-attr]
 
 
+def test_a_job_that_was_put_off_is_in_the_status_however_many_are_newer(db_session: Session) -> None:
+    put_off = one_commit.job(db_session, "put off")
+    db_session.get_one(Job, put_off).trouble = "the disk is full"
+    for number in range(101):
+        one_commit.job(db_session, f"newer {number}")
+    assert [row.id for row in queue.read_status(db_session).put_off] == [put_off]
+
+
 def test_a_worker_that_went_silent_is_known_but_not_counted_on(filled: Session) -> None:
     alive = {row.name: row.alive for row in queue.list_workers(filled)}
     assert alive == {"compile@node-1": True, "judge@node-1": True, "gpu0@node-2": False}
@@ -75,7 +89,7 @@ def test_every_submission_has_the_state_of_its_work(filled: Session) -> None:
     assert states[("b200", "nightly", SHAS[1])] == "static facts only"
     assert states[("b200", "manual", SHAS[2])] == "cancelled"
     assert states[("h200", "nightly", SHAS[2])] == "measured"
-    assert states[("h200", "recorded", SHAS[0])] == "recorded"
+    assert not [reason for _, reason, _ in states if reason == "recorded"], "an import of many would be all"
 
 
 def test_a_submission_counts_the_configs_that_no_longer_wait(filled: Session) -> None:
@@ -147,6 +161,53 @@ def test_the_newest_nightly_of_each_gpu_model(filled: Session) -> None:
         ("b200", SHAS[2], "compiling"),
         ("h200", SHAS[2], "measured"),
     }
+
+
+@pytest.fixture
+def changeable(new_filled_database: NewDatabase) -> Iterator[Session]:
+    """A database with something of everything, for one test alone."""
+    with new_filled_database() as url, session(url) as opened:
+        yield opened
+
+
+def test_a_commit_keeps_its_static_facts_while_a_second_sweep_of_it_waits(changeable: Session) -> None:
+    of = (changeable, REPOSITORY, KERNEL, PROBLEM, "b200")
+    before = static_facts.list_static_facts(*of)
+    commit = changeable.query(Commit).filter_by(sha=SHAS[1]).one()
+    small_database._sweep(changeable, commit, "b200", "manual", (64, 128, 256))
+    assert static_facts.list_static_facts(*of) == before
+    assert SHAS[1] in {row.sha for row in before}
+
+
+def test_a_series_stands_at_a_commit_of_a_stack_with_one_date(changeable: Session) -> None:
+    """A rebase gives all commits of a stack one date, here that of the first, so the date alone names the last one."""
+    changeable.execute(update(Commit).values(committed_at=FIRST_DAY))
+    for sha in SHAS:
+        rows = snapshots.list_points_as_of(changeable, REPOSITORY, FIRST_DAY, sha)
+        assert next(row.sha for row in rows if (row.problem, row.origin) == (PROBLEM, "measured")) == sha
+
+
+def test_the_last_night_of_a_removed_repository_is_not_waited_for(changeable: Session) -> None:
+    lifecycle.add(changeable, REPOSITORY, "https://example.org/k.git", "main", False)
+    assert submissions.list_last_nights(changeable)
+    lifecycle.remove(changeable, REPOSITORY)
+    assert submissions.list_last_nights(changeable) == []
+
+
+def test_a_submission_with_an_open_job_is_listed_however_many_are_newer(changeable: Session) -> None:
+    (before,) = queue.read_status(changeable).submissions
+    changeable.get_one(Job, one_commit.job(changeable, "left")).submission_id = before.id
+    assert before.id in {row.id for row in submissions.list_submissions(changeable, limit=0)}
+
+
+def test_an_open_regression_is_listed_however_many_have_ended(filled: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left the inbox, the digest and every list, and its own page said that it was not there."""
+    everything = regressions.list_regressions(filled)
+    still_open = [row.id for row in everything if row.state in OPEN_REGRESSION]
+    assert 0 < len(still_open) < len(everything)
+    monkeypatch.setattr(regressions, "MOST_ENDED", 0)
+    assert [row.id for row in regressions.list_regressions(filled)] == still_open
+    assert len(regressions.list_regressions(filled, limit=1)) == 1
 
 
 def test_a_run_is_held_against_the_commit_before_on_the_same_machine(filled: Session) -> None:

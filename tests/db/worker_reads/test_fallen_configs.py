@@ -30,7 +30,7 @@ def sweeps(db_session: Session) -> dict[str, Planned]:
 def _sweep(opened: Session, position: int) -> Planned:
     planned = one_commit.submit(opened, f"night of {position}", sha=f"{position:040x}", position=position)
     fact_writes.add_compilations(opened, [one_commit.compiled(each) for each in planned.code_keys])
-    fact_writes.attach_compilations(opened, compiler=COMPILER, sweep_id=planned.sweep_id)
+    fact_writes.attach_compilations(opened, compiler=COMPILER, sweep_ids=[planned.sweep_id])
     return planned
 
 
