@@ -6,8 +6,8 @@ submission affected, so that a new compiler causes one message and not sixty."""
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tilewatch.baselines import PACKAGES
@@ -35,6 +35,8 @@ CONFIRMED = ("regression", "improvement")
 LOSS_THAT_MATTERS = 0.02
 """The least relative loss that raises an alarm. A smaller loss is a tie, because sweeps take few samples per config."""
 
+NOT_CONFINED = "not_confined"
+
 Key = TypeVar("Key")
 
 LISTED = 5
@@ -58,21 +60,29 @@ class Changes:
     to_close: tuple[str, ...]
 
 
-def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow]) -> Changes:
-    """Returns which alarms to open and to close so that exactly the alarms `current` are open."""
-    by_key = {alarm.key: alarm for alarm in current}
+def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow], now: dt.datetime) -> Changes:
+    """Returns which alarms to open and to close so that exactly the alarms `current` are open. What workers report
+    again and again has no beginning of its own: its key gets the time at which its alarm opens."""
     open_keys = {alarm.key for alarm in stored}
+    by_key = {_find_key(alarm, open_keys, now): alarm for alarm in current}
     return Changes(
-        tuple(alarm for key, alarm in sorted(by_key.items()) if key not in open_keys),
+        tuple(replace(alarm, key=key) for key, alarm in sorted(by_key.items()) if key not in open_keys),
         tuple(sorted(open_keys - by_key.keys())),
     )
+
+
+def _find_key(alarm: OpenAlarm, open_keys: Collection[str], now: dt.datetime) -> str:
+    if alarm.kind != NOT_CONFINED:
+        return alarm.key
+    begins = f"{alarm.key}/since/"
+    return next((key for key in open_keys if key.startswith(begins)), f"{begins}{now.isoformat()}")
 
 
 def find_late_nightlies(
     repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
     """Returns alarms about missing or late nightlies of a repository. `last` is the day of its newest submitted
-    nightly. Earlier nights raise no alarm."""
+    nightly. A late nightly of an earlier day raises no alarm."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
         alarms.append(
@@ -152,7 +162,7 @@ def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm
     less = {host: level for host, level in confinements if level != Level.FULL}
     return [
         OpenAlarm(
-            "not_confined",
+            NOT_CONFINED,
             f"not_confined/{digest(host)}",
             host,
             f"A commit's code is kept from {level} there; it should be kept from {Level.FULL.value}. That takes "
@@ -166,7 +176,7 @@ def find_root_on_gpus(needs: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
     """Returns an alarm for each host where commits' host code runs as root on a GPU, with the reason."""
     return [
         OpenAlarm(
-            "not_confined",
+            NOT_CONFINED,
             f"not_confined/as_root/{digest(host)}",
             host,
             f"A commit's host code runs on a GPU there as root, not as a user of its own: {why}. Run the worker as "
@@ -195,12 +205,12 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def lost_its_tie(run: RunPair) -> bool:
-    """Returns whether the last night's winning config is slower tonight than the best by LOSS_THAT_MATTERS or more."""
+    """Returns whether the config that won the night before is now slower than the best by LOSS_THAT_MATTERS or more."""
     return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of alarms about lost ties whose every run now has a confirmed change as its explanation."""
+    """Returns the keys of alarms about lost ties in which every run that lost its tie has a confirmed change."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"
@@ -232,7 +242,7 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about winners that break a checklist rule kept before: one by kernel, GPU model and submission."""
+    """Returns alarms about winners that newly break a checklist rule, one for each kernel, GPU model and submission."""
     lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
     return [
         _alarm_since(
@@ -257,8 +267,8 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
     """Returns an alarm for each kernel whose shipped config is slower than the best config found, on any problem.
 
-    The shipped config is the one that the library's host code launches. If it is not known, the tile table's config is
-    a guess at it. A guess opens an alarm only if it was within `table_limit` before."""
+    The shipped config is the one that the library's host code launches. If it is not known, the tile table's config
+    stands for it. Then an alarm opens only if the loss was within `table_limit` the night before, and is not now."""
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []

@@ -17,6 +17,7 @@ from tilewatch.worker.notify.senders import (
     TAKEN,
     OutgoingMessage,
     SendResult,
+    is_accepted,
     read_result,
 )
 
@@ -77,7 +78,7 @@ class Forge:
         """Writes a comment on a commit. After a failed attempt, it first checks whether the comment exists already."""
         if message.attempt > 1:
             for answer in self._comment_pages(sha):
-                if not answer.ok:
+                if not is_accepted(answer):
                     return self._outcome(answer)
                 if any(marker(message.key) in str(comment.get("body")) for comment in answer.json()):
                     return TAKEN
@@ -88,7 +89,7 @@ class Forge:
             window = {"per_page": COMMENTS_A_PAGE, "page": page}
             answer = self._request("GET", f"commits/{sha}/comments", params=window)
             yield answer
-            if not answer.ok or len(answer.json()) < COMMENTS_A_PAGE:
+            if not is_accepted(answer) or len(answer.json()) < COMMENTS_A_PAGE:
                 return
 
     def _request(self, method: str, path: str, **parameters: Any) -> requests.Response:

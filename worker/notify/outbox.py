@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import messages, regressions
 from tilewatch.db.lifecycle.actions import BY_A_COMMIT
 from tilewatch.db.lifecycle.messages import ClaimedMessage, UnreportedChange
+from tilewatch.db.models import OPEN_REGRESSION
 from tilewatch.db.page_reads import alarms, submissions
 from tilewatch.db.page_reads import messages as message_queries
 from tilewatch.db.page_reads import regressions as regression_queries
@@ -127,7 +128,8 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
     missing = messages.list_unwritten_keys(opened, list(keys))
     if not missing:
         return
-    text = _write_day(opened, outbox, _day(opened, now))
+    since = messages.find_last_digest(opened, list(keys)) or now - dt.timedelta(days=1)
+    text = _write_day(opened, outbox, _day(opened, since, now))
     for key in missing:
         messages.write(opened, key=key, kind="digest", channel=keys[key], **vars(text))
 
@@ -221,7 +223,7 @@ def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Returns a regression with its owner. If it has no owner, it gets the one of the first route that names any."""
+    """Returns a regression with its owner. If it has none, stores the owner that the first matching route names."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
@@ -280,17 +282,17 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
         messages.fail(opened, message.id, outcome.trouble)
 
 
-def _day(opened: Session, now: dt.datetime) -> wording.Day:
-    """Returns the content of a day's digest. It leaves out planted and recorded regressions. A regression that began
-    and ended on this day is only listed among the ended ones."""
-    since = now - dt.timedelta(days=1)
+def _day(opened: Session, since: dt.datetime, now: dt.datetime) -> wording.Day:
+    """Returns the content of a digest of the time since the last one. It leaves out planted and recorded regressions. A
+    regression that began and ended in this time is only listed among the ended ones."""
     rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]
-    ended = [row for row in slower if row.state in ("resolved", "expected") and row.changed_at >= since]
+    moved = {row.regression_id for row in regression_queries.find_last_moves(opened, now).values() if row.at >= since}
+    ended = [row for row in slower if row.state not in OPEN_REGRESSION and row.id in moved]
     return wording.Day(
         opened=[row for row in slower if row.opened_at >= since and row not in ended],
         ended=ended,
-        still_open=[row for row in slower if row.state in regressions.OPEN],
+        still_open=[row for row in slower if row.state in OPEN_REGRESSION],
         improvements=[row for row in rows if row.direction == "improvement" and row.opened_at >= since],
         alarms=alarms.list_alarms(opened),
         nights=submissions.list_last_nights(opened),

@@ -157,13 +157,14 @@ def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.
 
 
 def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
-    """Returns the day whose digest is due; None if it is too early or too late for the digest of today."""
+    """Returns the day whose digest is due: today, or yesterday for a digest that is late at midnight. None if it is too
+    early or too late, or if digests are off."""
     if settings.digest is None:
         return None
     zone = ZoneInfo(settings.zone)
-    day = now.astimezone(zone).date()
-    since = now - dt.datetime.combine(day, settings.digest.at, zone)
-    return day if dt.timedelta(0) <= since < DIGEST_PATIENCE else None
+    today = now.astimezone(zone).date()
+    late = {day: now - dt.datetime.combine(day, settings.digest.at, zone) for day in (today, today - dt.timedelta(1))}
+    return next((day for day in late if dt.timedelta(0) <= late[day] < DIGEST_PATIENCE), None)
 
 
 def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:

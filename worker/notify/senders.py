@@ -22,12 +22,12 @@ CONNECT_LIMIT_S, ANSWER_LIMIT_S = 4.0, 10.0
 SERVICE_LIMIT_S = 20.0
 """The most seconds in which an Apprise service must send a message. It is well below outbox.py's LEASE_S."""
 
-REFUSED = (400, 410, 413, 415, 422)
+REFUSED = (301, 302, 303, 307, 308, 400, 410, 413, 415, 422)
 """The HTTP statuses after which no further attempt is made. Other failures (401, 404, 5xx) may pass or be repaired."""
 
 LONGEST_RETRY_AFTER_S = 86_400.0
 SECRET_LENGTH = 6
-"""The length from which on a piece of an address counts as secret. Shorter pieces are words such as `api`."""
+"""The least length of a piece of an address that counts as secret. Shorter pieces are words such as `api`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ TAKEN = SendResult()
 
 
 class Sender(Protocol):
-    """Sends messages to one channel. If a sender is `repeatable`, its receiver shows a message only once."""
+    """Sends messages to one channel. If `repeatable` is True, a message that is sent twice is shown only once."""
 
     @property
     def repeatable(self) -> bool: ...
@@ -153,13 +153,18 @@ ERROR_LEVELS = ("WARNING", "ERROR", "CRITICAL")
 
 
 def read_result(answer: requests.Response, who: str, now: dt.datetime | None = None) -> SendResult:
-    """Returns the result of an attempt to send, from the service's HTTP answer."""
-    if answer.ok:
+    """Returns the result of an attempt to send, from the service's HTTP answer. A redirect is a refusal, because it is
+    not followed: another address must not get the message."""
+    if is_accepted(answer):
         return TAKEN
     trouble = f"{who} answers {answer.status_code} {answer.reason or ''}".strip()
     if answer.status_code in REFUSED:
         return SendResult.never(trouble)
     return SendResult.later(trouble, requested_wait_s(answer, now or dt.datetime.now(dt.UTC)))
+
+
+def is_accepted(answer: requests.Response) -> bool:
+    return 200 <= answer.status_code < 300
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:

@@ -47,7 +47,7 @@ def update_alarms(
     with session(out.database_url) as opened:
         take_turns(opened, life.WATCHING)
         stored = alarm_queries.list_alarms(opened)
-        changes = alarms.changes(_list_alarms(opened, stored, watched, times, regret_limit, now), stored)
+        changes = alarms.changes(_list_alarms(opened, stored, watched, times, regret_limit, now), stored, now)
         for alarm in changes.to_open:
             about = {name: getattr(alarm, name) for name in ("key", "kind", "subject", "detail")}
             alarm_id, new = life.open_once(opened, **about)
@@ -122,7 +122,7 @@ def _group_by_repository(rows: Iterable[Row]) -> defaultdict[str, list[Row]]:
 
 
 def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
-    """Returns the open alarms about configs of which at least one still fails, for at most FAILURE_STAYS_OPEN."""
+    """Returns the open alarms, up to FAILURE_STAYS_OPEN old, about broken configs of which at least one still fails."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)

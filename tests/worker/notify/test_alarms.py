@@ -67,7 +67,7 @@ def opened(alarm: OpenAlarm, at: dt.datetime = NOW) -> AlarmRow:
 
 def test_what_stands_and_is_not_open_opens_and_what_stands_no_more_closes() -> None:
     new, old, over = (OpenAlarm("regret", key, "", "") for key in "abc")
-    found = alarms.changes([new, old], [opened(old), opened(over)])
+    found = alarms.changes([new, old], [opened(old), opened(over)], NOW)
     assert (found.to_open, found.to_close) == ((new,), ("c",))
 
 
@@ -229,6 +229,16 @@ def test_a_host_where_host_code_is_root_is_named_with_the_reason_beside_one_with
     assert found.key != alarms.find_not_confined([("n2", "network")])[0].key
 
 
+def test_what_a_worker_reports_again_after_its_alarm_was_closed_is_a_new_alarm() -> None:
+    """Its key was the same for ever, and an alarm with a known key stays closed."""
+    current = alarms.find_not_confined([("n2", "network")])
+    (first,) = alarms.changes(current, [], NOW).to_open
+    assert alarms.changes(current, [opened(first)], NOW + dt.timedelta(hours=1)) == alarms.Changes((), ())
+    assert alarms.changes([], [opened(first)], NOW).to_close == (first.key,)
+    (again,) = alarms.changes(current, [], NOW + dt.timedelta(hours=2)).to_open
+    assert again.key != first.key
+
+
 def test_a_package_that_came_or_went_changes_no_baseline() -> None:
     """Ratios before and after are to two versions only where both have one."""
     versions = {"sgl-deep-gemm": "0.1.0"}
@@ -239,6 +249,6 @@ def test_a_package_that_came_or_went_changes_no_baseline() -> None:
 def test_alarms_open_and_close_in_the_order_of_their_keys() -> None:
     keys = [f"regret/{number:03}" for number in range(40)]
     ends = [opened(OpenAlarm("regret", key, "", "")) for key in reversed(keys)]
-    assert alarms.changes([], ends).to_close == tuple(keys)
+    assert alarms.changes([], ends, NOW).to_close == tuple(keys)
     begins = [OpenAlarm("regret", key, "", "") for key in reversed(keys)]
-    assert [each.key for each in alarms.changes(begins, []).to_open] == keys
+    assert [each.key for each in alarms.changes(begins, [], NOW).to_open] == keys

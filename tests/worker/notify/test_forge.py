@@ -143,6 +143,16 @@ def test_how_long_to_wait_is_read_from_the_answer(headers: dict[str, str], wait_
     assert read_result(answer, "the forge", NOW).again
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 304, 307, 308])
+def test_a_redirect_is_no_message_that_was_sent(status: int) -> None:
+    """A webhook whose address moved was marked as sent: requests calls everything below 400 ok."""
+    answer = requests.Response()
+    answer.status_code = status
+    result = read_result(answer, "the hook", NOW)
+    assert result.trouble == f"the hook answers {status}"
+    assert result.again == (status == 304)
+
+
 def test_a_forge_that_cannot_be_reached_is_waited_out() -> None:
     with receiver() as gone:
         pass

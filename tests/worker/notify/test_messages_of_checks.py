@@ -84,7 +84,7 @@ def test_a_check_that_ended_is_a_status_and_a_comment_once(database_url: str, we
     for words in (
         "gemm small: faster -9.8 % (-10.0 to -9.5) after 12 launches; spills 8 -> 0",
         "gemm large (sm_100): identical machine code",
-        "Repeat it: tilewatch submit check aaaaaaaaaa..beefbeefbe --gpu b200",
+        "Repeat it: tilewatch submit check aaaaaaaaaa..beefbeefbe --gpu b200 --repository",
         f"[Evidence](http://here/checks?check={check_id})",
     ):
         assert words in comment.json["body"]

@@ -5,13 +5,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import func, select, text, update
 
 from tests.worker.fixtures import open_regression
 from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
 from tilewatch.db.lifecycle import messages, regressions
-from tilewatch.db.models import Message, Regression
+from tilewatch.db.models import Message, Regression, RegressionEvent
 from tilewatch.db.repository_names import EXAMPLES
 from tilewatch.db.session import session
 from tilewatch.worker.notify.forge import Forge
@@ -313,6 +313,37 @@ def test_a_digest_lists_what_is_new_and_open(database_url: str, board: Receiver)
     (asked,) = board.taken
     assert asked.json["subject"] == "Tilewatch: 1 new regression, 1 open, 0 alarms in all repositories"
     assert f"New:\n  #{number} gemm_fp8 on b200: +4.2 % time, slower" in asked.json["body"]
+
+
+def write_digest_body(database_url: str, board: Receiver) -> str:
+    now = dt.datetime.now(dt.UTC)
+    at_once = {"at": now.time().replace(tzinfo=None), "to": ["board"]}
+    write_and_send(outbox_of(database_url, board, digest=at_once, routes=[]), now)
+    body = board.taken[-1].json["body"]
+    assert isinstance(body, str)
+    return body
+
+
+def test_a_note_on_an_old_end_does_not_bring_it_into_the_digest_again(database_url: str, board: Receiver) -> None:
+    number = regress(database_url)
+    with session(database_url) as opened:
+        regressions.triage(opened, number, "resolve", "ada")
+        for table in (Regression.opened_at, RegressionEvent.at):
+            opened.execute(update(table.class_).values({table: table - dt.timedelta(days=3)}))
+        regressions.edit(opened, number, "ada", "note", "the driver did it")
+    assert "gemm_fp8" not in write_digest_body(database_url, board)
+
+
+def test_a_digest_begins_where_the_last_one_ended(database_url: str, board: Receiver) -> None:
+    """The last one was written 30 hours ago, and this one is late: the hours between are a day's no more."""
+    opened_hours_ago = {regress(database_url, kernel=f"kernel_{hours}"): hours for hours in (28, 32)}
+    with session(database_url) as opened:
+        messages.write(opened, key="digest of yesterday", kind="digest", channel="board", subject="A", body="")
+        opened.execute(update(Message).values(created_at=func.now() - dt.timedelta(hours=30), state="failed"))
+        for number, hours in opened_hours_ago.items():
+            opened.get_one(Regression, number).opened_at -= dt.timedelta(hours=hours)
+    new = write_digest_body(database_url, board).partition("New:")[2].partition("Still open:")[0]
+    assert ("kernel_28" in new, "kernel_32" in new) == (True, False)
 
 
 def test_a_digest_has_no_planted_example(database_url: str, board: Receiver) -> None:

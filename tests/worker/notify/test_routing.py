@@ -113,6 +113,13 @@ def test_a_digest_is_due_from_its_hour_on_and_not_for_ever(
     assert routing.digest_due(written, at.astimezone(dt.UTC)) == day
 
 
+def test_a_digest_that_is_late_at_midnight_is_that_of_its_day() -> None:
+    settings = NotifySettings.model_validate({"digest": {"at": "23:58", "to": ["log"]}})
+    midnight = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+    assert routing.digest_due(settings, midnight) == dt.date(2026, 11, 20)
+    assert routing.digest_due(settings, midnight + routing.DIGEST_PATIENCE) is None
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -43,7 +43,7 @@ def night(
             for each, code_key in enumerate(planned.code_keys)
         ]
         fact_writes.add_compilations(opened, rows)
-        fact_writes.attach_compilations(opened, compiler=compiler, sweep_id=planned.sweep_id)
+        fact_writes.attach_compilations(opened, compiler=compiler, sweep_ids=[planned.sweep_id])
         run_id = one_commit.measure(opened, planned, f"run {number} of {repository}")
         for each, config_id in enumerate(planned.config_ids):
             status = "wrong" if each in wrong else "not_compiled" if each in broken else "timed"
@@ -137,7 +137,7 @@ def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_be
         shipped = {"samples_us": [11.0], "median_us": 11.0, "low_us": 11.0, "high_us": 11.0, "detail": {}}
         no_ratio = {"ratio": None, "ratio_low": None, "ratio_high": None}
         row = {"implementation": "shipped", "role": "baseline", "config_id": winner.config_id, **shipped, **no_ratio}
-        fact_writes.add_measurements(opened, run_id, [row])
+        fact_writes.add_measurements(opened, {run_id: [row]})
     look(out)
     look(out)
     assert [kind for kind, _ in open_(out)] == ["baseline_changed", "line_lost", "regret", "tie_lost"]
