@@ -5,7 +5,7 @@ Tasks import the modules that they call when they run, so that a worker loads on
 its own GPU.
 
     celery -A tilewatch.worker.app worker -Q compile    -n compile@%h -c 4
-    celery -A tilewatch.worker.app worker -Q record     -n record@%h  -c 2     (with what host code imports)
+    celery -A tilewatch.worker.app worker -Q record     -n record@%h  -c 2     (with the packages of host code)
     celery -A tilewatch.worker.app worker -Q judge      -n judge@%h   -c 1
     celery -A tilewatch.worker.app worker -Q tell       -n tell@%h    -c 1     (with the forge's token)
     celery -A tilewatch.worker.app worker -Q gpu.h200   -n gpu0@%h    -c 2     (CUDA_VISIBLE_DEVICES=<uuid>)
@@ -34,6 +34,7 @@ from tilewatch.db.migrate import OtherRelease
 from tilewatch.db.session import session
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.measuring.gpu_turn import OWN_ROOT
+from tilewatch.nightlies import SUBMIT_PATIENCE, due_night
 from tilewatch.worker import logs
 from tilewatch.worker.context import Context
 from tilewatch.worker.process import metrics_folder, stopping, ticks
@@ -139,7 +140,9 @@ def _write_counters(context: Context, run_key: str, found: Mapping[str, Any]) ->
 def run_nightly() -> None:
     from tilewatch.worker.submitting import schedule
 
-    for outcome in schedule.submit(Settings.load()):
+    settings = Settings.load()
+    night = due_night(dt.datetime.now(dt.UTC), settings, -SUBMIT_PATIENCE)  # yesterday's, if it is late at midnight
+    for outcome in schedule.submit(settings, night):
         log.info("nightly", outcome=outcome)
 
 
@@ -162,8 +165,8 @@ def run_reconcile() -> None:
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
-    """Writes and sends messages. Every call runs, unlike those of other periodic tasks, because other workers start it
-    too. A skipped call left a change unsent for up to 30 s (2026-11-23). An empty call costs one query."""
+    """Writes and sends messages. Repeated calls are not skipped as in other periodic tasks, because other workers call
+    this task too. A skipped call left a change unsent for up to 30 s (2026-11-23). An empty call costs one query."""
     from tilewatch.worker.notify import outbox
 
     out = _outbox()
@@ -256,7 +259,7 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
 
 
 def _consume(controller: Any, queue: str, wanted: bool) -> None:
-    """Starts or stops taking jobs from a queue, by remote control, because the caller is not the consumer's thread."""
+    """Asks the consumer's thread to take jobs from a queue, or to stop if `wanted` is False. Any thread may call it."""
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
     controller.consumer.call_soon(change, queue)
 
@@ -308,7 +311,7 @@ def _drain(how: str, **_: Any) -> None:
 
 
 def _mark_before_cold_stop() -> None:
-    """Installs a SIGQUIT handler that marks the stop before it calls Celery's, which ends the pool first (5.7.0)."""
+    """Installs a SIGQUIT handler that marks the stop, then runs Celery's handler, which first ends the pool (5.7.0)."""
     installed = signal.getsignal(signal.SIGQUIT)
 
     def stop(number: int, frame: Any) -> None:

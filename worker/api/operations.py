@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from tilewatch.db.lifecycle.tokens import Holder, Right
 from tilewatch.db.page_reads.series import require_known
-from tilewatch.db.session import session
+from tilewatch.db.session import reading_session
 from tilewatch.worker.api import reads
 from tilewatch.worker.api.callers import Credentials, find_caller
 from tilewatch.worker.api.reads import GpuModel, Kernel
@@ -98,7 +98,7 @@ class Operation:
 
 def call(operation: Operation, settings: Settings, credentials: Credentials, arguments: dict[str, Any]) -> Any:
     """Calls an operation for a caller and returns its answer. Raises ExpectedError with a sentence if it is refused."""
-    with session(settings.connection().database_url) as opened:
+    with reading_session(settings.connection().database_url) as opened:
         holder = find_caller(opened, credentials, operation.right)
         if operation.right == "read":
             require_known(opened, **{name: each for name, each in arguments.items() if name in NAMES})

@@ -101,10 +101,10 @@ def list_sweeps(
 
 def read_sweep(opened: Session, sweep_id: Id, limit: Rows = 1000) -> SweepResults:
     """Read a sweep: each config with its time or why it has none, the fastest first, and the winner's measurements."""
-    trials = sweeps.list_trials(opened, sweep_id)
-    if not trials:
+    trials, measurements = sweeps.list_trials(opened, sweep_id), sweeps.list_measurements(opened, sweep_id)
+    if not trials and not measurements:  # a weighted total has no trials
         raise NotThere(f"there is no sweep {sweep_id}")
-    return SweepResults(trials[:limit], sweeps.list_measurements(opened, sweep_id))
+    return SweepResults(trials[:limit], measurements)
 
 
 def list_verdicts(

@@ -14,7 +14,15 @@ import typer
 
 from tilewatch.configs import parse_config
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.command_options import AsJson, Events, Markdown, Recordings, parse_share, require_place
+from tilewatch.given_files import write_given
+from tilewatch.kernels.command_options import (
+    AsJson,
+    Events,
+    Markdown,
+    Recordings,
+    parse_share,
+    require_place,
+)
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design
@@ -165,6 +173,8 @@ def replay(
     settings = options.settings()
     at = work.find_repository(settings)
     given = None
+    if beside_config is not None and config is None:
+        raise typer.BadParameter("add --config for the other side", param_hint="'--beside-config'")
     if config is not None:
         head = parse_config(config)
         base = parse_config(beside_config) if beside_config is not None else head
@@ -228,9 +238,9 @@ def _print(
     from tilewatch.kernels.comparing import report
 
     if markdown is not None:
-        markdown.write_text(report.write_markdown(outcomes, about), encoding="utf-8")
+        write_given(markdown, report.write_markdown(outcomes, about))
     if junit is not None:
-        junit.write_text(report.write_junit(outcomes, about), encoding="utf-8")
+        write_given(junit, report.write_junit(outcomes, about))
     if as_json:
         print(report.write_json(outcomes, about))
     else:

@@ -74,7 +74,7 @@ def import_(
 
     database_url = options.ready_database()
     for file in files:
-        print(import_recorded(database_url, file, repository))
+        print(import_recorded(database_url, file, repository).sentence)
 
 
 def migrate() -> None:

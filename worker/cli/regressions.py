@@ -51,11 +51,11 @@ def list_(
 
         tilewatch regressions list --all --kernel gemm_fp8 --json
     """
-    from tilewatch.db.lifecycle.regressions import OPEN
+    from tilewatch.db.models import OPEN_REGRESSION
     from tilewatch.db.page_reads.regressions import list_regressions
     from tilewatch.worker.cli import tables
 
-    states = None if every else state or OPEN
+    states = None if every else state or OPEN_REGRESSION
     direction = "improvement" if improvements else "regression"
     with options.open_session() as opened:
         rows = [

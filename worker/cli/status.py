@@ -10,7 +10,7 @@ from tilewatch.db.page_reads import queue
 from tilewatch.db.page_reads.gpu_health import QuarantineRow
 from tilewatch.db.page_reads.queue import JobRow, Status
 from tilewatch.db.page_reads.submissions import SubmissionRow
-from tilewatch.db.session import session
+from tilewatch.db.session import reading_session
 from tilewatch.text import short_sha
 from tilewatch.worker.cli.tables import Terminal, new_table, print_answer
 
@@ -33,7 +33,7 @@ def show(database_url: str, *, as_json: bool, follow: bool) -> None:
 
 
 def _read(database_url: str) -> Status:
-    with session(database_url) as opened:
+    with reading_session(database_url) as opened:
         return queue.read_status(opened)
 
 

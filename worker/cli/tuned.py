@@ -75,7 +75,7 @@ def export(
     )
     rows = sum(len(table["rows"]) for table in tables)
     pairs = "1 kernel and GPU model" if len(tables) == 1 else f"{len(tables)} pairs of kernel and GPU model"
-    print(f"wrote {rows} configs to {file}: one for each problem of {pairs}")
+    print(f"wrote {count_text(rows, 'config')} to {file}: one for each problem of {pairs}")
 
 
 def _export_for_others(

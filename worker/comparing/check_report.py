@@ -30,7 +30,7 @@ def read_json(story: CheckStory, link: str) -> dict[str, Any]:
 def write_repeat(check: CheckRow) -> str:
     """Returns the command that submits the same check again."""
     words = ["tilewatch", "submit", "check", f"{short_sha(check.base_sha)}..{short_sha(check.head_sha)}"]
-    words += ["--gpu", check.gpu_model]
+    words += ["--gpu", check.gpu_model, "--repository", check.repository]
     words += ["--kernel", check.kernel] if check.kernel is not None else []
     words += ["--fail-over", f"{check.fail_over * 100:g}%"] if check.fail_over else []
     return shlex.join(words)

@@ -48,7 +48,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     )
     targets = list_targets(base, head, Selection((story.check.arch,), story.check.kernel), needs_packages=True)
     if story.check.kernel is None and asked.kernels is not None:
-        targets = tuple(each for each in targets if each.kernel in asked.kernels)
+        targets = tuple(each for each in targets if each.kernel in asked.kernels or each.is_left_out)
     lease.progress()
     with CompilerPool(context.store_url, jobs=COMPILERS, limit_s=context.compile_limit_s) as pool:
         comparison = Comparison(base, head, story.check.gpu_model, pool, lambda: last, may_race=False)

@@ -1,5 +1,5 @@
-"""Compares the code of a new run's winner with the previous winner's and the second best config's, for the dashboard.
-Idle compile workers do this. A pair takes seconds, for which no verdict should wait."""
+"""Compares the code of a new run's winner with that of the previous winner and of the second best config, for the
+dashboard. Idle compile workers do this, because a pair takes seconds and no verdict should wait for that."""
 
 import logging
 import time
@@ -43,9 +43,13 @@ def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> C
     for run_id in run_ids:
         if time.monotonic() > until:
             break
-        with session(database_url) as opened:
-            pairs += _try_to_compare(opened, store, run_id)
-            fact_writes.mark_compared(opened, run_id)
+        try:
+            with session(database_url) as opened:
+                pairs += _try_to_compare(opened, store, run_id)
+                fact_writes.mark_compared(opened, run_id)
+        except StoreError as error:
+            logger.warning("the store is away, so code is compared later: %s", error)
+            break
         runs += 1
     return Compared(runs, pairs)
 
@@ -56,7 +60,7 @@ def _try_to_compare(opened: Session, store: CubinStore, run_id: int) -> int:
     try:
         with opened.begin_nested():
             return _compare(opened, store, run_id)
-    except DATABASE_IS_AWAY:
+    except (*DATABASE_IS_AWAY, StoreError):
         raise
     except Exception:  # the edge of a run
         logger.exception("the code of run %s cannot be compared", run_id)
@@ -69,6 +73,7 @@ def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
         try:
             diff = diff_cubins(store, base_key, head_key)
         except StoreError:  # a cubin that was made on another machine, or that was removed
+            store.require_access(writes=False)
             continue
         fact_writes.write_code_diff(opened, (base_key, head_key), diff.sentence, *_tabulate(diff))
     return len(missing)

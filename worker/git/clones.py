@@ -7,7 +7,6 @@ measured commit can be read after its branch is gone."""
 import contextlib
 import fcntl
 import hashlib
-import os
 import re
 import shlex
 import shutil
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.recording.git_commit import AS_STORED
+from tilewatch.kernels.recording.git_commit import make_environment
 from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.git.commits import UNSHALLOW, GitFailed, RepositoryError, git, read_settings
 
@@ -31,8 +30,6 @@ SLOWEST = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
 SAFE = ("-c", "protocol.ext.allow=never")
 """Git options that refuse addresses which would start a program."""
 EVERYTHING = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
-"""The variables that git sets for a hook. They would make another git command use the hook's repository."""
 NO_REASON = ("Cloning into", "Please make sure you have", "and the repository exists", "hint:", "warning:", "From ")
 
 
@@ -46,7 +43,7 @@ class FetchFailed(RepositoryError):
 
 @dataclass(frozen=True)
 class Clone:
-    """The clone of a repository in this data folder, which may not exist yet. `options` and `variables` are added to
+    """The clone of a repository in this data folder. `folder` may not exist yet. `options` and `variables` are added to
     each git command that uses the network."""
 
     name: str
@@ -87,8 +84,8 @@ def fetch(clone: Clone) -> None:
 
 
 def follow(clone: Clone, branch: str) -> None:
-    """Makes a branch the clone's HEAD. Raises FetchFailed if the remote lacks the branch, or if fetching did not update
-    the clone's branch, which Git does not report."""
+    """Makes a branch the clone's HEAD, and fetches if it is behind. Raises FetchFailed if the remote lacks the branch.
+    Raises it too if Git reports no error but leaves the clone's branch at another commit than the remote's."""
     remote = ask_remote(clone, branch)
     if remote.branch_sha is None:
         raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
@@ -163,18 +160,17 @@ def bring_revision(clone: Clone, revision: str) -> str:
         return git(clone.folder, "rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
 
 
-def default_branch(clone: Clone) -> str:
-    """Returns the default branch of the remote. Raises RepositoryError if the remote's HEAD is not a branch."""
-    try:
-        return git(clone.folder, "symbolic-ref", "HEAD").strip().removeprefix("refs/heads/")
-    except GitFailed:
-        raise RepositoryError(f"{clone.name} has no default branch: name the branch to follow") from None
-
-
-def read_branch_setting(clone: Clone) -> str | None:
-    """Returns `branch` of [tool.tilewatch] at HEAD; None if it is not set. Raises BadProject if it is wrong."""
-    settings = read_settings(clone.folder, "HEAD")
-    return None if settings is None else settings.branch
+def choose_branch(clone: Clone) -> str:
+    """Returns the branch to follow if none is named: `branch` of [tool.tilewatch] on the remote's default branch, else
+    that branch itself. Raises FetchFailed if the remote cannot be read, RepositoryError if its HEAD is not a branch,
+    and BadProject if the setting is wrong."""
+    default = ask_remote(clone, "HEAD").default_branch
+    settings = read_settings(clone.folder, "HEAD" if default is None else f"refs/heads/{default}")
+    if settings is not None and settings.branch is not None:
+        return settings.branch
+    if default is None:
+        raise RepositoryError(f"{clone.name} has no default branch: name the branch to follow")
+    return default
 
 
 def delete(clone: Clone) -> None:
@@ -243,9 +239,8 @@ def _locked(clone: Clone) -> Iterator[None]:
 
 
 def run_remote(clone: Clone, *arguments: str, does: str = "fetched") -> str:
-    """Runs git over the network, without a terminal, and returns its output. Raises FetchFailed with git's message."""
-    environment = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **AS_STORED, **clone.variables}
+    """Runs git over the network, without a terminal. Returns its output. Raises FetchFailed ("cannot be DOES: WHY")."""
+    environment = {**make_environment(), "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **clone.variables}
     with tempfile.TemporaryFile() as log:
         command = ("git", *SAFE, *SLOWEST, *clone.options, *arguments)
         process = processes.start(command, environment=environment, log=log, folder=clone.folder.parent)

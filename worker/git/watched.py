@@ -60,8 +60,8 @@ def list_names(database_url: str, settings: Settings) -> list[str]:
 
 
 def list_environments(database_url: str, settings: Settings) -> dict[str, str]:
-    """Maps the name of each watched repository whose host code does not run in Tilewatch's environment to the one that
-    this node has for it, in words."""
+    """Maps names of watched repositories to what `describe_environment` says of them on this node. Leaves out those
+    whose host code runs in Tilewatch's environment."""
     with session(database_url) as opened:
         watched = list_watched(opened, settings)
     described = {each.name: describe_environment(each) for each in watched}
@@ -85,7 +85,7 @@ def describe_environment(watched: WatchedRepository) -> str:
 
 
 def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:
-    """Returns the watched repository `name`. If `name` is None, returns the only repository or TILEWATCH_REPOSITORY.
+    """Returns the watched repository `name`. If `name` is None, returns the only one, else TILEWATCH_REPOSITORY.
     Raises RepositoryError with the known names if there is no such repository, or if several could be meant."""
     watched = list_watched(opened, settings)
     if not watched:
@@ -102,8 +102,8 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the watched repository with one of these addresses. If no repository has one, as for a mirror, calls
-    `choose` without a name, which may raise RepositoryError."""
+    """Returns the watched repository with one of these addresses. If no repository has one, because they are of a
+    mirror for example, returns what `choose` returns without a name. That may raise RepositoryError."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -120,9 +120,9 @@ def add(
     branch: str | None,
     python: Path | None = None,
 ) -> WatchedRepository:
-    """Clones a repository and starts watching it. If `branch` is None, the branch named in its pyproject.toml is
-    followed, or else the default branch. If `python` is set, this node records host code with that Python, also for a
-    watched repository. Raises BadAddress, BadPython, RepositoryError or RepositoryRefused if that is impossible."""
+    """Clones a repository and starts watching it. If `branch` is None, follows the branch in its pyproject.toml, else
+    the default branch. With `python`, this node records host code with that Python. If the repository is already
+    watched, only this changes. Raises BadAddress, BadPython, RepositoryError or RepositoryRefused on failure."""
     if python is not None:
         owner_python.require(python)
     url = clones.clean_address(address)
@@ -137,7 +137,7 @@ def add(
         return _of_clone(clone, known.branch, True)
     clones.fetch(clone)
     commits.require_history(clone.folder)
-    branch = branch or clones.read_branch_setting(clone) or clones.default_branch(clone)
+    branch = branch or clones.choose_branch(clone)
     clones.follow(clone, branch)
     lifecycle.add(opened, name, url, branch, python is not None)
     if python is not None:
@@ -167,8 +167,8 @@ def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
 
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
-    """Stores the order of a branch's commits under the name `stored_as`: a repository, or one of its branches whose
-    last submitted commit is `newest`. Returns how many commits left it since the last call. Raises RepositoryError."""
+    """Stores the order of the commits of `stored_as`, the name of a repository or of its branch. `newest` is the last
+    submitted commit. Returns how many commits left the branch since the last call. Raises RepositoryError."""
     take_turns(opened, f"order of {stored_as}")
     branch = branch_without_toolchain(stored_as)
     if branch is None:

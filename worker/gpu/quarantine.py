@@ -64,9 +64,11 @@ class GpuWatch:
             if illness_now is not None:
                 with session(self._database_url) as opened:
                     isolate(opened, self._gpu, self._host, illness_now, {"readings": self._readings})
-                self._readings, well = [], False
+                well = False
         elif ill.waited_s >= self._canary_every_s:
             self._try_canary(ill)
+            self._find_illness()  # takes what the driver reported until now, which begins no other quarantine
+            self._readings = []
             with session(self._database_url) as opened:
                 well = quarantine.find_open(opened, self._gpu.uuid) is None
         if well != self._consuming:

@@ -52,7 +52,7 @@ class RealGpu:
         require_packages()
 
     def find_need_of_root(self, gpu: Gpu) -> str | None:
-        """Returns why host code runs as root on this GPU; None if it has a user of its own, or if this is not root."""
+        """Returns why host code stays root on this GPU; None if it has its own user, or if this process is not root."""
         return gpu_user.find_refusal(gpu.uuid, ChildProcess) if gpu_user.is_of_root() else None
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
@@ -89,15 +89,16 @@ class RealGpu:
                 drawn=tuple(each.params for each in configs if each.drawn),
             )
             run = measure_uncounted(request, on_trial=trial_ended, kept=kept)
+            if len(configs) < len(sweep.configs) and sweep.last_sweep is not None:
+                run = replace(run, result=run.result.note(last_sweep=f"{sweep.last_sweep.swept_at:%Y-%m-%d}"))
+            result = count_run(run, self.context.store_url, gpu, request.counted, uncounted.refuse_for_now)
+            is_counted = any("counters" in each.detail for each in result.measurements if each.role == "kernel")
+            if not isinstance(run.described, str) and run.configs and not is_counted:
+                uncounted.keep(self.context.uncounted, result.key, gpu, run, request)
+            else:
+                result = add_checklist(result, request, tuple(request.cubins))
             journal.delete()
-        if len(configs) < len(sweep.configs) and sweep.last_sweep is not None:
-            run = replace(run, result=run.result.note(last_sweep=f"{sweep.last_sweep.swept_at:%Y-%m-%d}"))
-        result = count_run(run, self.context.store_url, gpu, request.counted, uncounted.refuse_for_now)
-        is_counted = any("counters" in each.detail for each in result.measurements if each.role == "kernel")
-        if not isinstance(run.described, str) and run.configs and not is_counted:
-            uncounted.keep(self.context.uncounted, result.key, gpu, run, request)
-            return result
-        return add_checklist(result, request, tuple(request.cubins))
+        return result
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
         """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed if it cannot."""

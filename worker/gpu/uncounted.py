@@ -34,8 +34,8 @@ LATER = "they are read when the GPU has no series to measure"
 """The reason why a run has no hardware counters yet, as the end of a sentence."""
 
 MOST_AT_ONCE = 8
-"""The most runs per start of Nsight Compute, which takes 1.7 to 5 s for each. A waiting series stops it, and what it
-has read is lost. Before it was stopped, series waited for up to 48 s (four H200, 2026-11-28)."""
+"""The most runs per start of Nsight Compute, which takes 1.7 to 5 s for each run. A waiting series stops Nsight
+Compute, and the counters read so far are lost. Without this stop, series waited up to 48 s (four H200, 2026-11-28)."""
 
 LONGEST_WAIT_S = 12 * 3600.0
 """The seconds after which a run's counters are read even if series wait for the GPU. Some series may always wait."""
@@ -80,16 +80,16 @@ def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: Measu
         run_key, str(request.library), request.kernel, request.problem, request.arch, winner, run.configs, described
     )
     waiting = folder / gpu.uuid
-    file = waiting / f"{time.time_ns()}-{os.getpid()}.json"
     with contextlib.suppress(OSError):
         waiting.mkdir(parents=True, exist_ok=True)
-        making = file.with_suffix(".making")
+        making = waiting / f"{time.time_ns()}-{os.getpid()}.making"
         making.write_text(json.dumps(asdict(uncounted)), encoding="utf-8")
-        making.rename(file)
+        making.rename(making.with_suffix(".json"))
 
 
 def list_waiting(folder: Path, gpu: Gpu) -> list[Path]:
-    """Lists the files of a GPU's runs that have no counters yet, the oldest first."""
+    """Lists the files of a GPU's runs that have no counters yet, the oldest first. Those come last whose counters were
+    read before their run was stored."""
     return sorted((folder / gpu.uuid).glob("*.json"))
 
 
@@ -116,7 +116,7 @@ def _read_oldest(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
     if not runs:
         return 0
     try:
-        details = _count(list(runs.values()), gpu, store_url, is_patient=not is_overdue(files))
+        details = _count(list(runs.values()), gpu, store_url, is_patient=not is_overdue(list(runs)))
     except GpuWanted:
         log.info("a series came before the counters were read", gpu=gpu.uuid)
         return 0
@@ -125,13 +125,16 @@ def _read_oldest(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
     for (file, run), detail in zip(runs.items(), complete, strict=True):
         if write(run.run_key, detail) or time.time() - file.stat().st_mtime > KEPT_S:
             file.unlink(missing_ok=True)
+        else:  # others may be stored
+            file.rename(file.with_name(f"{time.time_ns()}-{os.getpid()}.json"))
     log.info("read counters", runs=len(runs), gpu=gpu.uuid)
     return len(runs)
 
 
 def _read(file: Path) -> Uncounted | None:
-    with contextlib.suppress(OSError, ValueError):
-        return _READ.validate_json(file.read_bytes())
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # such as launches of another release
+        run = _READ.validate_json(file.read_bytes())
+        return run if list(map(read_described, run.described)) else None
     return None
 
 

@@ -13,7 +13,7 @@ from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.transfer import toolchain_reports
-from tilewatch.worker.transfer.importing import import_file
+from tilewatch.worker.transfer.importing import Imported, import_file
 
 FOLDER = "/var/tmp"  # noqa: S108 - a folder with a name of its own is made in it; /tmp may be memory
 OWNER = "judge of recordings"
@@ -30,7 +30,7 @@ def open_recorded_database(
         with Embedded(home / "servers", fsync=False) as servers:
             migrate.upgrade(servers.database_url)
             for file in files:
-                print_line(import_recorded(servers.database_url, file))
+                print_line(import_recorded(servers.database_url, file).sentence)
             own = {"home": home, "database_url": servers.database_url, "broker_url": servers.broker_url}
             run_jobs(Context.of(settings.model_copy(update=own)), OWNER)  # a recording queues judge jobs alone
             try:
@@ -39,11 +39,11 @@ def open_recorded_database(
                 engine(servers.database_url).dispose()
 
 
-def import_recorded(database_url: str, file: Path, named: str | None = None) -> str:
-    """Imports a recording or a report of `tilewatch toolchain compare`. Returns a sentence on what was imported."""
+def import_recorded(database_url: str, file: Path, named: str | None = None) -> Imported:
+    """Imports a recording or a report of `tilewatch toolchain compare`."""
     if file.name.endswith(toolchain_reports.END):
-        return toolchain_reports.import_report(database_url, file).sentence
-    return import_file(database_url, file, named=named).sentence
+        return toolchain_reports.import_report(database_url, file)
+    return import_file(database_url, file, named=named)
 
 
 def run_jobs(context: Context, owner: str) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from tilewatch.db.models import FAILED_JOB, OPEN_JOB
 from tilewatch.db.page_reads import queue, submissions
 from tilewatch.db.server.embedded import Servers
-from tilewatch.db.session import passing_trouble, session
+from tilewatch.db.session import passing_trouble, reading_session
 from tilewatch.text import short_sha
 
 PRINT_EVERY_S = 15.0  # if the output is not a terminal
@@ -21,7 +21,7 @@ KEPT_BYTES = 1 << 16
 
 
 class Screen:
-    """Prints lines for a person. On a terminal, the progress line is overwritten; a log gets one only now and then."""
+    """Prints lines for a person. A terminal overwrites the progress line. A log gets one per PRINT_EVERY_S at most."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -71,7 +71,7 @@ def progress(servers: Servers, ended: Sequence[str] = (), trouble: str | None = 
 
 
 def _describe_work(servers: Servers, states: list[str]) -> str:
-    with session(servers.database_url) as opened:
+    with reading_session(servers.database_url) as opened:
         submitted = submissions.list_submissions(opened)
         under_way = [row for row in submitted if row.state in submissions.IN_PROGRESS]
         counted = queue.count_jobs(opened) if not under_way else []

@@ -15,21 +15,18 @@ from pathlib import Path
 
 from tilewatch import processes
 from tilewatch.db import migrate
-from tilewatch.db.lifecycle import jobs
 from tilewatch.db.page_reads import queue
 from tilewatch.db.server.embedded import Embedded, Servers, find_holder, write_private
 from tilewatch.db.session import DATABASE_IS_AWAY, DatabaseUnreachable, find_trouble, session
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.device import OLDEST_DRIVER, Gpu, gpus
 from tilewatch.kernels.recording.git_commit import NoHistory, repository_name
-from tilewatch.worker.local import port, programs, watchdog
+from tilewatch.worker.local import apart, port, programs, watchdog
 from tilewatch.worker.local.children import Child, Children
-from tilewatch.worker.local.first_nightlies import submit_apart
 from tilewatch.worker.local.local_logins import let_owner_act, make_dashboard_login, make_worker_login
 from tilewatch.worker.local.programs import PACKAGE, SECRETS_OF_PEOPLE, withhold
 from tilewatch.worker.local.screen import Screen, progress
 from tilewatch.worker.process.ended import open_alarm
-from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import CHECKOUT, Settings
 
 DASHBOARD_LIMIT_S = 120  # long, because Streamlit's first import from a cold disk is slow
@@ -45,9 +42,9 @@ five minutes. All kernels have 9,000 configs, for which two cores need an hour a
 
 
 def end_on_signals() -> list[int]:
-    """Makes SIGTERM and SIGHUP end everything, as Ctrl-C does, which a process that a script starts in the background
-    would ignore. Returns a list to which each signal is added: while psycopg cleans up, an error takes the place of
-    KeyboardInterrupt and may be caught as one."""
+    """Makes SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. Without this, a process that a script starts in the
+    background would ignore SIGINT (Ctrl-C). Returns a list to which each signal's number is added, because an error in
+    psycopg's cleanup may replace KeyboardInterrupt."""
     came: list[int] = []
 
     def interrupt(kind: int, _: object) -> None:
@@ -153,20 +150,24 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack, signal
             f"nightlies here compile only {', '.join(WITHOUT_GPU)}; TILEWATCH_KERNELS=all compiles the whole suite"
         )
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
-    for line in submit_apart(no_secrets, settings.home / "log" / "first_nightlies.log", show):
+    run_apart = functools.partial(apart.run_apart, environment=no_secrets, logs=settings.home / "log", meanwhile=show)
+    for line in run_apart("first_nightlies", failed="no nightly was submitted"):
         screen.print_line(line)
     if gpus_here:  # after the nightly, which compiles while they start
         reported = functools.partial(_all_reported, servers, len(gpus_here))
         wait(reported, watch, GPU_WORKERS_LIMIT_S, "the GPU workers did not start; see their logs")
     # after the nightly, which would otherwise wait for half a minute (64 cores, 2026-11-28)
-    _import(settings, servers, screen, watch)
+    own_name = _name(CHECKOUT) if _watches_checkout(settings) else None
+    shipped = "shipped_recordings", str(RECORDINGS), own_name or ""
+    for line in run_apart(*shipped, failed="not all recordings were imported"):
+        screen.print_line(line)
     while True:
         show()
         time.sleep(LOOK_EVERY_S)
 
 
 class DatabaseTrouble:
-    """Returns on each call what is wrong with Postgres, or None. Asks Postgres every LOOK_AT_POSTGRES_S seconds."""
+    """A callable that returns what is wrong with Postgres, else None. It asks once in LOOK_AT_POSTGRES_S seconds."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url, self._look_at, self._found = database_url, 0.0, ""
@@ -239,33 +240,6 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
             )
         else:
             yield gpu
-
-
-def _import(settings: Settings, servers: Servers, screen: Screen, watch: Callable[[], None]) -> None:
-    """Imports the recordings and toolchain reports that this checkout contains."""
-    from tilewatch.worker.local.recorded_database import import_recorded
-
-    own = _name(CHECKOUT) if _watches_checkout(settings) else None
-    reports = ((report, None) for report in sorted(RECORDINGS.glob("toolchains/*.json")))
-    files = [*list_recordings(own), *reports]
-    while files:
-        watch()
-        try:
-            screen.print_line(import_recorded(servers.database_url, *files[0]))
-            del files[0]
-        except DATABASE_IS_AWAY:  # `watch` starts it again
-            time.sleep(LOOK_EVERY_S)
-    with contextlib.suppress(*DATABASE_IS_AWAY, dispatch.BrokerUnreachable):  # beat sends what is unsent in a minute
-        with session(servers.database_url) as opened:
-            queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)
-        dispatch.send(dispatch.sender(servers.broker_url), servers.database_url, queued)
-
-
-def list_recordings(own: str | None) -> list[tuple[Path, str | None]]:
-    """Lists this checkout's recordings, each with the name for its repository: `own` for recordings and nights of our
-    own library, None for those in other folders, which keep their stored name."""
-    files = (*sorted(RECORDINGS.glob("*.jsonl.gz")), *sorted(RECORDINGS.glob("*/*.jsonl.gz")))
-    return [(file, own if file.parent in (RECORDINGS, RECORDINGS / "nights") else None) for file in files]
 
 
 def _name(repository: Path) -> str | None:

@@ -20,7 +20,7 @@ HEARTBEAT_S = 15
 
 class Heartbeat:
     """Writes this worker's row. All processes of the worker may call `write`, but only their parent runs the thread.
-    The thread also writes `environments`: with what this node runs each repository's host code. Lifecycle sets it."""
+    The thread also writes `environments`, which Lifecycle sets: each repository's Python for host code on this node."""
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Heartbeat:
         self.environments: Mapping[str, str] = {}
         self._over = threading.Event()
         self._subjects: str | None = None
+        self._refusal: str | None = None
         self._model_is_known = False
         self._written_at = self._tried_at = time.monotonic()
 
@@ -88,6 +89,7 @@ class Heartbeat:
             self._tried_at = time.monotonic()
             try:
                 refusal = self._refuses()
+                self._refusal = refusal or self._refusal
                 with session(self._database_url) as opened:
                     here = {**self._identity.toolchain, "environments": dict(self.environments)}
                     self._write(opened, refusal or self._doing(opened), here)
@@ -101,10 +103,11 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs, or else the last reason why a process of the pool waits, such as a GPU in use."""
+        """Returns the running jobs, or else the last reason why a process of the pool waits, such as a GPU in use. What
+        this thread has written itself is no such reason."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:
             self._subjects = "; ".join(subjects)
             return self._subjects
         written = steps.find_worker_activity(opened, self._identity.name)
-        return written if written != self._subjects else None
+        return written if written not in (self._subjects, self._refusal) else None

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tilewatch.db.page_reads import queue_metrics
 from tilewatch.db.page_reads.queue_metrics import QueueMetrics
-from tilewatch.db.session import session
+from tilewatch.db.session import reading_session
 from tilewatch.worker.process import metrics_folder
 from tilewatch.worker.process.http_endpoint import Troubles
 from tilewatch.worker.steps import spool
@@ -50,7 +50,7 @@ def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Familie
 def queue_metrics_of(database_url: str) -> Families:
     def families() -> Iterator[Metric]:
         try:
-            with session(database_url) as opened:
+            with reading_session(database_url) as opened:
                 metrics = queue_metrics.read_queue_metrics(opened)
         except SQLAlchemyError:
             yield GaugeMetricFamily("tilewatch_database_up", "1 while Postgres answers.", value=0.0)

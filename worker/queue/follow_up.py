@@ -1,16 +1,13 @@
 """Queues the jobs that follow the end of a job, a written run, or a question of the judge."""
 
-import hashlib
-
 from sqlalchemy.orm import Session
 
-from tilewatch.db.lifecycle import checks, jobs, suspicions
+from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
-from tilewatch.db.worker_reads import gpus, judging, steps
+from tilewatch.db.worker_reads import judging, steps
 from tilewatch.db.worker_reads.steps import SweepFacts
-from tilewatch.worker.isolation import isolate
 from tilewatch.worker.queue.dispatch import COMPILE, JUDGE, gpu_queue, one_gpu_queue
-from tilewatch.worker.queue.payloads import read_payload, write_payload
+from tilewatch.worker.queue.payloads import write_payload
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
@@ -18,12 +15,10 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send. Call
     it in a transaction of its own, after the one that ends this job. If two jobs end at once, the later call then sees
     both ends. If the process crashes before this call, reconcile.py queues the same jobs."""
-    if job.kind in ("prepare", "confirm"):
-        return judge_again(session, read_payload(ReplayJob, job.payload), job.priority)
     if job.kind == "compile":
         ready = steps.list_ready_to_measure(session, job.submission_id, job.payload.get("kernel"))
         return jobs.release(session, ready)
-    if job.kind == "measure":
+    if job.kind in ("measure", "prepare", "confirm", "judge"):
         return judge_the_rest(session, job.submission_id)
     if job.check_id is not None:
         checks.end_stranded(session)
@@ -49,8 +44,9 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job for each night with runs that no job would judge, because the night's last measurement ended
-    without a run. `submission_id` limits this to the night of one submission. Returns the jobs to send."""
+    """Queues a judge job for each night with runs that no job would judge: the night's last replay ended, or its last
+    measurement ended without a run. A judge that fails is not queued again for the same end. `submission_id` limits
+    this to the night of one submission. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
@@ -58,7 +54,7 @@ def judge_the_rest(session: Session, submission_id: int | None = None) -> list[U
             submission_id=night.submission_id,
             subject=night.subject,
             priority=night.priority,
-            again="the rest",
+            again=f"the rest after {night.ended_at}",
         )
         for night in judging.list_unjudged_nights(session, submission_id)
     ]
@@ -91,31 +87,6 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
         priority=priority,
     )
     return [UnsentJob(job_id, queue)] if new else []
-
-
-def cancel_stranded(session: Session) -> None:
-    """Cancels the replay jobs of a GPU that no longer has a worker, and queues the judge jobs that waited for them."""
-    for job in gpus.list_stranded_jobs(session):
-        with isolate(session, str(job.payload.get("repository")), f"job {job.id} cannot be cancelled"):
-            jobs.cancel(session, [job.id])
-            judge_again(session, read_payload(ReplayJob, job.payload), job.priority)
-
-
-def judge_again(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues a judge job for the run that asked a question, once all questions of the round have ended. Returns a list
-    of the job to send; an empty list if a question of the round is open or if the job exists."""
-    suspicions.lock_run(session, asked.run_id)
-    if judging.is_any_pending(session, asked.round):
-        return []
-    unsent, new = add_judge_job(
-        session,
-        asked.run_id,
-        submission_id=asked.submission_id,
-        subject=asked.question.subject,
-        priority=priority,
-        again=hashlib.sha256("\n".join(asked.round).encode()).hexdigest()[:16],
-    )
-    return [unsent] if new else []
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:

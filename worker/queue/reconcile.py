@@ -3,7 +3,7 @@
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.session import session
-from tilewatch.db.worker_reads import steps
+from tilewatch.db.worker_reads import gpus, steps
 from tilewatch.worker.queue import dispatch, follow_up
 
 
@@ -12,7 +12,7 @@ def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.list_ready_to_measure(opened))
-        follow_up.cancel_stranded(opened)
+        jobs.cancel(opened, gpus.list_stranded_jobs(opened))
         checks.end_stranded(opened)
         follow_up.judge_the_rest(opened)
         queued = jobs.list_unsent(opened, dispatch.RESEND_AFTER_S)

@@ -36,7 +36,7 @@ class BuildSide:
 
     @classmethod
     def of_winner(cls, won: Winner, commit_id: int, sha: str, *, measured: bool = True, compiled: bool = True) -> Self:
-        """Returns a side of a winner and a commit. If `compiled` is False, the prepare step compiles the config."""
+        """Returns the side with a winner's config at a commit. If `compiled` is False, the prepare step compiles it."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
 
@@ -100,12 +100,11 @@ def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int,
 @dataclass(frozen=True)
 class ReplayJob:
     """A question, and what its job needs. `library` is the library's folder in the repository. `run_id` and
-    `submission_id` name the night that waits for the result. `round` has the keys of all questions of the round."""
+    `submission_id` name the night that waits for the result."""
 
     question: BuildQuestion
     repository: str
     library: str
     run_id: int
     submission_id: int
-    round: tuple[str, ...]
     suspicion_id: int | None = None

@@ -1,7 +1,7 @@
 """The confirm step: replays the two sides of a question on this worker's GPU and writes the answer.
 
 The prepare step has put missing cubins into the store. A failed replay is an answer too, so every question gets one.
-The last answer of a round queues the judge again."""
+After the last answer of a night the judge is queued again (worker/queue/follow_up.py)."""
 
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
@@ -22,6 +22,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             result = own.backend.replay(asked, own.gpu, on_launch=lease.progress)
     except (ReplayFailed, MeasureFailed) as error:
         with session(context.database_url) as opened:
-            return write_failure(opened, asked, str(error), job.priority)
+            write_failure(opened, asked, str(error))
+            return []
     with session(context.database_url) as opened:
-        return write_answer(opened, asked, result, job.priority)
+        write_answer(opened, asked, result)
+    return []

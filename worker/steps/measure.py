@@ -61,6 +61,10 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
     wanted = read_payload(MeasurePayload, job.payload)
     counted = {launch: each for detail in details for launch, each in read_counted(*detail).items()}
+    compiled_by = {}
+    if wanted.toolchain is not None:  # not by what is installed here; read before, so that no run waits for Postgres
+        with session(context.database_url) as opened:
+            compiled_by = read_compilers(steps.list_compilers(opened, job.sweep_id))
     with use_gpu(context, facts.gpu_model) as own:
         sweep = SweepToMeasure(
             job.key,
@@ -75,18 +79,14 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
             last,
         )
         result = own.backend.measure(sweep, own.gpu, on_trial=trial_ended)
-        trials.write()
-        if wanted.toolchain is not None:  # it was not compiled by what is installed here
-            with session(context.database_url) as opened:
-                compiled_by = read_compilers(steps.list_compilers(opened, job.sweep_id))
-            result = replace(result, toolchain={**result.toolchain, **compiled_by})
+        result = replace(result, toolchain={**result.toolchain, **compiled_by})
         metrics.SWEEP_SECONDS.labels(facts.gpu_model).observe((result.finished_at - result.started_at).total_seconds())
         # Within use_gpu, because a run that itself shows an illness becomes the evidence of the quarantine.
         return deliver(Spooled(job.id, job.key, result), context.spool, context.database_url)
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the start (UTC) of the last day on which a series had to be swept again. One swept since is not due."""
+    """Returns the start (UTC) of the last day on which a series was due to be swept. If swept since, it is not due."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS
@@ -96,8 +96,8 @@ def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
 def _with_cubins(
     sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], store_url: str, database_url: str
 ) -> list[CompiledConfig]:
-    """Returns the configs whose cubins are in this store. A config that failed to compile on another machine, as the
-    store says, ends as not compiled. Raises NothingToMeasure if a cubin is missing, which would look like a crash."""
+    """Returns the configs whose cubins are in this store. Leaves out a config that another machine could not compile,
+    and ends its trial as not compiled. Raises NothingToMeasure if a cubin is missing, which would look like a crash."""
     outcomes = CubinStore(store_url).outcomes({each.content_key for each in compiled})
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(
@@ -108,7 +108,7 @@ def _with_cubins(
     if failed:
         rows = [not_compiled(each, outcomes[each.content_key]) for each in failed]
         with session(database_url) as opened:
-            fact_writes.write_trial_results(opened, sweep_id, rows)
+            fact_writes.write_trial_results(opened, {sweep_id: rows})
     here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
     if not here:
         raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")

@@ -34,15 +34,18 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         question = _with_code(asked, context, lease)
     except DoesNotCompile as error:
         with session(context.database_url) as opened:
-            return write_failure(opened, asked, str(error), job.priority)
+            write_failure(opened, asked, str(error))
+        return []
     asked = replace(asked, question=question)
     with session(context.database_url) as opened:
         base, head = question.base.code, question.head.code
         assert base is not None
         assert head is not None
-        is_known = judging.count_launches_of_code(opened, code_columns(question)) > question.start
+        stored = judging.list_replays_of_code(opened, asked.repository, code_columns(question))
+        is_known = sum(len(each.good_us) for each in stored) > question.start
         if is_known or base.code_sha256 == head.code_sha256:
-            return write_failure(opened, asked, NOT_NEEDED, job.priority)
+            write_failure(opened, asked, NOT_NEEDED)
+            return []
         return ask(opened, asked, job.priority)
 
 

@@ -2,6 +2,7 @@
 
 GPU time is expensive, so a run goes to disk first. write_run.py deletes the file when Postgres has the run."""
 
+import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -63,8 +64,12 @@ def read(file: Path) -> Spooled | None:
 
 
 def refuse(file: Path) -> Path:
-    """Renames a file that cannot be delivered, so that it is not tried again and a person can look at it."""
-    return file.rename(file.with_suffix(".refused"))
+    """Renames a file that cannot be delivered, so that it is not tried again and a person can look at it. Another
+    worker of this machine may have renamed it already."""
+    refused = file.with_suffix(".refused")
+    with contextlib.suppress(FileNotFoundError):
+        file.rename(refused)
+    return refused
 
 
 def _sync(folder: Path) -> None:

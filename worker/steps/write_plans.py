@@ -86,7 +86,7 @@ def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> 
         parts_of=plan.parts_of,
     )
     planned = [(ids[config_sha256(trial.config)], trial.code_key) for trial in plan.trials]
-    fact_writes.add_trials(opened, sweep_id, planned)
+    fact_writes.add_trials(opened, {sweep_id: planned})
     return sweep_id
 
 

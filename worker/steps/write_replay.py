@@ -1,17 +1,15 @@
-"""Writes the answer or the failure of a replay, and queues the judge if the replay was the last of its round."""
+"""Writes the answer or the failure of a replay."""
 
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import suspicions
-from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.kernels.measuring.replay import ReplayResult
-from tilewatch.worker.queue.follow_up import judge_again
 from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
-def write_answer(session: Session, asked: ReplayJob, result: ReplayResult, priority: int) -> list[UnsentJob]:
+def write_answer(session: Session, asked: ReplayJob, result: ReplayResult) -> None:
     where = {
         "host": result.host,
         "gpu_uuid": result.gpu_uuid,
@@ -21,13 +19,11 @@ def write_answer(session: Session, asked: ReplayJob, result: ReplayResult, prior
     }
     row = {**_row(asked), **where}
     suspicions.write_replay(session, asked.question.key, row, good_us=result.base_us, bad_us=result.head_us)
-    return judge_again(session, asked, priority)
 
 
-def write_failure(session: Session, asked: ReplayJob, why: str, priority: int) -> list[UnsentJob]:
+def write_failure(session: Session, asked: ReplayJob, why: str) -> None:
     where: dict[str, Any] = {"host": None, "gpu_uuid": None, "telemetry": [], "gpu_s": 0.0}
     suspicions.write_replay(session, asked.question.key, {**_row(asked), **where}, failure=why)
-    return judge_again(session, asked, priority)
 
 
 def code_columns(question: BuildQuestion) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
                 file.unlink(missing_ok=True)
                 queued += delivered.queued
                 log.info("delivered from the spool", job=spooled.job_id, file=file.name, ill=delivered.ill)
-        except (ValueError, NotOurs) as error:
+        except (KeyError, ValueError, NotOurs) as error:  # KeyError: a database that lacks the run's configs
             log.error("cannot be delivered", file=str(spool.refuse(file)), reason=str(error).splitlines()[0])
     return queued
 
@@ -78,8 +78,8 @@ class Delivered:
 
 
 def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
-    """Writes a run unless the sweep has one, and its judge job. Raises NotOurs if the run's job is not in this
-    database."""
+    """Writes a run and queues its judge job. If the sweep already has a run, only queues the job. If the GPU was ill,
+    does neither. Raises NotOurs if the run's job is not in this database."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
@@ -114,7 +114,7 @@ class TrialWriter:
         try:
             for part in fact_writes.in_parts(self._kept):
                 with session(self._database_url) as opened:
-                    fact_writes.write_trial_results(opened, self._sweep_id, part)
+                    fact_writes.write_trial_results(opened, {self._sweep_id: part})
             self._kept = []
         except OperationalError as error:
             log.warning("trials not written yet", trials=len(self._kept), reason=outage.passing(error))
@@ -123,7 +123,7 @@ class TrialWriter:
 
 def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
     """Writes a run with its measurements and the final samples of its trials. Returns the run's id."""
-    fact_writes.write_trial_results(opened, sweep_id, [_trial_row(trial, ids) for trial in result.trials])
+    fact_writes.write_trial_results(opened, {sweep_id: [_trial_row(trial, ids) for trial in result.trials]})
     run_id = fact_writes.add_run(
         opened,
         key=result.key,
@@ -147,7 +147,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
         for each in result.measurements
         for config_id in [None if each.config is None else ids[config_sha256(each.config)]]
     ]
-    fact_writes.add_measurements(opened, run_id, measurement_rows(sampled))
+    fact_writes.add_measurements(opened, {run_id: measurement_rows(sampled)})
     return run_id
 
 

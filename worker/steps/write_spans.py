@@ -1,8 +1,8 @@
 """Stores the spans of a night's operators as series, so that they are judged and shown like times.
 
-A span is the time from the start of an operator's first launch to the end of its last. It is measured in the rounds of
-its time, or in rounds of its own as one CUDA graph. An operator of one launch has no series of spans. A span is a sweep
-of one trial, the winner, with the winner's code, so a replay and a bisection find what to launch."""
+A span is the time from the start of an operator's first launch to the end of its last. It is measured in the rounds
+that time the operator. Spans as one CUDA graph have rounds of their own. An operator of one launch has no spans. A span
+is stored as a sweep with the run's winner as its only trial, so a replay and a bisection find what to launch."""
 
 from sqlalchemy.orm import Session
 
@@ -56,10 +56,10 @@ def _write(session: Session, metric: SpanMetric, sweep: Sweep, run: Run, measure
         finished_at=run.finished_at,
         recording_id=run.recording_id,
     )
-    detail = {name: each for name, each in measured.detail.items() if name in KEPT}
+    detail = {"rounds": len(span_us)} | {name: each for name, each in measured.detail.items() if name in KEPT}
     sampled = Sampled(kernel, "kernel", measured.config_id, span_us, detail)
-    fact_writes.add_measurements(session, run_id, measurement_rows([sampled]))
+    fact_writes.add_measurements(session, {run_id: measurement_rows([sampled])})
 
 
-KEPT = ("rounds", "parts_us", "library_runs_apart", "stated", "not_apart", "unchecked", "sandbox")
-"""The details of a run that its spans keep: how it was measured, and the times with whose sum a span is compared."""
+KEPT = ("parts_us", "library_runs_apart", "stated", "not_apart", "unchecked", "sandbox")
+"""The run's details that its spans copy: how it was measured, and launch times with whose sum a span is compared."""

@@ -27,16 +27,17 @@ from tilewatch.worker.submitting.submit_requests import AWAY
 log = structlog.get_logger()
 
 
-def submit(settings: Settings) -> list[str]:
-    """Submits the nightly of every watched repository. Returns a sentence for each. An error in one repository, such as
-    a library that does not load, does not stop the rest."""
+def submit(settings: Settings, night: dt.date | None = None) -> list[str]:
+    """Submits the nightly of every watched repository, for today if `night` is None. Returns a sentence for each. An
+    error in one repository, such as a library that does not load, does not stop the rest."""
+    night = night or dt.datetime.now(dt.UTC).date()
     names = watched.list_names(settings.connection().database_url, settings)
-    return [_submit_one(settings, name, None) for name in names]
+    return [_submit_one(settings, name, night) for name in names]
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
     """Submits the last night's nightly of each repository that missed it, and returns a sentence for each of them. A
-    repository without any nightly has missed none. Earlier nights are not repeated, as all measure the same commit."""
+    repository without any nightly has missed none. Earlier nights are left out: they would measure the same commit."""
     night = due_night(now, settings)
     names = watched.list_names(settings.connection().database_url, settings)
     with session(settings.connection().database_url) as opened:
@@ -46,9 +47,8 @@ def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
     ]
 
 
-def _submit_one(settings: Settings, name: str, night: dt.date | None) -> str:
+def _submit_one(settings: Settings, name: str, night: dt.date) -> str:
     """Submits a nightly of a repository and returns a sentence about it. A failure is stored and opens an alarm."""
-    night = night or dt.datetime.now(dt.UTC).date()
     outcome = _try_to_submit(settings, name, night)
     with session(settings.connection().database_url) as opened:
         if outcome.fetch_failure is not None:
@@ -76,7 +76,7 @@ def _try_to_submit(settings: Settings, name: str, night: dt.date) -> _Outcome:
         reason = _describe(error, f"no nightly could be submitted for {name}")
         failure = reason if isinstance(error, FetchFailed) else None
         return _Outcome(f"no nightly was submitted for {name}: {reason}", False, failure)
-    pinned = _ask_comparison(settings, name) if submitted.created else None
+    pinned = _ask_comparison(settings, name)  # also after a crash between the two: it is asked once
     sentence = submitted.sentence if pinned is None else f"{submitted.sentence}; {pinned}"
     return _Outcome(sentence, True, submitted.fetch_failure)
 

@@ -1,4 +1,4 @@
-"""Submits a commit: writes its submissions, sweeps, waiting trials and jobs, and sends one message per job. It needs
+"""Submits a commit: writes its submissions, sweeps, waiting trials and jobs, and queues the jobs. It needs
 Git, Postgres and Redis, but no GPU software. It refuses bad input before it writes everything in one transaction."""
 
 import datetime as dt
@@ -99,7 +99,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """The plans of sweeps, read from a library, by GPU model. `words` says if a worker has to make them instead."""
+    """A library's plans by GPU model. `words` is a clause: what was left out, or that a worker makes the plans."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -107,7 +107,7 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for. `measure`: there are such GPUs. `plans` is None if another node has to make them."""
+    """A GPU model to submit for. `measure` is True if there are such GPUs. `plans` is None if another node plans."""
 
     model: GpuSpec
     measure: bool
@@ -165,7 +165,7 @@ def submit_sweep(
     wide: bool = False,
 ) -> Submitted:
     """Submits one kernel on one problem, with its whole space if `wide` is set. Each call makes a new submission,
-    because a second call wants a second measurement. Calls with the same `once` share one."""
+    because a second call wants a second measurement. Calls with the same `once` share one submission."""
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
@@ -200,7 +200,7 @@ def submit_backfill(
 
 
 def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
-    """Lists the commits of a range A..B, oldest first: along the followed branch, or first parents if that lacks B."""
+    """Lists the commits of a range A..B, oldest first: those of the followed branch, or first parents if it lacks B."""
     start, end = git_reads.resolve_range(source.folder, revisions)
     with session(settings.connection().database_url) as opened:
         order = watched.read_order(opened, source)
@@ -234,7 +234,7 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each of its GPU models. A commit off the main line belongs to `branch`, else `revision`."""
+    """Submits a request for each GPU model. A commit off the main line is stored under `branch`, or else `revision`."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
@@ -284,9 +284,9 @@ def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
 def _resolve(
     source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
 ) -> GitCommit:
-    """Returns a commit with the name of the repository under which it is stored. A commit off the main line is stored
-    under the branch `line`, as under a repository of its own. A commit with a toolchain is stored apart as well,
-    because another compiler is no change of the code."""
+    """Returns a commit with the repository name under which it is stored. Commits off the main line have a name of
+    their own, made of the repository and the branch `line`. So have commits with a toolchain, made of its name, because
+    another compiler is not a change of the code."""
     commit = watched.resolve(source, revision)
     branch = None
     if order.has(commit.sha):
@@ -358,7 +358,7 @@ def _write(
     if source.watched.clone is not None:
         key += f":{source.watched.name}"  # two repositories may share a commit
     if is_branch(commit.repository):
-        key += ":branch"  # so that the same commit can be submitted for the main line once it is merged
+        key += f":branch:{commit.repository}"  # the same commit may be on other branches, and on the main line later
     submission_id, new = fact_writes.add_submission(
         opened,
         key=key,

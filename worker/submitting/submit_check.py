@@ -29,7 +29,7 @@ class NoGpuForCheck(ExpectedError):
 @dataclass(frozen=True)
 class CheckAsked:
     """The requested comparison: two revisions of a repository, on these GPU models. Empty `gpus` stand for all models
-    with a worker. A `repository` of None is the usual one. A `fail_over` of 0.02 is 2 %."""
+    with a worker. A `repository` of None is chosen by `watched.choose`. A `fail_over` of 0.02 is 2 %."""
 
     base: str
     head: str
@@ -41,11 +41,13 @@ class CheckAsked:
 
 @dataclass(frozen=True)
 class SubmittedChecks:
-    """The submitted checks, one per GPU model. `created` is False if all of them existed before."""
+    """The submitted checks, one per GPU model. `created` is False if all of them existed before, and `new_check_ids`
+    are those that did not."""
 
     check_ids: tuple[int, ...]
     gpu_models: tuple[str, ...]
     created: bool
+    new_check_ids: tuple[int, ...]
     sentence: str
 
 
@@ -57,7 +59,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
     between = "..".join(short_sha(each.sha) for each in commits)
     models = _find_models(servers.database_url, asked.gpus)
     payload = PrepareCheckPayload(source.watched.name, settings.library, source.list_kernels(settings))
-    check_ids, queued = [], []
+    check_ids, new_ids, queued = [], [], []
     with session(servers.database_url) as opened:
         for model in models:
             fact_writes.add_gpu_model(opened, **model.stored)
@@ -67,6 +69,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
             check_id, new = checks.open_once(opened, request, who)
             check_ids.append(check_id)
             if new:
+                new_ids.append(check_id)
                 job_id, _ = jobs.add(
                     opened,
                     key=f"check:{check_id}:prepare",
@@ -82,7 +85,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
     slugs = tuple(model.slug for model in models)
     verb = "submitted" if queued else "found, submitted before,"
     sentence = f"{verb} the check of {between} ({commits[1].subject}) on {', '.join(slugs)}{source.stale_words}"
-    return SubmittedChecks(tuple(check_ids), slugs, bool(queued), sentence)
+    return SubmittedChecks(tuple(check_ids), slugs, bool(queued), tuple(new_ids), sentence)
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:

@@ -169,11 +169,11 @@ def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: Submit
 
 def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
     """Returns the ids of new checks, which count against a token's budget. A check that existed before is free."""
-    return {"checks": list(submitted.check_ids)} if submitted.created else {}
+    return {"checks": list(submitted.new_check_ids)} if submitted.created else {}
 
 
 def _bisect(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Takes the next step of a bisection, or of the replay of one run."""
+    """Takes the next step of a bisection or of the replay of one run. Returns the outcome; None until it has ended."""
     # Imported here, as only replays need NumPy and the judge.
     from tilewatch.worker.judging import bisection, requested_replay
 

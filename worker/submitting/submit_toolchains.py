@@ -20,7 +20,7 @@ from tilewatch.worker.queue import dispatch
 from tilewatch.worker.queue.dispatch import COMPILE
 from tilewatch.worker.queue.payloads import ToolchainsPayload, write_payload
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.submitting.submit import BadToolchainName, open_source
+from tilewatch.worker.submitting.submit import BadToolchainName, NothingToSubmit, open_source
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class SubmittedReport:
 
 
 def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedReport:
-    """Submits a comparison, or returns an equal one that is still in progress. Raises BadToolchainName, RepositoryError
-    or UnknownGpu if the request is wrong, or a server's error."""
+    """Submits a comparison, or returns an equal one that is in progress. Raises BadToolchainName, NothingToSubmit,
+    RepositoryError or UnknownGpu if the request is wrong, or a server's error."""
     for name in asked.toolchains:
         if name != INSTALLED and not is_name(name):
             raise BadToolchainName(
@@ -67,7 +67,10 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
         slugs = [model.slug for model in models]
         watched_archs = [device.gpu_model(slug).arch for slug in settings.watch]
         archs = list(dict.fromkeys([*(model.arch for model in models), *asked.archs])) or sorted({*watched_archs})
-        parts = (commit.repository, commit.sha, *asked.toolchains, *slugs, *asked.kernels)
+        if not archs:
+            raise NothingToSubmit("no GPU model is watched and none is here: name a GPU model or an architecture")
+        limits = tuple(map(str, (asked.minutes, asked.retunes, asked.fail_over)))
+        parts = (commit.repository, commit.sha, *asked.toolchains, *slugs, *asked.kernels, *archs, *limits)
         report_id, is_new = toolchain_reports.begin(opened, ":".join(parts), asked.toolchains, now)
         payload = ToolchainsPayload(
             report_id,

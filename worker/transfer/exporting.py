@@ -63,7 +63,11 @@ def _rows(found: Sequence[SweepExport]) -> Iterator[dict[str, Any]]:
                 "config": params,
                 "code_key": compilation.code_key if compilation else trial.code_key,
                 "compiler": compilation.compiler if compilation else None,
-                **{name: getattr(trial, name) for name in ("status", "failure", "samples_us", "error")},
+                **{name: getattr(trial, name) for name in ("status", "failure", "error")},
+                # Of an old sweep's loser only the median is left (fact_writes.roll_up_trials).
+                "samples_us": [trial.median_us]
+                if trial.status == "timed" and not trial.samples_us
+                else trial.samples_us,
             }
         yield from _run_rows(number, each)
 

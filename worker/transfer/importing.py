@@ -18,13 +18,13 @@ from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.models import RECORDED_HOST_END
-from tilewatch.db.session import DATABASE_IS_AWAY, filling_session
+from tilewatch.db.session import DATABASE_IS_AWAY, filling_session, session
 from tilewatch.db.worker_reads import export, judging
-from tilewatch.given_files import open_given
+from tilewatch.given_files import BadFile, open_given
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.statistics import median_interval
-from tilewatch.text import is_name, short_sha
+from tilewatch.text import count_text, is_name, short_sha
 from tilewatch.worker.measurement_rows import Sampled, measurement_rows
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.transfer import replays as transfer_replays
@@ -46,14 +46,20 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
     the name that the recording's repository gets here. Raises BadRecording, after which nothing has changed."""
     if named is not None and not is_name(named):
         raise BadRecording(f"{named!r:.60} cannot be the name of a repository")
+    try:
+        with open_given(path) as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except BadFile as error:
+        raise BadRecording(str(error)) from None
+    with session(database_url) as opened:
+        if export.has_recording(opened, sha256):  # asked first, because reading all shipped recordings takes 7 s
+            return _describe_known(path)
     contents = recording_file.read(path)
-    with open_given(path) as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     try:
         with filling_session(database_url) as opened:
             return _import(
                 opened,
-                path.name,
+                path,
                 sha256,
                 contents if named is None else recording_file.rename_repository(contents, named),
             )
@@ -67,14 +73,18 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
         raise BadRecording(f"{path} cannot be imported: a value does not fit its column: {error}") from None
 
 
-def _import(opened: Session, file_name: str, sha256: str, contents: recording_file.RecordingContents) -> Imported:
+def _describe_known(path: Path) -> Imported:
+    return Imported(False, f"{path.name} was imported before; nothing changed")
+
+
+def _import(opened: Session, path: Path, sha256: str, contents: recording_file.RecordingContents) -> Imported:
     header = contents.header
     recorded_at = dt.datetime.fromisoformat(header.recorded_at)
     recording_id, new = fact_writes.add_recording(
-        opened, sha256=sha256, file_name=file_name, machine=header.machine, recorded_at=recorded_at
+        opened, sha256=sha256, file_name=path.name, machine=header.machine, recorded_at=recorded_at
     )
     if not new:
-        return Imported(False, f"{file_name} was imported before; nothing changed")
+        return _describe_known(path)
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in contents.rows:
         rows[row["row"]].append(row)
@@ -98,7 +108,8 @@ def _import(opened: Session, file_name: str, sha256: str, contents: recording_fi
     repeated = f", {len(known_keys)} more were here already" if known_keys else ""
     return Imported(
         True,
-        f"imported {len(runs)} runs recorded on {header.machine}, {recorded_at.date()}, from {file_name}{repeated}",
+        f"imported {count_text(len(runs), 'run')} recorded on {header.machine}, {recorded_at.date()}, from {path.name}"
+        + repeated,
     )
 
 
@@ -123,9 +134,9 @@ def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
 def _import_sweeps(
     opened: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int, key: str, measured: set[Any]
 ) -> dict[Any, int]:
-    """Adds the sweeps of a recording. Maps their ids in the file to their new ids. The sweeps of a night, commit and
-    GPU model share a submission again. A second sweep of the same problem gets another one."""
-    ids = {}
+    """Adds the sweeps of a recording. Returns their new ids by their ids in the file. Sweeps of one night, commit and
+    GPU model share a submission. A second sweep of the same kernel and problem goes into another submission."""
+    submission_ids, of_submissions = dict[str, int](), list[Row]()
     for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
         fact_writes.add_gpu_model(opened, **model, corrects=False)
     met: Counter[tuple[Any, ...]] = Counter()
@@ -135,38 +146,46 @@ def _import_sweeps(
         again = met[*group, row["kernel"], row["problem"]]
         met[*group, row["kernel"], row["problem"]] += 1
         commit_id = commits.add(commit)
-        submission_id, _ = fact_writes.add_submission(
-            opened,
-            key=":".join(str(part) for part in (key, *group, again)),
-            reason="recorded",
-            night=dt.date.fromisoformat(row["night"]) if row["night"] else None,
-            commit_id=commit_id,
-            gpu_model=model["slug"],
-            measure=row["id"] in measured,
-            recording_id=recording_id,
+        submission = ":".join(str(part) for part in (key, *group, again))
+        if submission not in submission_ids:
+            submission_ids[submission], _ = fact_writes.add_submission(
+                opened,
+                key=submission,
+                reason="recorded",
+                night=dt.date.fromisoformat(row["night"]) if row["night"] else None,
+                commit_id=commit_id,
+                gpu_model=model["slug"],
+                measure=row["id"] in measured,
+                recording_id=recording_id,
+            )
+        of_submissions.append(
+            {
+                "submission_id": submission_ids[submission],
+                "commit_id": commit_id,
+                "gpu_model": model["slug"],
+                "parts_of": row.get("parts_of"),
+                **{name: row[name] for name in SWEEP_COLUMNS},
+            }
         )
-        ids[row["id"]] = fact_writes.add_sweep(
-            opened,
-            submission_id=submission_id,
-            commit_id=commit_id,
-            gpu_model=model["slug"],
-            parts_of=row.get("parts_of"),
-            **{name: row[name] for name in SWEEP_COLUMNS},
-        )
-    return ids
+    ids = fact_writes.add_sweeps(opened, of_submissions)
+    return dict(zip((row["id"] for row in rows), ids, strict=True))
 
 
 def _import_trials(
     opened: Session, rows: Sequence[Row], sweep_ids: Mapping[Any, int], config_ids: Mapping[str, int]
 ) -> None:
     by_sweep: dict[int, list[tuple[int, Row]]] = defaultdict(list)
+    by_compiler: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         by_sweep[sweep_ids[row["sweep"]]].append((config_ids[config_sha256(row["config"])], row))
-    for sweep_id, trials in by_sweep.items():
-        fact_writes.add_trials(opened, sweep_id, [(config_id, row["code_key"]) for config_id, row in trials])
-        for compiler in sorted({row["compiler"] for _, row in trials if row["compiler"] is not None}):
-            fact_writes.attach_compilations(opened, compiler=compiler, sweep_id=sweep_id)
-        fact_writes.write_trial_results(opened, sweep_id, [_trial_result(*trial) for trial in trials])
+        if row["compiler"] is not None:
+            by_compiler[row["compiler"]].add(sweep_ids[row["sweep"]])
+    planned = {key: [(config_id, row["code_key"]) for config_id, row in trials] for key, trials in by_sweep.items()}
+    fact_writes.add_trials(opened, planned)
+    for compiler, compiled in sorted(by_compiler.items()):
+        fact_writes.attach_compilations(opened, compiler=compiler, sweep_ids=compiled)
+    results = {key: [_trial_result(*trial) for trial in trials] for key, trials in by_sweep.items()}
+    fact_writes.write_trial_results(opened, results)
 
 
 def _trial_result(config_id: int, row: Row) -> dict[str, Any]:
@@ -183,23 +202,24 @@ def _import_runs(
     sweep_ids: Mapping[Any, int],
     config_ids: Mapping[str, int],
 ) -> None:
-    for row in runs:
-        run_id = fact_writes.add_run(
-            opened,
-            sweep_id=sweep_ids[row["sweep"]],
-            origin="recorded",
-            recording_id=recording_id,
-            tie=[config_ids[config_sha256(config)] for config in row["tie"]],
-            started_at=dt.datetime.fromisoformat(row["started_at"]),
-            finished_at=dt.datetime.fromisoformat(row["finished_at"]),
+    of_sweeps = [
+        {
+            "sweep_id": sweep_ids[row["sweep"]],
+            "origin": "recorded",
+            "recording_id": recording_id,
+            "tie": [config_ids[config_sha256(config)] for config in row["tie"]],
+            "started_at": dt.datetime.fromisoformat(row["started_at"]),
+            "finished_at": dt.datetime.fromisoformat(row["finished_at"]),
             **{name: row[name] for name in RUN_COLUMNS},
-        )
-        sampled = [
-            Sampled(
-                **{name: each[name] for name in MEASUREMENT_COLUMNS},
-                config_id=None if each["config"] is None else config_ids[config_sha256(each["config"])],
-            )
-            for each in measurements
-            if each["run"] == row["key"]
-        ]
-        fact_writes.add_measurements(opened, run_id, measurement_rows(sampled))
+        }
+        for row in runs
+    ]
+    run_ids = dict(zip((row["key"] for row in runs), fact_writes.add_runs(opened, of_sweeps), strict=True))
+    sampled: dict[int, list[Sampled]] = defaultdict(list)
+    for row in measurements:
+        if row["run"] in run_ids:
+            config_id = None if row["config"] is None else config_ids[config_sha256(row["config"])]
+            columns = {name: row[name] for name in MEASUREMENT_COLUMNS}
+            sampled[run_ids[row["run"]]].append(Sampled(**columns, config_id=config_id))
+    measured = {run_id: measurement_rows(of_run) for run_id, of_run in sampled.items()}
+    fact_writes.add_measurements(opened, measured)

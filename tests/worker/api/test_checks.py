@@ -50,14 +50,14 @@ def test_a_check_is_submitted_answered_read_and_on_record_with_its_cost(
     answer = submit(server, headers, shas[NARROW], shas[ADD])
     assert answer.status_code == 202
     (check_id,) = answer.json()["check_ids"]
-    begun = requests.get(f"{server}/v1/checks/{check_id}", timeout=30).json()
+    begun = requests.get(f"{server}/v1/checks/{check_id}", timeout=60).json()
     assert (begun["check"]["who"], begun["check"]["exit_code"], begun["operators"]) == ("token ci", None, [])
     drain()
-    story = requests.get(f"{server}/v1/checks/{check_id}", timeout=30).json()
+    story = requests.get(f"{server}/v1/checks/{check_id}", timeout=60).json()
     assert story["check"]["exit_code"] in (0, 1)
     assert [each["problem"] for each in story["operators"]] == ["1024", "2048"]
-    assert [each["id"] for each in requests.get(f"{server}/v1/checks", timeout=30).json()] == [check_id]
-    (action,) = requests.get(f"{server}/v1/actions", timeout=30).json()
+    assert [each["id"] for each in requests.get(f"{server}/v1/checks", timeout=60).json()] == [check_id]
+    (action,) = requests.get(f"{server}/v1/actions", timeout=60).json()
     assert (action["who"], action["action"], action["state"]) == ("token ci", "check", "done")
     assert action["wanted"]["checks"] == [check_id]
     assert action["outcome"] == answer.json()["sentence"]
@@ -75,7 +75,7 @@ def test_who_found_the_check_of_another_is_not_charged_for_it(
     drain()
     second = submit(server, make_token(context, "two", 3600), shas[NARROW], shas[ADD]).json()
     assert (second["check_ids"], second["created"]) == (first["check_ids"], False)
-    newest = requests.get(f"{server}/v1/actions", timeout=30).json()[0]
+    newest = requests.get(f"{server}/v1/actions", timeout=60).json()[0]
     assert (newest["who"], newest["gpu_s"]) == ("token two", None)
 
 
@@ -124,7 +124,7 @@ def test_a_check_that_makes_no_sense_is_refused(
     answer = requests.post(f"{server}/v1/checks", json=asked, headers=make_token(context, "ci", 60), timeout=60)
     assert answer.status_code == status
     assert sentence in answer.json()["detail"]
-    assert requests.get(f"{server}/v1/actions", timeout=30).json() == []
+    assert requests.get(f"{server}/v1/actions", timeout=60).json() == []
 
 
 def test_nobody_submits_without_a_token_that_may(server: str, context: Context, shas: dict[str, str]) -> None:
@@ -133,7 +133,7 @@ def test_nobody_submits_without_a_token_that_may(server: str, context: Context, 
         reader = tokens.add(opened, name="reader", rights=["read"], gpu_s=3600, who="ada")
     refused = submit(server, {"Authorization": f"Bearer {reader}"}, shas[BASE], shas[ADD])
     assert (refused.status_code, refused.json()) == (403, {"detail": "the token reader may read, not check"})
-    assert json.loads(requests.get(f"{server}/v1/checks", timeout=30).text) == []
+    assert json.loads(requests.get(f"{server}/v1/checks", timeout=60).text) == []
 
 
 def test_without_a_broker_a_check_is_not_taken(settings: Settings, context: Context, shas: dict[str, str]) -> None:

@@ -1,6 +1,5 @@
 """Requests with odd headers are refused or harmless, and make nobody a caller from this machine."""
 
-import resource
 import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -8,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
+from tests.peak_memory import read_peak_mib, reset_peak
 from tests.worker.fixtures import odd_requests
 from tests.worker.fixtures.api_server import serve
 from tests.worker.fixtures.odd_requests import ask, post, request
@@ -29,7 +29,8 @@ def with_webhook(settings: Settings) -> Iterator[int]:
 
 @pytest.mark.parametrize(("path", "posts"), CALLS.items())
 def test_odd_requests_are_refused_or_harmless(with_webhook: int, path: str, posts: str) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    reset_peak()
+    before_mib = read_peak_mib()
     for name, sent in odd_requests.list_refused(path, posts).items():
         (status,) = ask(with_webhook, sent)
         assert 400 <= status < 500, name
@@ -37,7 +38,7 @@ def test_odd_requests_are_refused_or_harmless(with_webhook: int, path: str, post
         (status,) = ask(with_webhook, sent)
         assert status == 200 or 400 <= status < 500, name
     assert ask(with_webhook, request(path)) == [200]
-    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10 < 500
+    assert read_peak_mib() - before_mib < 500
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ SERIES = {"repository": REPOSITORY, "kernel": KERNEL, "problem": PROBLEM, "gpu_m
 
 
 def get(address: str, path: str, headers: dict[str, str] | None = None, **parameters: object) -> requests.Response:
-    return requests.get(f"{address}/v1{path}", params=parameters, headers=headers, timeout=30)  # type: ignore[arg-type]
+    return requests.get(f"{address}/v1{path}", params=parameters, headers=headers, timeout=60)  # type: ignore[arg-type]
 
 
 def test_a_program_finds_its_way_from_the_series_to_the_evidence(server: str) -> None:
@@ -166,4 +166,4 @@ def test_a_database_that_is_away_is_503(tmp_path: Path) -> None:
             503,
             {"detail": "a server that this needs does not answer; try again later"},
         )
-        assert requests.get(f"{address}/healthz", timeout=30).status_code == 503
+        assert requests.get(f"{address}/healthz", timeout=60).status_code == 503

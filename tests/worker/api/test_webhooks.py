@@ -67,7 +67,7 @@ def deliver(
         "github": {"X-GitHub-Event": event.kind, "X-GitHub-Delivery": delivery, "X-Hub-Signature-256": signature},
         "gitlab": {"X-Gitlab-Event": event.kind, "X-Gitlab-Event-UUID": delivery, "X-Gitlab-Token": secret},
     }[event.forge]
-    return requests.post(f"{server}/v1/hooks/{event.forge}", data=body, headers={**about, **headers}, timeout=30)
+    return requests.post(f"{server}/v1/hooks/{event.forge}", data=body, headers={**about, **headers}, timeout=60)
 
 
 def push(before: str, after: str, ref: str = "refs/heads/topic", forge: str = "github") -> ForgeEvent:
@@ -254,7 +254,7 @@ def test_a_payload_in_a_form_is_read_too(server: str, context: Context, shas: di
         "X-Hub-Signature-256": signature,
         "Content-Type": "application/x-www-form-urlencoded",
     }
-    assert requests.post(f"{server}/v1/hooks/github", data=body, headers=about, timeout=30).status_code == 202
+    assert requests.post(f"{server}/v1/hooks/github", data=body, headers=about, timeout=60).status_code == 202
     assert len(actions(context)) == 1
 
 

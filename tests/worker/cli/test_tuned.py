@@ -17,6 +17,7 @@ from tilewatch.db import fact_writes
 from tilewatch.db.models import Measurement, PullRequest, Run, Sweep, Trial
 from tilewatch.db.repository_names import name_of_branch
 from tilewatch.db.session import session
+from tilewatch.metrics import SPAN_METRICS, name_series
 from tilewatch.worker.settings import Settings
 
 WIDE, NARROW = "320x32576x7168", "320x16384x7168"
@@ -83,6 +84,17 @@ def test_what_won_is_found_by_host_code(url: str, file: Path, tilewatch: Tilewat
     row = read_rows(file)[WIDE]
     assert (row["time_us"], row["ties"]) == (9.05, [one_commit.CONFIGS[2]])
     assert row["evidence"] == f"http://localhost:8501/series?run={run_id}&view=This+run"
+
+
+@pytest.mark.parametrize("kernel", [name_series("gemm_fp8", metric) for metric in SPAN_METRICS])
+def test_a_span_is_no_kernel_to_configure(kernel: str, url: str, file: Path, tilewatch: Tilewatch) -> None:
+    measure(url, WIDE, key="wide")
+    run_id = measure(url, WIDE, key="span")
+    with session(url) as opened:
+        of_run = select(Run.sweep_id).where(Run.id == run_id).scalar_subquery()
+        opened.execute(update(Sweep).where(Sweep.id == of_run).values(kernel=kernel))
+    printed = tilewatch("tuned", "export", str(file))
+    assert printed == f"wrote 1 config to {file}: one for each problem of 1 kernel and GPU model\n"
 
 
 def test_a_row_states_what_was_not_tried(url: str, file: Path, tilewatch: Tilewatch) -> None:

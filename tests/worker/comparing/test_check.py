@@ -10,11 +10,14 @@ from sqlalchemy import func, select, update
 from tests.worker.fixtures import compiled_sweep, git_history, tiny_repository
 from tests.worker.fixtures.git_history import ADD, BASE, CAST, NARROW, WORDS
 from tests.worker.fixtures.worker_context import Drain
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle.jobs import ClaimedJob, Priority
 from tilewatch.db.models import Commit, Config, Job, Measurement, Replay, Run, Submission, Sweep, Verdict
+from tilewatch.db.page_reads import checks
 from tilewatch.db.page_reads.checks import CheckStory, find_check, list_checks
 from tilewatch.db.session import session
+from tilewatch.kernels import device
 from tilewatch.kernels.comparing.verdict import Design, judge
 from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
 from tilewatch.worker import run_job
@@ -126,6 +129,17 @@ def test_the_config_is_the_one_that_won_last(
     assert {each.config_source for each in story.operators} == {"recording"}
     assert {each.problem: each.base_config for each in story.operators} == winners
     assert {each.problem: each.head_config for each in story.operators} == winners
+
+
+def test_a_check_that_existed_before_is_not_among_the_new_ones(settings: Settings, shas: dict[str, str]) -> None:
+    """An action is charged for the new ones alone."""
+    first = submit_check(settings, "ada", CheckAsked(shas[NARROW], shas[ADD], gpus=("sim",)))
+    with session(settings.connection().database_url) as opened:
+        fact_writes.add_gpu_model(opened, **device.gpu_model("h200").stored)
+        fact_writes.write_heartbeat(opened, "gpu", kind="gpu", host="n", gpu_model="h200", toolchain={})
+    both = submit_check(settings, "ada", CheckAsked(shas[NARROW], shas[ADD], gpus=("sim", "h200")))
+    assert first.new_check_ids == first.check_ids == both.check_ids[:1]
+    assert (both.created, both.new_check_ids) == (True, both.check_ids[1:])
 
 
 def test_a_config_that_ships_and_does_not_compile_is_no_answer(
@@ -243,12 +257,15 @@ def test_checks_go_after_replays_and_before_sweeps_each_in_its_order(
     ]
 
 
-def test_newest_checks_come_first(settings: Settings, context: Context, shas: dict[str, str]) -> None:
+def test_newest_checks_come_first_and_no_open_one_is_left_out(
+    settings: Settings, context: Context, shas: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "NEWEST", 0)
     first = submit(settings, shas, NARROW, ADD)
     second = submit(settings, shas, NARROW, CAST)
     with session(context.database_url) as opened:
         assert [each.id for each in list_checks(opened)] == [second, first]
-        assert list_checks(opened, repositories=["another"]) == []
+        assert [each.id for each in list_checks(opened, 1)] == [second]
 
 
 def _do_next(context: Context, kind: str) -> None:

@@ -1,10 +1,11 @@
 """A comparison of two toolchains from its submission to its report, on the simulated GPU, with the real compiler."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import typer
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
 from tests.worker.fixtures import tiny_repository
@@ -13,6 +14,7 @@ from tilewatch.db.lifecycle import actions, jobs, quarantine
 from tilewatch.db.models import Job, Measurement, Run, Submission, Verdict
 from tilewatch.db.page_reads.toolchain_reports import ReportRow, ReportStory, find_report, list_reports
 from tilewatch.db.session import session
+from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.measuring.pair_bench import LaunchResult, PairWork
 from tilewatch.worker import run_job
@@ -23,7 +25,7 @@ from tilewatch.worker.gpu.simulated import SimulatedBench, SimulatedGpu
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import submit_requests
-from tilewatch.worker.submitting.submit import BadToolchainName
+from tilewatch.worker.submitting.submit import BadToolchainName, NothingToSubmit
 from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 UNOPTIMISED = (
@@ -85,6 +87,36 @@ def test_other_code_is_timed_and_re_tuned_and_touches_no_night(
             assert opened.scalar(select(func.count()).select_from(table)) == 0, table
 
 
+def test_a_comparison_whose_last_job_was_cancelled_is_no_success(
+    settings: Settings, context: Context, drain: Drain
+) -> None:
+    """What the other GPU models had said until then ended the command with 0."""
+    make_toolchain(settings.toolchains, "next")
+    submitted = submit_toolchains(settings, ToolchainsAsked(("installed", "next"), gpus=("sim",), minutes=0.5))
+    drain()
+    story = read(context, submitted.report_id)
+    assert story.exit_code == 0
+    with session(context.database_url) as opened:
+        opened.execute(update(Job).values(state="cancelled"))
+    with pytest.raises(ExpectedError, match="the comparison failed: its job is cancelled"):
+        wait_and_print(context.database_url, submitted.report_id, "LINK")
+
+
+def test_only_an_equal_comparison_is_one_that_is_under_way(settings: Settings) -> None:
+    """Whoever asked for another architecture got the report of the first one."""
+    asked = ToolchainsAsked(("installed", "next"), gpus=("sim",))
+    others = (
+        {"archs": ("sm_120",)},
+        {"minutes": 5.0},
+        {"retunes": False},
+        {"fail_over": 0.02},
+        {"kernels": ("double",)},
+    )
+    reports = [submit_toolchains(settings, replace(asked, **other)).report_id for other in ({}, *others)]
+    assert len(set(reports)) == len(reports)
+    assert submit_toolchains(settings, asked).report_id == reports[0]
+
+
 def test_launches_of_a_gpu_that_fell_ill_meanwhile_leave_the_report(
     settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +166,12 @@ def test_without_a_toolchain_the_job_waits_for_a_worker_that_has_it(settings: Se
 def test_a_name_that_no_toolchain_can_have_is_refused(settings: Settings) -> None:
     with pytest.raises(BadToolchainName, match=r"'\.\./other' is not a name of a toolchain"):
         submit_toolchains(settings, ToolchainsAsked(("installed", "../other")))
+
+
+def test_without_an_architecture_nothing_is_submitted(settings: Settings) -> None:
+    """The job ended in a traceback: no pool has 0 threads."""
+    with pytest.raises(NothingToSubmit, match="name a GPU model or an architecture"):
+        submit_toolchains(settings.model_copy(update={"watch": ()}), ToolchainsAsked(("installed", "next")))
 
 
 def test_what_the_judge_asks_for_is_submitted_once(settings: Settings, context: Context) -> None:

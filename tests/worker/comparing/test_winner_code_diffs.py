@@ -1,5 +1,6 @@
 """The code of a new winner is compared with the one before and with the next best config, once."""
 
+import pytest
 from sqlalchemy import select
 
 from tests.worker.fixtures import tiny_repository
@@ -7,6 +8,7 @@ from tests.worker.fixtures.nights import do_nights
 from tilewatch.db.models import CodeDiff, Run
 from tilewatch.db.page_reads import evidence
 from tilewatch.db.session import session
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.worker.comparing import winner_code_diffs
 from tilewatch.worker.comparing.winner_code_diffs import Compared
 from tilewatch.worker.context import Context
@@ -19,11 +21,21 @@ def compare(context: Context, budget_s: float = A_MINUTE_S) -> Compared:
     return winner_code_diffs.compare_new_winners(context.database_url, context.store_url, budget_s)
 
 
-def test_a_commit_s_line_and_its_instructions_are_kept_for_the_pages(settings: Settings) -> None:
+def refuse(*_: object, **__: object) -> None:
+    raise StoreError("the bucket cannot be reached")
+
+
+def test_a_commit_s_line_and_its_instructions_are_kept_for_the_pages(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
     second = tiny_repository.commit(settings.repository, "Multiply by 3", factor=3)
     context = do_nights(settings, first, second)
     assert compare(context, budget_s=-1.0) == Compared(0, 0), "no time, no run"
+    with monkeypatch.context() as away:
+        away.setattr(winner_code_diffs, "diff_cubins", refuse)
+        away.setattr(CubinStore, "require_access", refuse)
+        assert compare(context) == Compared(0, 0), "while the store is away, no run counts as compared"
     assert compare(context).runs == 4
     assert compare(context) == Compared(0, 0), "each run once"
     with session(context.database_url) as opened:

@@ -59,7 +59,7 @@ def test_every_page_shows_the_measured_commit_nearest_to_the_tip(
 def _measure(opened: Session, sha: str, committed_at: dt.datetime) -> None:
     planned = one_commit.submit(opened, f"night of {sha}", REPOSITORY, sha=sha, position=1, committed_at=committed_at)
     fact_writes.add_compilations(opened, [one_commit.compiled(each) for each in planned.code_keys])
-    fact_writes.attach_compilations(opened, compiler=one_commit.COMPILER, sweep_id=planned.sweep_id)
+    fact_writes.attach_compilations(opened, compiler=one_commit.COMPILER, sweep_ids=[planned.sweep_id])
     one_commit.measure(opened, planned, f"run of {sha}")
 
 

@@ -24,7 +24,7 @@ from tilewatch.worker.git.commits import git as read_git
 def follow(tmp_path: Path, remote: Path, branch: str | None = None) -> Clone:
     clone = Clone("odd", str(remote), tmp_path / "clones" / "odd.git")
     clones.fetch(clone)
-    clones.follow(clone, branch or clones.default_branch(clone))
+    clones.follow(clone, branch or clones.choose_branch(clone))
     return clone
 
 
@@ -76,14 +76,14 @@ def test_a_remote_without_a_default_branch_is_named(tmp_path: Path) -> None:
     clone = Clone("odd", str(tmp_path / "r"), tmp_path / "clones" / "odd.git")
     clones.fetch(clone)
     with pytest.raises(RepositoryError, match="odd has no default branch: name the branch"):
-        clones.default_branch(clone)
+        clones.choose_branch(clone)
 
 
 def test_the_default_branch_has_its_name_where_a_tag_has_it_too(tmp_path: Path) -> None:
     shas = odd_histories.make(tmp_path / "r", "Two")
     git(tmp_path / "r", "tag", "main", shas[0])
     clone = follow(tmp_path, tmp_path / "r")
-    assert clones.default_branch(clone) == "main"
+    assert clones.choose_branch(clone) == "main"
     assert places(clone.folder, "main") == shas
 
 
@@ -241,3 +241,4 @@ def test_a_hooks_environment_makes_no_other_repository_of_ours(tmp_path: Path, m
     odd_histories.make(tmp_path / "other")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     assert places(tmp_path / "r") == shas
+    assert resolve(tmp_path / "r", "HEAD").sha == shas[-1]

@@ -87,6 +87,9 @@ def test_a_branch_is_followed_that_was_named_or_stands_in_pyproject_or_is_the_de
     with session(settings.connection().database_url) as opened:
         assert watched.add(opened, settings, str(other), name="b", branch=None).branch == "release"
         assert watched.add(opened, settings, str(other), name="c", branch="stable").branch == "stable"
+        lifecycle.remove(opened, "c")  # as on another node, so that this one keeps its clone
+        again = watched.add(opened, settings, str(other), name="c", branch=None)
+        assert again.branch == "release", "as the remote's default branch says, and not the one that the clone followed"
         with pytest.raises(RepositoryError, match="d has no branch 'nosuch'"):
             watched.add(opened, settings, str(other), name="d", branch="nosuch")
         assert repositories.find_repository(opened, "d") is None

@@ -16,11 +16,12 @@ from tilewatch.db.models import Job, Quarantine, Run, Trial, Verdict
 from tilewatch.db.page_reads import gpu_health, queue_metrics
 from tilewatch.db.session import session
 from tilewatch.kernels.device import SIMULATED, Gpu
+from tilewatch.kernels.gpu.health.illness import Illness
 from tilewatch.kernels.gpu.health.watcher import NoAnswer
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context, Simulation
 from tilewatch.worker.gpu import simulated
-from tilewatch.worker.gpu.quarantine import GpuWatch
+from tilewatch.worker.gpu.quarantine import GpuWatch, isolate
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
@@ -140,6 +141,32 @@ def test_memory_errors_between_two_looks_are_seen_and_old_ones_are_not(context: 
     gpu.watch.look()
     (row,) = quarantines(context)
     assert row.reason == "1 memory errors that ECC could not correct"
+
+
+def test_errors_from_before_a_clean_canary_begin_no_second_quarantine(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run began the quarantine, so the watch has a reading from before it. The driver reports each Xid once."""
+    gpu = WatchedGpu(context)
+    readings = iter(
+        [
+            {"xids": [], "ecc_uncorrected": 4},
+            {"xids": [48], "ecc_uncorrected": 6},
+            {"xids": [], "ecc_uncorrected": 6},
+            {"xids": [], "ecc_uncorrected": 7},
+        ]
+    )
+    monkeypatch.setattr(gpu, "look", lambda: next(readings))
+    gpu.watch.look()
+    ill = Illness("ecc", "2 memory errors that ECC could not correct")
+    with session(context.database_url) as opened:
+        isolate(opened, GPU, "n", ill, {})
+    gpu.watch.look()
+    gpu.watch.look()
+    (row,) = quarantines(context)
+    assert (row.canary_said, row.ended_at is None) == ("clean", False)
+    gpu.watch.look()
+    assert [each.reason for each in quarantines(context)] == [ill.reason, "1 memory errors that ECC could not correct"]
 
 
 def test_a_new_life_of_a_worker_finds_its_gpu_still_in_quarantine_and_tries_no_canary_too_soon(

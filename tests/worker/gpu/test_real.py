@@ -2,6 +2,7 @@
 
 import datetime as dt
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
 from tilewatch.db.worker_reads.steps import CompiledConfig, LastSweep, SweepFacts
 from tilewatch.kernels import HARNESS
-from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.device import Gpu, gpu_model
 from tilewatch.kernels.gpu.health.watcher import NoAnswer
 from tilewatch.kernels.measuring import baseline_cache
 from tilewatch.kernels.measuring.baseline_cache import SeriesToPrepare
@@ -108,6 +109,28 @@ def test_a_sweep_is_measured_with_the_library_of_its_commit(backend: RealGpu, ri
     assert result.measurements[0].detail["no_counters"] == uncounted.LATER
 
 
+def test_a_run_that_is_cut_off_before_its_end_repeats_no_trial(
+    backend: RealGpu, rig: Rig, sha: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes after the last launch may take seconds: the checklist, or a disk that is slow."""
+    cubin = rig.cubin(1)
+    configs = [CompiledConfig(1, dict(cubin.config), cubin.content_key, cubin.symbol)]
+    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    sweep = SweepToMeasure("measure:1", facts, configs, "library", ("copy",))
+    trials: list[TrialResult] = []
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(uncounted, "keep", stop)
+        with pytest.raises(KeyboardInterrupt):
+            backend.measure(sweep, backend.own_gpu(), on_trial=lambda _: None)
+    assert backend.measure(sweep, backend.own_gpu(), on_trial=trials.append).winner == {"tile_rows": 1}
+    assert trials == []
+    assert list(backend.context.journals.iterdir()) == []
+
+
 def test_a_space_that_did_not_change_is_not_swept_again(backend: RealGpu, rig: Rig, sha: str) -> None:
     cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, 70.0)]
     configs = [CompiledConfig(n, dict(cubin.config), cubin.content_key, cubin.symbol) for n, cubin in enumerate(cubins)]
@@ -124,16 +147,20 @@ def test_a_space_that_did_not_change_is_not_swept_again(backend: RealGpu, rig: R
     assert backend.measure(sweep, backend.own_gpu(), on_trial=lambda _: None).winner == {"tile_rows": 4}
 
 
-def test_counters_that_wait_are_read_for_several_runs_and_come_with_the_checklist(
-    backend: RealGpu, rig: Rig, sha: str
-) -> None:
+def measure_twice(backend: RealGpu, gpu: Gpu, rig: Rig, sha: str) -> None:
     cubin = rig.cubin(1)
     configs = [CompiledConfig(1, dict(cubin.config), cubin.content_key, cubin.symbol)]
     facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
-    gpu, folder = backend.own_gpu(), backend.context.uncounted
     for number in (1, 2):
         sweep = SweepToMeasure(f"measure:{number}", facts, configs, "library", ("copy",))
         backend.measure(sweep, gpu, on_trial=lambda _: None)
+
+
+def test_counters_that_wait_are_read_for_several_runs_and_come_with_the_checklist(
+    backend: RealGpu, rig: Rig, sha: str
+) -> None:
+    gpu, folder = backend.own_gpu(), backend.context.uncounted
+    measure_twice(backend, gpu, rig, sha)
     assert len(uncounted.list_waiting(folder, gpu)) == 2
     written: dict[str, Mapping[str, Any]] = {}
     assert uncounted.read_counters(folder, gpu, rig.store_url, lambda *_: False) == 2
@@ -145,6 +172,31 @@ def test_counters_that_wait_are_read_for_several_runs_and_come_with_the_checklis
         lines = {line["item"]: line["answer"] for line in detail["checklist"]}
         assert (lines["K aligned"], lines["rows start on 16 bytes"]) == ("does not apply", "yes")
         assert "is not installed" in detail["no_counters"]
+
+
+def test_runs_that_are_not_on_record_let_later_ones_through(
+    backend: RealGpu, rig: Rig, sha: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of an ill GPU never is."""
+    gpu, folder = backend.own_gpu(), backend.context.uncounted
+    measure_twice(backend, gpu, rig, sha)
+    unstored, _ = uncounted.list_waiting(folder, gpu)
+    asked: list[str] = []
+
+    def write(key: str, _: object) -> bool:
+        asked.append(key)
+        return key != asked[0]
+
+    monkeypatch.setattr(uncounted, "MOST_AT_ONCE", 1)
+    for _ in range(2):
+        assert uncounted.read_counters(folder, gpu, rig.store_url, write) == 1
+    assert len(set(asked)) == 2
+    (waiting,) = uncounted.list_waiting(folder, gpu)
+    assert waiting.name > unstored.name
+    too_late = waiting.stat().st_mtime - uncounted.KEPT_S
+    os.utime(waiting, (too_late, too_late))
+    assert uncounted.read_counters(folder, gpu, rig.store_url, write) == 1
+    assert uncounted.list_waiting(folder, gpu) == []
 
 
 SERIES = """
@@ -229,10 +281,16 @@ def test_counters_wait_while_a_job_waits_for_the_gpu(
     assert (uncounted.list_waiting(folder, gpu) == []) is is_read
 
 
-def test_a_file_that_is_no_run_is_removed(backend: RealGpu) -> None:
+OF_ANOTHER_RELEASE = uncounted.Uncounted(
+    "a", "library", "k", "8", "sm_90", Cubin({}, "ab", "k"), ({},), ({"launch": "k<<<1>>>"},)
+)
+
+
+@pytest.mark.parametrize("written", ["half a", json.dumps(asdict(OF_ANOTHER_RELEASE))])
+def test_a_file_that_is_no_run_is_removed(backend: RealGpu, written: str) -> None:
     gpu, folder = backend.own_gpu(), backend.context.uncounted
     (folder / gpu.uuid).mkdir(parents=True)
-    (folder / gpu.uuid / "1.json").write_text("half a")
+    (folder / gpu.uuid / "1.json").write_text(written)
     assert uncounted.read_counters(folder, gpu, backend.context.store_url, lambda *_: True) == 0
     assert uncounted.list_waiting(folder, gpu) == []
 
@@ -307,7 +365,7 @@ def test_the_two_sides_of_a_question_are_replayed_in_turn(backend: RealGpu, rig:
         head=side(head),
     )
     done: list[int] = []
-    job = ReplayJob(question, "watched", "library", run_id=1, submission_id=1, suspicion_id=None, round=("q",))
+    job = ReplayJob(question, "watched", "library", run_id=1, submission_id=1, suspicion_id=None)
     result = backend.replay(job, backend.own_gpu(), on_launch=done.append)
     assert (result.base_us, result.head_us) == ((100.0, 100.0), (110.0, 110.0))
     assert done == [1, 2]

@@ -14,10 +14,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url, update
+from sqlalchemy import event, make_url, update
 
 from tests.conftest import Admin
 from tests.worker.fixtures import small_disk as disks
@@ -28,9 +29,9 @@ from tilewatch.db.models import Job
 from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.server.embedded import Servers
 from tilewatch.db.server.free_ports import find_free_port, find_free_ports
-from tilewatch.db.session import session
+from tilewatch.db.session import engine, session
 from tilewatch.kernels.device import GPU_MODELS, Gpu
-from tilewatch.worker.local import port, programs, screen, up
+from tilewatch.worker.local import port, programs, screen, shipped_recordings, up
 from tilewatch.worker.local.local_logins import MOST_OF_WORKERS
 from tilewatch.worker.queue import dispatch
 from tilewatch.worker.settings import Settings
@@ -41,6 +42,7 @@ LOOK_EVERY_S = 0.5
 TRIALS = len(tiny_repository.PROBLEMS) * tiny_repository.CONFIGS
 ROOT = Path(__file__).parents[3]
 SMALL_RECORDING = ROOT / "recordings" / "story" / "h200.jsonl.gz"
+FOREIGN_RECORDING = ROOT / "recordings" / "rivals" / "h200-cublas.jsonl.gz"
 START = """
 import os, pathlib
 from tilewatch.worker.cli.main import main
@@ -67,7 +69,7 @@ def tilewatch(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     recordings = tmp_path_factory.mktemp("recordings")
     (recordings / "elsewhere").mkdir()
     shutil.copy(SMALL_RECORDING, recordings / "own.jsonl.gz")
-    shutil.copy(SMALL_RECORDING, recordings / "elsewhere" / "foreign.jsonl.gz")
+    shutil.copy(FOREIGN_RECORDING, recordings / "elsewhere" / "foreign.jsonl.gz")
     return [sys.executable, "-c", START.format(recordings=str(recordings), workers=True)]
 
 
@@ -107,11 +109,18 @@ class Running:
     def printed(self) -> str:
         return self.output.read_text(encoding="utf-8")
 
-    def until(self, true: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not true():
+    def until(self, true: Callable[[], object]) -> None:
+        def goes_on() -> object:
             assert self.process.poll() is None, self.printed()
             assert "ended unexpectedly" not in self.printed(), self.printed()
+            return true()
+
+        self.wait(goes_on)
+
+    def wait(self, true: Callable[[], object]) -> None:
+        """Also beyond an unexpected end of a child, which the test brought about."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not true():
             assert time.monotonic() < deadline, self.printed()
             time.sleep(LOOK_EVERY_S)
 
@@ -133,12 +142,19 @@ class Running:
 
     def forgot_the_dead(self) -> bool:
         """Does what two minutes do to the jobs and messages of workers that were killed; False: not yet."""
+        over = "update jobs set lease_until = now() - interval '1 s' where state = 'running'"
+        return self._changed(over) and self.forgot_waits()
+
+    def forgot_waits(self) -> bool:
+        """Does it to messages alone, and to jobs that were put off. Asked again and again, it takes no lease away: on a
+        busy machine a job would run three times and be given up."""
+        lost = "update jobs set sent_at = now() - interval '2 min', not_before = null where state = 'queued'"
+        return self._changed(lost)
+
+    def _changed(self, statement: str) -> bool:
         try:
             with psycopg.connect(self.written("database_url")) as connection:
-                connection.execute("update jobs set lease_until = now() - interval '1 s' where state = 'running'")
-                connection.execute(
-                    "update jobs set sent_at = now() - interval '2 min', not_before = null where state = 'queued'"
-                )
+                connection.execute(statement.encode())
         except psycopg.Error:
             return False
         return True
@@ -181,8 +197,12 @@ def _descendants(parent: int) -> dict[int, str]:
 
 def _command(pid: int) -> str:
     """Empty for a process that is gone, or waits to be buried."""
+    return _read(pid, "cmdline").replace("\0", " ")
+
+
+def _read(pid: int, name: str) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+        return Path(f"/proc/{pid}/{name}").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
@@ -207,12 +227,12 @@ def _stop_and_see_it_restarted(running: Running, words: str) -> None:
         pid for pid, command in _descendants(running.process.pid).items() if words in command and os.getpgid(pid) == pid
     )
     os.kill(stopped, signal.SIGSTOP)
-    deadline = time.monotonic() + DEADLINE_S
-    while not (new := [pid for pid, command in _descendants(running.process.pid).items() if words in command]) or (
-        stopped in new
-    ):
-        assert time.monotonic() < deadline, running.printed()
-        time.sleep(LOOK_EVERY_S)
+
+    def is_restarted() -> bool:
+        named = [pid for pid, command in _descendants(running.process.pid).items() if words in command]
+        return bool(named) and stopped not in named
+
+    running.wait(is_restarted)
     assert "judge ended unexpectedly (it made no progress for 12 s and was ended)" in running.printed()
     with psycopg.connect(running.written("database_url")) as connection:
         alarms = connection.execute("select subject, detail from alarms where kind = 'process_ended' order by id")
@@ -250,27 +270,31 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
     home = Path(environment["TILEWATCH_HOME"])
     assert _list_open_to_others(home) == []
     processes = _descendants(first.process.pid)
-    workers = [Path(f"/proc/{pid}/status").read_text() for pid, command in processes.items() if "celery" in command]
-    assert workers
-    assert all("\nUmask:\t0077\n" in each for each in workers), "what they make is open to others"
+    workers = {pid: command for pid, command in processes.items() if "celery" in command}
+    umasks = {pid: _read(pid, "status").partition("\nUmask:\t")[2][:4] for pid in workers}
+    here = [pid for pid, command in workers.items() if _command(pid) == command]  # others ended meanwhile
+    assert {umasks[pid] for pid in here} == {"0077"}, "what they make is open to others"
     first.end(signal.SIGKILL)
-    deadline = time.monotonic() + DEADLINE_S
-    while _left(processes):
-        assert time.monotonic() < deadline, _left(processes)
-        time.sleep(0.1)
+    first.wait(lambda: not _left(processes))
 
     (home / "log" / "up.ended").write_text("up made no progress")
     second = start()
     second.until(lambda: "database at revision" in second.printed())
     second.until(second.forgot_the_dead)
     second.until(lambda: "was submitted before" in second.printed())
-    assert port.healthy(int(environment["TILEWATCH_PORT"]))
+    second.until(lambda: port.healthy(int(environment["TILEWATCH_PORT"])))
     dispatch.sender(second.written("broker_url")).send_task(
         "worker.reconcile", queue="judge"
     )  # as beat does in a minute
     second.until_compiled()
-    status = subprocess.run([*tilewatch, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True)
-    assert {worker["kind"] for worker in json.loads(status.stdout)["workers"]} == {"compile", "judge", "tell"}
+
+    def list_kinds() -> set[str]:
+        status = subprocess.run(
+            [*tilewatch, "status", "--json"], env=environment, cwd="/", capture_output=True, check=True
+        )
+        return {worker["kind"] for worker in json.loads(status.stdout)["workers"]}
+
+    second.until(lambda: list_kinds() == {"compile", "judge", "tell"})
     second.until(lambda: "gemm" in _series(environment))
 
     _stop_and_see_it_restarted(second, "-Q judge")
@@ -299,7 +323,7 @@ def test_a_killed_one_leaves_no_process_and_the_next_does_the_rest_and_ends_at_c
         if any(name in each for each in processes.values())
     }
     assert second.end(signal.SIGINT) == 0, second.printed()
-    assert _left(processes) == []
+    second.wait(lambda: not _left(processes))  # a kill returns before the process has ended
     assert not (home / "connection.json").exists()
 
 
@@ -322,17 +346,14 @@ def test_a_folder_without_git_history_still_gets_a_dashboard_and_a_main_thread_t
     environment |= {"TILEWATCH_REPOSITORY": str(empty), "TILEWATCH_API_PORT": "0"}
     running = start([sys.executable, "-c", START.format(recordings=str(empty), workers=False)])
     running.until(lambda: "no nightly was submitted" in running.printed())
-    assert port.healthy(int(environment["TILEWATCH_PORT"]))
+    running.until(lambda: port.healthy(int(environment["TILEWATCH_PORT"])))
     below = _descendants(running.process.pid)
     (empty / "hang").touch()
     assert running.process.wait(DEADLINE_S) == 1
     reason = (Path(environment["TILEWATCH_HOME"]) / "log" / "up.ended").read_text()
     assert reason.startswith("up made no progress for 12 s and was ended (<lambda> at <string>:")
     assert f"tilewatch: {reason}" in running.printed()
-    deadline = time.monotonic() + DEADLINE_S
-    while left := _left(below):  # nobody waits for servers, which end by themselves
-        assert time.monotonic() < deadline, left
-        time.sleep(LOOK_EVERY_S)
+    running.wait(lambda: not _left(below))  # nobody waits for servers, which end by themselves
 
 
 @pytest.fixture
@@ -390,23 +411,17 @@ def test_a_full_disk_a_read_only_postgres_and_used_up_connections_are_named_and_
     password = json.loads((small_disk / "secrets.json").read_text())["postgres"]
     port = make_url(running.written("database_url")).port
     owner_url = f"postgresql://tilewatch:{password}@127.0.0.1:{port}/tilewatch"
-    deadline = time.monotonic() + DEADLINE_S
     for number, (trouble, words) in enumerate(TROUBLES.items(), start=2):
         tiny_repository.commit(watched, "Change", factor=1 + number)
         begun = len(running.printed())
         with trouble(small_disk, owner_url):
-            while words not in running.printed()[begun:]:
-                assert time.monotonic() < deadline, running.printed()
-                time.sleep(LOOK_EVERY_S)
+            running.wait(lambda begun=begun, words=words: words in running.printed()[begun:])  # type: ignore[misc]
             refused = submit(command, environment)
             assert "Traceback" not in refused.stdout + refused.stderr
-        while submit(command, environment).returncode:
-            assert time.monotonic() < deadline, running.printed()
-            time.sleep(LOOK_EVERY_S)
-        while running.settled_trials() < number * TRIALS:
-            assert time.monotonic() < deadline, running.printed()
-            running.forgot_the_dead()
-            time.sleep(LOOK_EVERY_S)
+        running.wait(lambda: submit(command, environment).returncode == 0)
+        running.wait(running.forgot_the_dead)
+        wanted = number * TRIALS
+        running.wait(lambda wanted=wanted: running.forgot_waits() and running.settled_trials() >= wanted)  # type: ignore[misc]
     assert running.process.poll() is None
     with psycopg.connect(owner_url) as owner:
         states = owner.execute("select state, count(*) from jobs group by state").fetchall()
@@ -462,23 +477,20 @@ def test_each_usable_gpu_gets_a_worker_that_sees_only_it_and_for_the_others_the_
 
 
 def test_recordings_wait_for_a_postgres_that_is_away(
-    database_url: str, broker_url: str, admin: Admin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str, broker_url: str, admin: Admin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that was killed during the import ended `up`."""
-    shutil.copy(SMALL_RECORDING, tmp_path / "own.jsonl.gz")
-    monkeypatch.setattr(up, "RECORDINGS", tmp_path)
-    monkeypatch.setattr(up, "LOOK_EVERY_S", 0.0)
-    printed: list[str] = []
-    monkeypatch.setattr(screen.Screen, "print_line", lambda _, line: printed.append(line))
-    name, answers = make_url(database_url).database, iter(["false", "false", "true"])
+    name, answers = make_url(database_url).database, iter(["false", "true"])
 
-    def watch() -> None:
-        admin.execute(f'alter database "{name}" allow_connections {next(answers)}'.encode())
+    def let_in(answer: str) -> None:
+        admin.execute(f'alter database "{name}" allow_connections {answer}'.encode())
 
-    up._import(Settings(home=tmp_path), Servers(database_url, broker_url), screen.Screen(), watch)
+    let_in("false")
+    files = [(SMALL_RECORDING, None), (SMALL_RECORDING, None)]
+    shipped_recordings.import_files(Servers(database_url, broker_url), files, lambda: let_in(next(answers)))
     assert next(answers, None) is None
-    (line,) = printed
-    assert line.startswith("imported 6 runs")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("imported 6 runs"), "and nothing is printed of what was imported before"
 
 
 def test_the_dashboard_is_not_given_the_broker(tmp_path: Path) -> None:
@@ -500,6 +512,24 @@ def test_what_runs_a_library_is_not_given_the_secrets_of_people(tmp_path: Path) 
 def test_progress_names_the_processes_that_ended(settings: Settings) -> None:
     assert screen.progress(settings.connection()) == "nothing was submitted yet; Ctrl-C stops Tilewatch"
     assert screen.progress(settings.connection(), ["compile"]) == "compile ended and will be started again"
+
+
+def test_progress_reads_one_state_of_the_database(settings: Settings) -> None:
+    """A submission between two of its queries was called done before it was called submitted (2026-11-29)."""
+    url = settings.connection().database_url
+    came: list[str] = []
+
+    def submit_between(*of_statement: Any) -> None:
+        if not came and of_statement[2].startswith("SELECT"):
+            came.append(of_statement[2])
+            with session(url) as opened:
+                jobs.add(opened, key="new", kind="check", queue="gpu.h200", subject="new", payload={})
+                opened.execute(update(Job).values(state="done"))
+
+    event.listen(engine(url), "after_cursor_execute", submit_between)
+    assert screen.progress(settings.connection()) == "nothing was submitted yet; Ctrl-C stops Tilewatch"
+    event.remove(engine(url), "after_cursor_execute", submit_between)
+    assert screen.progress(settings.connection()) == "everything that was submitted is done; Ctrl-C stops Tilewatch"
 
 
 @pytest.mark.parametrize(
@@ -549,13 +579,13 @@ def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
 INTERRUPTED = """
 import os, signal, time
 from sqlalchemy.exc import OperationalError
-from tilewatch.worker.local import recorded_database
+from tilewatch.worker.local import screen
 def interrupted(*_):
     try:
         os.kill(os.getpid(), signal.SIGINT)
     finally:
-        raise OperationalError("rollback", {}, Exception("the connection is lost"))
-recorded_database.import_recorded = interrupted
+        raise OperationalError("rollback", {}, Exception("the connection is lost"), connection_invalidated=True)
+screen._describe_work = interrupted
 """
 
 

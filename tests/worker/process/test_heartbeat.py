@@ -43,3 +43,24 @@ def test_a_model_is_written_at_the_first_beat_and_again_where_it_went(
     assert models[0] == models[1] == models[2]
     assert len(models[3]) == 1
     assert models[3] != models[2]
+
+
+def test_a_refusal_that_is_over_is_not_written_again(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle worker said for hours that it took no job, because the thread read its own words back."""
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_S", 0.01)
+    written: list[str | None] = []
+    enough = threading.Event()
+
+    def look() -> None:
+        with session(context.database_url) as opened:
+            written.append(opened.scalar(text("select doing from workers")))
+        if len(written) == 4:
+            enough.set()
+
+    refuse = iter(["takes no job", "takes no job"])
+    identity = Identity("gpu@n", "gpu", "n", {}, GPU, ("gpu.sim",))
+    beating = Heartbeat(context.database_url, identity, look, lambda: next(refuse, None))
+    beating.start()
+    assert enough.wait(60)
+    beating.stop()
+    assert written[:4] == ["takes no job", "takes no job", None, None]

@@ -153,7 +153,7 @@ def count_events(log: Any, words: str) -> int:
 
 
 def scraped(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 

@@ -78,7 +78,7 @@ def test_one_look_makes_every_repair(context: Context, monkeypatch: pytest.Monke
     for module, name in (
         (jobs, "requeue_expired"),
         (jobs, "release"),
-        (follow_up, "cancel_stranded"),
+        (jobs, "cancel"),
         (checks, "end_stranded"),
         (follow_up, "judge_the_rest"),
         (jobs, "list_unsent"),
@@ -89,7 +89,7 @@ def test_one_look_makes_every_repair(context: Context, monkeypatch: pytest.Monke
     assert made == [
         "requeue_expired",
         "release",
-        "cancel_stranded",
+        "cancel",
         "end_stranded",
         "judge_the_rest",
         "list_unsent",

@@ -22,7 +22,7 @@ QUESTION = BuildQuestion(
     GOOD,
     BAD,
 )
-JOB = ReplayJob(QUESTION, "watched", "library", 11, 5, ("one key", "another key"), 3)
+JOB = ReplayJob(QUESTION, "watched", "library", 11, 5, 3)
 
 
 def test_a_job_survives_the_way_through_its_payload() -> None:

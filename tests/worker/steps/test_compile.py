@@ -229,7 +229,7 @@ def test_one_problem_is_compiled_before_the_next_and_small_ones_share_a_batch() 
 
 
 def test_threads_compile_at_once_and_their_compilers_are_closed() -> None:
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=120)
 
     def compile_one(item: int) -> int:
         both.wait()  # breaks where one thread compiles everything

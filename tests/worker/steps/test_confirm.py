@@ -30,7 +30,6 @@ ASKED = ReplayJob(
     run_id=1,
     submission_id=1,
     suspicion_id=None,
-    round=("key",),
 )
 JOB = ClaimedJob(1, "confirm:key", "confirm", "gpu.sim", "replay", write_payload(ASKED), 1, None, 1, 4, 0, 0, None)
 

@@ -160,7 +160,9 @@ def test_what_cannot_be_delivered_is_put_aside_and_kept(context: Context, wrong:
         spool.keep(context.spool, Spooled(4711, "manual:elsewhere", run_result.result()))
     assert write_run.deliver_spooled(context.spool, context.database_url) == []
     assert spool.list_waiting(context.spool) == []
-    assert [file.suffix for file in context.spool.iterdir()] == [".refused"]
+    (refused,) = context.spool.iterdir()
+    assert refused.suffix == ".refused"
+    assert spool.refuse(refused.with_suffix(".json")) == refused, "another worker of this machine was first"
 
 
 def test_a_full_disk_costs_no_result(context: Context, spooled: Spooled, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +173,22 @@ def test_a_full_disk_costs_no_result(context: Context, spooled: Spooled, monkeyp
     a_gpu_that(monkeypatch, lambda *_, **__: spooled.result)
     run_job.run(spooled.job_id, "tester#1", context)
     assert count(context, Run) == 1
+
+
+def test_nothing_comes_between_the_last_launch_and_the_spool(
+    context: Context, spooled: Spooled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is killed while Postgres does not answer would lose the run. The run has all trials."""
+
+    def write(_: object) -> None:
+        raise AssertionError("Postgres is asked ahead of the spool")
+
+    monkeypatch.setattr(write_run.TrialWriter, "write", write)
+    a_gpu_that(monkeypatch, lambda *_, **__: spooled.result)
+    run_job.run(spooled.job_id, "tester#1", context)
+    assert count(context, Run) == 1
+    with session(context.database_url) as opened:
+        assert "waiting" not in set(opened.scalars(select(Trial.status)))
 
 
 def test_a_sweep_that_ends_while_postgres_is_away_is_on_record_once_when_it_is_back(

@@ -13,6 +13,7 @@ from tilewatch.kernels.toolchains.versions import COMPILING, compiler_version, v
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import schedule, submit_requests
+from tilewatch.worker.submitting.submit import submit_nightly
 
 INSTALLED = versions(COMPILING)
 
@@ -38,6 +39,7 @@ def test_a_nightly_whose_commit_pins_another_compiler_asks_for_the_comparison_of
     pin(settings, "")
     assert "pins another compiler" not in submit(settings), "its parent pins none"
     sha = pin(settings, "+next")
+    submit_nightly(settings)  # by a person, or by a beat that lost Redis before it asked
     sentence = submit(settings)
     assert f"{sha[:10]} pins another compiler (cuda-tile {INSTALLED['cuda-tile']} -> " in sentence
     assert "their comparison is asked for: installed and next" in sentence

@@ -14,6 +14,7 @@ from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Commit, Config, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
+from tilewatch.db.repository_names import name_of_branch
 from tilewatch.db.session import session
 from tilewatch.worker.context import Context
 from tilewatch.worker.git.commits import RepositoryError
@@ -75,6 +76,22 @@ def test_a_missed_night_is_submitted_once(settings: Settings, context: Context) 
     assert nights(context) == [dt.date(2026, 11, 17), NIGHT]
 
 
+def test_a_nightly_that_is_late_at_midnight_is_that_of_its_day(
+    settings: Settings, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the name of the next night, which then had been submitted already."""
+    for name, value in environment(settings).items():
+        monkeypatch.setenv(name, value)
+    from tilewatch.worker import app
+
+    now, some_minutes = dt.datetime.now(dt.UTC), dt.timedelta(minutes=10)
+    due = (now - some_minutes, now + some_minutes - dt.timedelta(days=1))
+    for moment in due:
+        monkeypatch.setenv("TILEWATCH_NIGHTLY_AT", moment.time().isoformat())
+        app.run_nightly()
+    assert set(nights(context)) == {moment.date() for moment in due}
+
+
 def test_nothing_is_missed_before_the_first_nightly(settings: Settings, context: Context) -> None:
     assert schedule.catch_up(settings, at(9)) == []
     submit_sweep(settings, tiny_repository.KERNEL, "1024")
@@ -97,6 +114,19 @@ def test_a_backfill_submits_the_commits_of_a_range_once_and_after_all_other_work
     with session(context.database_url) as opened:
         first, *_ = jobs.list_unsent(opened, 0)
         assert opened.get_one(Job, first.id).priority == jobs.Priority.NIGHTLY
+
+
+def test_a_commit_of_two_branches_is_submitted_for_each(settings: Settings, context: Context) -> None:
+    """Their series are kept apart by the branch, and those of the second one lacked the commits of the first."""
+    tiny_repository.git(settings.repository, "switch", "--create", "one")
+    tiny_repository.commit(settings.repository, "Change one", factor=3)
+    tiny_repository.git(settings.repository, "branch", "two")
+    tiny_repository.git(settings.repository, "switch", "main")
+    for branch in ("one", "two", "two"):
+        list(submit_backfill(settings, f"main..{branch}"))
+    with session(context.database_url) as opened:
+        names = select(Commit.repository).join(Submission, Submission.commit_id == Commit.id).order_by(Submission.id)
+        assert [name_of_branch("watched", branch) for branch in ("one", "two")] == list(opened.scalars(names))
 
 
 @pytest.mark.parametrize("revisions", ["HEAD", "..HEAD", "HEAD..", "HEAD...HEAD"])

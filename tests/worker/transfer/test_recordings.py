@@ -33,6 +33,7 @@ from tilewatch.db.server.embedded import Servers
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
 from tilewatch.db.worker_reads.export import ExportFilter
+from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.worker.context import Context
 from tilewatch.worker.transfer.exporting import NothingToExport, export_file
@@ -129,10 +130,38 @@ def test_what_left_the_branch_has_left_it_elsewhere_too(
                 assert list(opened.scalars(select(Commit.left_branch_at))) == [rewrite]
 
 
-def test_a_file_is_imported_once(recording: Path, new_database: NewDatabase) -> None:
+def test_a_sweep_of_which_only_medians_are_left_arrives(
+    source: Context, tmp_path: Path, new_database: NewDatabase
+) -> None:
+    """After 90 days a sweep's losers keep their median alone, and the whole file was refused elsewhere."""
+    file = tmp_path / "old.jsonl.gz"
+    with session(source.database_url) as opened:
+        kept = opened.execute(
+            select(Trial.sweep_id, Trial.config_id, Trial.samples_us).where(Trial.status == "timed")
+        ).all()
+        medians = sorted(opened.scalars(select(Trial.median_us).where(Trial.status == "timed")))
+    try:
+        with session(source.database_url) as opened:
+            opened.execute(update(Trial).values(samples_us=None))
+        export_file(source.database_url, file, ExportFilter())
+    finally:
+        with session(source.database_url) as opened:
+            for sweep_id, config_id, samples_us in kept:
+                of_trial = update(Trial).where(Trial.sweep_id == sweep_id, Trial.config_id == config_id)
+                opened.execute(of_trial.values(samples_us=samples_us))
+    with new_database() as elsewhere:
+        assert import_file(elsewhere, file).created
+        with session(elsewhere) as opened:
+            assert sorted(opened.scalars(select(Trial.median_us).where(Trial.status == "timed"))) == medians
+
+
+def test_a_file_is_imported_once_and_not_even_read_again(
+    recording: Path, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with new_database() as elsewhere:
         import_file(elsewhere, recording)
         before = counts(elsewhere)
+        monkeypatch.delattr(recording_file, "read")
         again = import_file(elsewhere, recording)
         assert not again.created
         assert counts(elsewhere) == before

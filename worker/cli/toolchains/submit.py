@@ -34,9 +34,9 @@ def toolchain(
 ) -> None:
     """Compare toolchains on the fleet: may a later one replace the first? The dashboard shows the report.
 
-    Compile workers need all toolchains (`tilewatch toolchain add`), a GPU worker needs them to re-tune. Without
-    --gpu it is timed on every GPU model that has a worker. --arch is compiled for, beside the GPUs' own architectures.
-    A comparison that is under way is found again.
+    Compile workers need all toolchains (`tilewatch toolchain add`). GPU workers need them only to re-tune. Without
+    --gpu, every GPU model with a worker times the comparison. --arch adds architectures that are only compiled for.
+    If an equal comparison is in progress, its report is shown and nothing new is submitted.
 
     With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse, 2
     could not tell, or an error.
@@ -66,6 +66,7 @@ def toolchain(
 
 
 def wait_and_print(database_url: str, report_id: int, link: str) -> None:
+    from tilewatch.db.models import ENDED_SHORT
     from tilewatch.db.page_reads.toolchain_reports import find_report
     from tilewatch.db.session import session
     from tilewatch.errors import ExpectedError
@@ -74,8 +75,9 @@ def wait_and_print(database_url: str, report_id: int, link: str) -> None:
     wait_for(database_url, lambda opened: _write_state(opened, report_id), f"{link} shows it")
     with session(database_url) as opened:
         found = find_report(opened, report_id)
-    if found is None or found.report.failure is not None:
-        raise ExpectedError(f"the comparison failed: {found.report.failure if found else 'its job ended without one'}")
+    if found is None or found.report.job_state in ENDED_SHORT:
+        why = found.report.failure or f"its job is {found.report.job_state}" if found else "its job ended without one"
+        raise ExpectedError(f"the comparison failed: {why}")
     print(found.sentence)
     raise typer.Exit(found.exit_code)
 
