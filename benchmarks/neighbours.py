@@ -1,5 +1,5 @@
 """Measures what busy neighbours change in a ratio. Series are timed on one GPU of a host, alone and while series run on
-all its other GPUs.
+all its other GPUs. How far two runs alone differ is printed beside it: that much is noise.
 
 Used by benchmarks/night.py, which has the winners and their machine code."""
 
@@ -78,7 +78,7 @@ def measure(won: Sequence[WonSeries], gpus: Sequence[Gpu], library: Path, store_
     """Yields figures of the differences between ratios alone and beside neighbours; none on a host with one GPU."""
     if len(gpus) < 2:
         return
-    alone = _measure_all(won, gpus[0], library, store_url)
+    alone, again = (_measure_all(won, gpus[0], library, store_url) for _ in range(2))
     over = threading.Event()
     with ThreadPoolExecutor(len(gpus)) as pool:
         busy = [pool.submit(_measure_until, over, won, gpu, library, store_url) for gpu in gpus[1:]]
@@ -87,7 +87,15 @@ def measure(won: Sequence[WonSeries], gpus: Sequence[Gpu], library: Path, store_
         finally:
             over.set()
         neighbours = sum(each.result() for each in busy)
-    yield from describe([b / a - 1.0 for a, b in zip(alone, beside, strict=True)], neighbours)
+    yield from describe(_compare(alone, beside), neighbours)
+    if noise := _compare(alone, again):
+        yield Figure("two runs alone: mean difference", f"{100 * abs(mean(noise)):.2f} %")
+        yield Figure("two runs alone: worst difference", f"{100 * max(map(abs, noise)):.2f} %")
+
+
+def _compare(ratios: Sequence[float], later: Sequence[float]) -> list[float]:
+    """Returns by how much each ratio changed, relative to the first run."""
+    return [second / first - 1.0 for first, second in zip(ratios, later, strict=True)]
 
 
 def describe(differences: Sequence[float], neighbours: int) -> Iterator[Figure]:

@@ -1,9 +1,10 @@
 """Measures whole nights as a customer would run them, on a machine with GPUs: `tilewatch up` with an empty home.
 
-    python -m benchmarks.night [--kernels gemm_fp8_scaled,rms_norm] [--export FOLDER] [--report-only]
+    python -m benchmarks.night [--kernels gemm_fp8_scaled,rms_norm] [--gpus 1] [--export FOLDER] [--report-only]
 
 It is the source of every figure on nights; tools/record_history.py measures histories. The first nightly is the one
-that `up` submits. The second is of a commit that changes no kernel.
+that `up` submits. The second is of a commit that changes no kernel. With `--gpus`, `up` has only the first GPUs and
+their share of the cores, so that one host gives a night on one GPU and the cost of busy neighbours.
 
 Prints for each night when the last config was compiled, the last series measured, the last verdict given and the last
 counters read. It also prints the seconds of each phase of a series, the share of the time in which the GPUs measure,
@@ -106,6 +107,7 @@ def main() -> None:
     parser.add_argument("--details", type=Path, help="a file for a line a series")
     parser.add_argument("--seconds", type=float, default=3600.0, help="give up after so many seconds a night")
     parser.add_argument("--nights", type=int, default=2)
+    parser.add_argument("--gpus", type=int, help="number of GPUs that measure the nights, instead of all")
     bounds.add_options(parser)
     options = parser.parse_args()
     sys.exit(bounds.report(measure(options), report_only=options.report_only, write=options.write))
@@ -113,7 +115,9 @@ def main() -> None:
 
 def measure(options: argparse.Namespace) -> Iterator[Figure]:
     gpus = [gpu for gpu in device.gpus() if gpu.model is not None]
-    yield Figure("GPUs", f"{len(gpus)} {gpus[0].name}" if gpus else "none")
+    used = gpus[: options.gpus]
+    cores = select_cores(sorted(os.sched_getaffinity(0)), len(used), len(gpus))
+    yield Figure("GPUs", f"{len(used)} {used[0].name}, {len(cores)} cores" if used else "none")
     with tempfile.TemporaryDirectory(prefix="tilewatch-night-", dir="/var/tmp") as folder:
         place = Path(folder)
         place.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
@@ -123,24 +127,32 @@ def measure(options: argparse.Namespace) -> Iterator[Figure]:
             "TILEWATCH_HOME": str(place / "home"),
             "TILEWATCH_REPOSITORY": str(repository),
             "TILEWATCH_KERNELS": options.kernels,
-            "TILEWATCH_WATCH": gpus[0].model.slug if gpus and gpus[0].model else "",
+            "TILEWATCH_WATCH": used[0].model.slug if used and used[0].model else "",
         }
         os.environ.update(environment)
+        visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in used)} if len(used) < len(gpus) else {}
         log = (place / "up.log").open("wb")
         started = time.time()
-        up = subprocess.Popen([*COMMAND, "up"], env=environment, cwd=place, stdout=log, stderr=log)
+        up = subprocess.Popen(
+            [*COMMAND, "up"],
+            env={**environment, **visible},
+            cwd=place,
+            stdout=log,
+            stderr=log,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
         try:
             database_url = wait_for_database(up, started + 120)
             connections = Connections(database_url)
             threading.Thread(target=connections.watch, daemon=True).start()
             is_whole = options.kernels == "all"
-            nights = [wait_for_night(database_url, up, started, len(gpus), options.seconds)]
+            nights = [wait_for_night(database_url, up, started, len(used), options.seconds)]
             yield from describe(nights[0], 0, is_whole=is_whole)
             if options.nights > 1:
                 commit(repository, "Change no kernel")
                 started = time.time()
                 subprocess.run([*COMMAND, "submit", "nightly"], env=environment, check=True, stdout=log)
-                nights.append(wait_for_night(database_url, up, started, len(gpus), options.seconds))
+                nights.append(wait_for_night(database_url, up, started, len(used), options.seconds))
                 yield from describe(nights[1], 1, is_whole=is_whole)
                 yield from compare(*nights)
             connections.over.set()
@@ -156,6 +168,11 @@ def measure(options: argparse.Namespace) -> Iterator[Figure]:
             if options.details is not None:
                 shutil.copy(place / "up.log", options.details.with_suffix(".log"))
         yield from neighbours.measure(won, gpus, ROOT / "kernels" / "library", (place / "home" / "cubins").as_uri())
+
+
+def select_cores(cores: Sequence[int], used: int, gpus: int) -> Sequence[int]:
+    """Returns the first cores: the share that belongs to `used` of the `gpus` of this host."""
+    return cores[: max(1, len(cores) * used // gpus)] if gpus else cores
 
 
 def make_repository(folder: Path) -> Path:
@@ -185,7 +202,7 @@ def wait_for_database(up: subprocess.Popen[bytes], until: float) -> str:
 
 
 def wait_for_night(database_url: str, up: subprocess.Popen[bytes], started: float, gpus: int, limit_s: float) -> Night:
-    """Waits until all runs of the newest submission have a verdict and their counters, and returns the night."""
+    """Returns the night once all its runs have verdicts and counters, or after `limit_s`, or when `up` has ended."""
     complete_at: float | None = None
     while time.time() - started < limit_s and up.poll() is None:
         time.sleep(1.0)

@@ -53,6 +53,13 @@ def test_two_nights_are_read_and_compared(nights: list[Night], context: Context)
     assert [each.kernel for each in neighbours.list_won(context.database_url)] == ["double", "double"]
 
 
+def test_a_night_on_some_gpus_has_their_share_of_the_cores() -> None:
+    assert night.select_cores(range(32), 1, 2) == range(16)
+    assert night.select_cores(range(32), 2, 2) == range(32)
+    assert night.select_cores([0], 1, 8) == [0]
+    assert night.select_cores([0, 1], 0, 0) == [0, 1]
+
+
 NIGHT = Night(
     series=126, compiled_s=100.0, measured_s=170.0, judged_s=175.0, counted_s=200.0,
     phases_s={"sweep": 300.0, "rounds": 220.0, "prepare": 40.0}, launches_s=50.0, measuring_span_s=160.0, gpus=4,

@@ -15,9 +15,10 @@ RESULTS = bounds.read_results()
 FIGURES = [figure for result in RESULTS.values() for figure in result.figures]
 
 
-def test_the_page_is_made_of_the_stored_results() -> None:
-    page = measurements.PAGE.read_text(encoding="utf-8")
-    assert page == measurements.write_page(RESULTS.values()), "write it again: python -m tools.measurements"
+def test_the_pages_are_made_of_the_stored_results() -> None:
+    for name, page in measurements.write_pages(RESULTS.values()).items():
+        stored = (measurements.FOLDER / name).read_text(encoding="utf-8")
+        assert stored == page, "write it again: python -m tools.measurements"
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -104,8 +105,8 @@ def test_a_missed_bound_is_bold_and_other_bounds_have_rows_of_their_own() -> Non
         Figure("query: trials: p95", "120 ms", "at most 100 ms", False),
         Figure("20 people: p95", "1 s", "at most 3 s", True),
     )
-    page = measurements.write_page([Result("python -m benchmarks.x", "c831093279", "2026-11-24", "2 cores", figures)])
-    assert page.endswith(
+    result = Result("python -m benchmarks.x", "c831093279", "2026-11-24", "2 cores, no GPU", figures)
+    assert measurements.write_pages([result])["measurements.md"].endswith(
         "| **x** | 2 cores | 2026-11-24, c8310932 |\n"
         "| query: trials: p95 (of 2) | at most 100 ms | **120 ms** |\n| 20 people: p95 | at most 3 s | 1 s |\n"
     )
