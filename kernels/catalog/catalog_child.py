@@ -21,7 +21,7 @@ from tilewatch.kernels.catalog.validation import (
     validate_problem,
 )
 from tilewatch.kernels.contract import BadProblem, Config, Problem
-from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing
+from tilewatch.kernels.library_errors import LibraryError, NoConfigs, PackageMissing, first_line
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -139,6 +139,10 @@ def _plan_kernel(loaded: LibraryKernel, problem: Problem, arch: str, shares: Sha
             key = code_key(loaded.source_sha256, arch, signature(kernel, problem, config))
         except BadConfig as error:
             raise LibraryError(f"library file {loaded.file}: {error}") from None
+        except Exception as error:  # noqa: BLE001 - functions of the file may raise anything
+            raise LibraryError(
+                f"library file {loaded.file}: {kernel.name} cannot be described on {problem.name}: {first_line(error)}"
+            ) from None
         trials.append({"config": config, "code_key": key})
     return {
         "kernel": kernel.name,

@@ -210,6 +210,9 @@ def _read(library: Path, arch: str | None) -> _Library:
         if project is None:
             sources[name] = content.decode()
         for entry in entries:
+            if not isinstance(entry.kernel.name, str):
+                failures.append(LibraryError(f"{path.name}: a kernel's name is {entry.kernel.name!r}; expected text"))
+                continue
             of, metric = split_kernel(entry.kernel.name)
             if of == TOTAL or metric != "time":
                 what = "the kernel of weighted totals" if of == TOTAL else f"the series of {of}'s spans"

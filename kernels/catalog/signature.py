@@ -69,9 +69,9 @@ def element_bytes(kernel: Kernel, problem: Problem) -> int:
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Returns the bytes of a type, by the bits in the type's name: "float8_e4m3fn" takes one byte, "int32" four."""
-    (bits, *_) = re.findall(r"\d+", dtype)
-    return int(bits) // 8
+    """Returns the bytes of a type, by the bits in the type's name: "float8_e4m3fn" takes one byte, "int32" four. Types
+    of fewer bits, and "bool_", count as one byte."""
+    return max(1, int(next(iter(re.findall(r"\d+", dtype)), 8)) // 8)
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:

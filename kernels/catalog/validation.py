@@ -93,6 +93,8 @@ def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Confi
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
     """Returns the problem's weight in each model's total, by model. Raises LibraryError if a weight is wrong."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
+    if not isinstance(weights, Mapping):
+        raise _make_error(loaded, f"`weights` of {problem.name} is a {_name_type(weights)}; expected a dict by model")
     for model, weight in weights.items():
         if not is_name(model) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
             raise _make_error(
@@ -148,7 +150,7 @@ def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
 
 
 def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
-    """Returns the keys of the dictionary that a reference returns, read from its source; None if it hides them."""
+    """Returns the keys of the dictionary that a reference returns, or None if its source does not show all keys."""
     code = getattr(inspect.unwrap(reference), "__code__", None)
     if code is None:
         return None

@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ FILE, FOLDERS = "proposed.py", ("watch", "tilewatch_watch", "tilewatch_operators
 NOT_CALLED = "no test, benchmark or script that runs without a GPU calls it"
 
 MOST_LOOKS = 4
-"""The most drivers that are run to find a call of host code for a kernel with only a recorded launch."""
+"""The most drivers that are run to find a call of host code for a kernel of which only a `ct.launch` was recorded."""
 
 Say = Callable[[str], None]
 
@@ -82,8 +83,8 @@ def propose(
     root: Path, arch: str, store_url: str, on_step: Say = lambda _: None, python: Path | None = None
 ) -> Proposal:
     """Returns a proposal for the checkout in the folder `root`, and writes watch file and settings into that checkout.
-    Calls `on_step` with the next step's name. If `python` is None, host code runs with the packages of the repository's
-    requirements file if Tilewatch's environment lacks one. Raises LibraryError if no kernel can be found."""
+    Calls `on_step` with the next step's name. If `python` is None, and Tilewatch's environment lacks packages of the
+    requirements file, host code runs with the file's packages. Raises LibraryError if no kernel can be found."""
     listed = _Drivers(root, arch).list()
     kernels = tuple(KernelName(*each) for each in listed["kernels"])
     if not kernels:
@@ -92,7 +93,7 @@ def propose(
     folder.mkdir()
     settings = f'[tool.tilewatch]\nwatch = "{folder.name}"\npath = {json.dumps(listed["path"])}'
     interpreters.use(folder, python)
-    stated = _install_stated(root, on_step) if python is None else None
+    stated = _install_stated(root, on_step, listed["imports_torch"]) if python is None else None
     if stated is not None and stated.text is not None:
         settings += f"\nrequirements = {json.dumps(stated.file)}"
     _write_settings(root, settings)
@@ -104,16 +105,20 @@ def propose(
     return Proposal(write_file(entries, left_out), settings, entries, kernels, left_out, packages)
 
 
-def _install_stated(root: Path, on_step: Say) -> StatedPackages | None:
-    """Returns the packages that the repository states and that are missing here. Installs those of a file."""
+def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPackages | None:
+    """Returns the packages that the repository states and that are missing here. Installs them if a node can. They
+    replace Tilewatch's, so a file that leaves PyTorch to its reader is not used if Tilewatch's environment has it."""
     stated = stated_packages.find_stated(root)
     if stated is None or stated.text is None:
         return stated
     on_step(f"installing the packages of {stated.file}")
     try:
-        environments.provide(environments.describe(stated.file, stated.text, None))
+        environment = environments.describe(stated.file, stated.text, None)
+        environments.provide(environment)
     except BadInterpreter as error:
         return replace(stated, text=None, failure=str(error))
+    if imports_torch and find_spec("torch") and not (environment.packages / "torch").is_dir():
+        return replace(stated, text=None, failure="it does not bring torch, which its code imports")
     return stated
 
 
@@ -157,8 +162,8 @@ class _Drivers:
     def record(
         self, file: str, path: Sequence[str], wanted: Iterable[KernelName], welcome: Iterable[KernelName]
     ) -> dict[str, Any]:
-        """Runs a driver until it has called host code for each wanted kernel, and with its tests' first arguments for
-        each welcome one. Returns the recorded calls, or only a "failure" if the child died or hung."""
+        """Runs a driver until each `wanted` kernel has a call of host code. For `welcome` kernels, runs only the
+        file and first arguments of tests. Returns the recorded calls, or only a "failure" if the child died or hung."""
         kernels = {"wanted": list(map(astuple, wanted)), "welcome": list(map(astuple, welcome))}
         return self._ask({"ask": "record", "file": file, "path": path, **kernels})
 

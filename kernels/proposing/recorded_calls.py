@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import functools
+import gc
 import inspect
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tilewatch.given_files import BadFile, read_given
-from tilewatch.kernels.proposing import driver_stand_ins
+from tilewatch.kernels.proposing import driver_stand_ins, varied_calls
 from tilewatch.kernels.proposing.call_text import CallText, NotWritable, list_given
 from tilewatch.kernels.proposing.proposed_file import RecordedCall
 from tilewatch.kernels.proposing.repository_sources import DRIVER_NAMES, RepositorySources, read_sources
@@ -35,12 +36,17 @@ MOST_LAUNCHES = 400
 """Launches after which a step of a driver is stopped, because benchmarks repeat themselves for many sizes."""
 
 
-MOST_CPU_S, MOST_DRIVER_CPU_S = 20, 40
-"""CPU seconds after which one step of a driver is stopped, and after which a driver begins no further step."""
+FILE_CPU_S, STEP_CPU_S, LATER_CPU_S, MOST_DRIVER_CPU_S = 20, 10, 5, 40
+"""CPU seconds after which a driver's file and each further step is stopped if it launches nothing, and after its first
+launch or new call, and CPU seconds after which a driver begins no further step."""
 
 
 class Enough(BaseException):
-    """Raised in a driver to stop a step after MOST_LAUNCHES launches or MOST_CPU_S seconds."""
+    """Raised in a driver to stop a step after MOST_LAUNCHES launches."""
+
+
+class TooSlow(Enough):
+    """Raised in a driver to stop a step that took too many CPU seconds."""
 
 
 @dataclass
@@ -60,8 +66,10 @@ class _DriverCalls:
     driver: str
     wanted: set[tuple[str, str]]
     entered: list[_Entered] = field(default_factory=list)
-    calls: dict[tuple[str, ...], tuple[Any, ...]] = field(default_factory=dict)
+    calls: dict[tuple[tuple[str, str], types.CodeType], tuple[Any, ...]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    hosts: dict[tuple[str, types.CodeType], tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=dict)
+    slow: set[str] = field(default_factory=set)
     launches: int = 0
 
     def look(self, frame: types.FrameType, event: str, _: Any) -> None:
@@ -77,15 +85,30 @@ class _DriverCalls:
     def keep(self, launch: TracedLaunch) -> None:
         """Records this launch, and also the outermost call leading to it that a watch file can make, if any."""
         function = launch.kernel._pyfunc
-        kernel = (_find_file(function.__code__), function.__name__)
+        kernel, known = (_find_file(function.__code__), function.__name__), len(self.calls)
         for each in self._list_candidates():
-            if self._try(kernel, functools.partial(self._write_call, each)):
+            if self._try(kernel, each.frame.f_code, functools.partial(self._write_call, each)):
                 self.wanted.discard(kernel)
+                self.hosts.setdefault((kernel[0], each.frame.f_code), (each.frame.f_globals, each.given))
                 break
-        self._try(kernel, lambda: self._write_launch(launch))
+        self._try(kernel, function.__code__, lambda: self._write_launch(launch))
         self.launches += 1
+        if self.launches == 1 or len(self.calls) > known:
+            signal.setitimer(signal.ITIMER_VIRTUAL, LATER_CPU_S, 1.0)
         if self.launches > MOST_LAUNCHES:
             raise Enough
+
+    def list_repeats(self, sought: set[tuple[str, str]]) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Yields steps that repeat calls of host code with other arguments, while a `sought` kernel in the file of the
+        kernel that host code launched has no call."""
+        for (file, code), (names, given) in list(self.hosts.items()):
+            is_function = "." not in code.co_qualname
+            call = names[code.co_qualname.split(".")[0]]
+            call = call if is_function else call.apply
+            for varied in varied_calls.vary(given if is_function else dict(list(given.items())[1:])):
+                if file not in {name for name, _ in sought - {kernel for kernel, _ in self.calls}}:
+                    break
+                yield code.co_qualname, functools.partial(varied_calls.call_with_gradients, call, varied, is_function)
 
     def _list_candidates(self) -> list[_Entered]:
         """Lists the running functions that may be host code, outermost first, but functions of the driver last."""
@@ -93,13 +116,14 @@ class _DriverCalls:
         own = [each for each in taking if _find_file(each.frame.f_code) == self.driver]
         return [*(each for each in taking if each not in own), *own]
 
-    def _try(self, kernel: tuple[str, str], write: Callable[[], RecordedCall]) -> bool:
-        try:
-            call = write()
-        except NotWritable as error:
-            self.reasons[f"{kernel[0]}: {kernel[1]}"] = str(error)
-            return False
-        self.calls.setdefault((*kernel, call.module, call.function), (kernel, astuple(call)))
+    def _try(self, kernel: tuple[str, str], code: types.CodeType, write: Callable[[], RecordedCall]) -> bool:
+        """Returns whether a call of the function with this code is kept. Writes only the first such call."""
+        if (kernel, code) not in self.calls:
+            try:
+                self.calls[kernel, code] = (kernel, astuple(write()))
+            except NotWritable as error:
+                self.reasons[f"{kernel[0]}: {kernel[1]}"] = str(error)
+                return False
         return True
 
     def _write_call(self, entered: _Entered) -> RecordedCall:
@@ -218,6 +242,7 @@ def _write_sources(sources: RepositorySources) -> dict[str, Any]:
     return {
         "kernels": [[each.file, each.name] for each in sources.kernels],
         "path": sources.path,
+        "imports_torch": "torch" in sources.required,
         "drivers": [
             {"file": each.file, "kernels": sorted([one.file, one.name] for one in each.kernels)}
             for each in sources.drivers
@@ -257,8 +282,9 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
 def _run_driver(
     recorder: _DriverCalls, project: Project, path: Path, content: bytes, welcome: set[tuple[str, str]]
 ) -> list[str]:
-    """Runs a file as a script, then its tests and its functions without arguments. If kernels are left that are not
-    only `welcome`, the tests' further combinations of arguments follow. Returns the errors of all of them."""
+    """Runs a file as a script, then its tests and its functions without arguments. Runs tests with other arguments only
+    while a kernel that is not `welcome` lacks a call, and repeats host code for kernels without any call. Returns a
+    sentence for each of these steps that failed."""
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     module.__package__ = ".".join(path.relative_to(project.root).parts[:-1])  # for its relative imports
@@ -269,37 +295,48 @@ def _run_driver(
         code = compile(tree, canonical_name(project, str(path)), "exec", dont_inherit=True)
         steps = [("", lambda: exec(code, vars(module)))]  # noqa: S102 - running other people's code is the task here
         stopped = list(_run_each(recorder, steps))
+        gc.collect()
+        gc.freeze()  # TileGym's tests collect before each case, which took 87 % of their CPU time (2026-11-29)
         first, further = _list_steps(vars(module))
         stopped += _run_each(recorder, first)
+        sought = set(recorder.wanted)
         recorder.wanted -= welcome
-        return [*stopped, *_run_each(recorder, further)]
+        stopped += _run_each(recorder, further)
+        recorder.wanted |= sought
+        return [*stopped, *_run_each(recorder, recorder.list_repeats(sought))]
     finally:
+        gc.unfreeze()
         sys.modules["__main__"] = main
 
 
 class _UncheckedAsserts(ast.NodeTransformer):
-    """Makes a driver compute what it asserts without checking it, because it asserts guesses."""
+    """Replaces each assert by its expression, which is then computed but not checked, because outputs are guesses."""
 
     def visit_Assert(self, node: ast.Assert) -> ast.Expr:
         return ast.copy_location(ast.Expr(node.test), node)
 
 
-def _run_each(recorder: _DriverCalls, steps: Sequence[tuple[str, Any]]) -> Iterator[str]:
+def _run_each(recorder: _DriverCalls, steps: Iterable[tuple[str, Any]]) -> Iterator[str]:
     until_s = time.process_time() + MOST_DRIVER_CPU_S
     for name, step in steps:
         if not recorder.wanted:
             return
+        if name in recorder.slow:
+            continue
         if time.process_time() > until_s:
             yield f"{name} and what follows it: the file took more than {MOST_DRIVER_CPU_S} CPU seconds"
             return
         recorder.entered.clear()
         recorder.launches = 0
-        signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_S, 1.0)  # again, where the code catches or loses the first
+        limit_s = STEP_CPU_S if name else FILE_CPU_S
+        signal.setitimer(signal.ITIMER_VIRTUAL, limit_s, 1.0)  # again, where the code catches or loses the first
         sys.setprofile(recorder.look)
         try:
             step()
         except KeyboardInterrupt:
             raise
+        except TooSlow:
+            recorder.slow |= set() if recorder.launches else {name}  # with other arguments it takes as long
         except BaseException as error:  # noqa: BLE001 - other people's code may raise anything, and end the process
             if not isinstance(error, driver_stand_ins.Skipped | Enough | SystemExit):
                 yield f"{name}: {type(error).__name__}: {error}".removeprefix(": ")[:300]
@@ -309,12 +346,12 @@ def _run_each(recorder: _DriverCalls, steps: Sequence[tuple[str, Any]]) -> Itera
 
 
 def _stop(*_: object) -> None:
-    raise Enough
+    raise TooSlow
 
 
 def _list_steps(names: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], ...]:
-    """Lists calls of a module's tests, with arguments, and of its functions that need no arguments: first those with
-    FIRST_COMBINATIONS of a test's arguments, and then those with further ones."""
+    """Returns two lists of named calls of a module's tests, and of its functions that need no arguments. The first list
+    has FIRST_COMBINATIONS of each test's arguments, the second list the further combinations."""
 
     def find_fixture(name: str) -> Any:
         made = names.get(name)

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 from tilewatch.errors import ExpectedError
 from tilewatch.text import without_controls
 
+OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
+"""The variables that git sets for a hook. They would make another git command use the hook's repository."""
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
 """An environment in which Git ignores `git replace` and grafts, which exist on one machine only."""
 
@@ -82,11 +84,17 @@ def repository_name(folder: Path) -> str:
     return Path(url).name.removesuffix(".git") if "/" in url and ":" not in url else url
 
 
+def make_environment() -> dict[str, str]:
+    """Returns the environment of a git that reads the repository of its folder, as it is stored, also if this process
+    was started by a hook of another repository."""
+    return {**{name: value for name, value in os.environ.items() if name not in OF_A_HOOK}, **AS_STORED}
+
+
 def _git(folder: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],
-            env={**os.environ, **AS_STORED},
+            env=make_environment(),
             capture_output=True,
             text=True,
             errors="replace",

@@ -39,7 +39,7 @@ def list_rows(
             "config": dict(planned.config),
             "code_key": planned.code_key,
             "compiler": outcome.compiler,
-            "status": ran.status if ran else "not_compiled",
+            "status": ran.status if ran else "compiled" if outcome.status == "ok" else "not_compiled",
             "failure": ran.failure if ran else outcome.failure,
             "samples_us": [round(sample, 3) for sample in ran.samples_us] if ran and ran.samples_us else None,
             "error": ran.error if ran else None,

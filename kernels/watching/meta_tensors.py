@@ -59,7 +59,7 @@ def _class_with_values() -> type:
 
 @contextlib.contextmanager
 def on_meta() -> Iterator[None]:
-    """Makes each tensor on "cuda" a tensor of this module inside the context. At first, no kernel was given any."""
+    """Makes each tensor on "cuda" a tensor of this module inside the context. Forgets what kernels got before."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -139,7 +139,7 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _resolve_index(index: Any) -> Any:
-    """Returns an index with masks replaced by positions and tensors by numbers, which decide the result's shape."""
+    """Returns an index with positions in place of masks and numbers in place of scalar tensors: they fix the shape."""
     import torch
 
     def resolve(each: Any) -> tuple[Any, ...]:
@@ -171,14 +171,19 @@ def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
         if name != "__format__" and not any(words in str(error) for words in NEED_VALUES):
             raise
         missing = TracingError(f"the host code needs the values of a tensor: {error} ({WHAT_HAS_VALUES})")
-        guessed = _map(partial(_guess, guess_value(missing.with_traceback(error.__traceback__))), given)
+        guess = guess_value(missing.with_traceback(error.__traceback__))
+        if name == "nonzero" and given[0][0].numel() > MOST_VALUES:
+            guess = 0  # a row for each element took 4 GiB in a test of TileGym (2026-11-29)
+        guessed = _map(partial(_guess, guess), given)
+    if name in IN_PLACE and given[0][0].is_meta:
+        return given[0][0]
     found = _call_on(function, guessed, "cpu")
     on_host = name == "cpu" or _any(_is_cpu, given) or _any(lambda each: each is found, given)
     return found if on_host else _map(_to_meta, found)
 
 
 def _guess(number: int, value: Any) -> Any:
-    """Returns a tensor of equal numbers in place of a tensor without values. Only a small one has memory of its own."""
+    """Returns a tensor filled with `number` for a tensor without values. A large one repeats one element of memory."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_meta:

@@ -6,6 +6,9 @@ import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.loading import LibraryKernel, load
+from tilewatch.kernels.catalog.validation import read_weights
+from tilewatch.kernels.library_errors import LibraryError
 
 NEW, OLD = "from tilewatch.kernels.contract", "from kernels.contract"
 
@@ -31,3 +34,15 @@ def test_a_folder_kernels_beside_the_library_is_not_taken_for_ours(
     (tmp_path / "library" / "double.py").write_text(tiny_repository.SOURCE.replace("FACTOR", "2.0").replace(NEW, line))
     monkeypatch.chdir(tmp_path)
     assert planned(tmp_path / "library") == ["double", "double"]
+
+
+@pytest.mark.parametrize("weights", ["None", "['model', 1.0]"])
+def test_weights_that_are_no_dict_are_named(tmp_path: Path, weights: str) -> None:
+    source = tiny_repository.SOURCE.replace("FACTOR", "2.0")
+    (tmp_path / "double.py").write_text(
+        source.replace('name="double",', f'name="double", weights=lambda _: {weights},')
+    )
+    loaded = load(tmp_path)["double"]
+    assert isinstance(loaded, LibraryKernel)
+    with pytest.raises(LibraryError, match=r"`weights` of 1024 is a .*; expected a dict by model"):
+        read_weights(loaded, loaded.kernel.problems[0])

@@ -49,6 +49,13 @@ def test_a_result_whose_shape_values_decide_stays_on_the_gpu() -> None:
 
 
 @pytest.mark.usefixtures("_driver")
+def test_a_large_tensor_is_written_from_an_unknown_place_and_has_no_known_element() -> None:
+    x, places = torch.randn(2_000_000, device="cuda"), torch.empty(1, dtype=torch.int32, device="cuda")
+    x[places[0] :] = 0
+    assert (x.is_cuda, x.shape, x.nonzero().shape) == (True, (2_000_000,), (0, 1))
+
+
+@pytest.mark.usefixtures("_driver")
 def test_known_values_are_compared_and_unknown_ones_pass() -> None:
     known, unknown = torch.tensor([0, 2], device="cuda"), torch.randn(2, device="cuda")
     assert (known.nonzero().tolist(), known.max().item(), torch.equal(known, known + 1)) == ([[1]], 2, False)

@@ -1,5 +1,6 @@
 """A watch file is proposed for a repository without one: what it watches passes `tilewatch validate` as it is."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.proposing.proposal import Proposal, propose
+from tilewatch.kernels.proposing.recorded_calls import TooSlow, _DriverCalls, _run_each
 from tilewatch.kernels.validating.mistakes import validate_library
 
 OPS = """
@@ -150,6 +152,7 @@ def test_the_settings_name_a_new_folder_and_where_modules_are_imported_from(prop
 
 
 RARE = """
+import gc
 import pytest
 import torch
 from ops import scale
@@ -163,7 +166,7 @@ def test_rare(is_rare):
 
 
 def test_later():
-    raise ValueError("every kernel has its call")
+    raise ValueError(f"every kernel has its call; collecting garbage is fast: {gc.get_freeze_count() > 0}")
 """
 
 
@@ -191,8 +194,23 @@ def test_further_combinations_of_arguments_follow_the_first_ones_of_each_test(tm
     tmp_path.joinpath("test_rare.py").write_text(RARE)
     found = record(tmp_path, "test_rare.py", [SCALE], [])
     assert [kernel for kernel, _ in found["calls"]] == [SCALE, SCALE]
-    assert found["stopped"] == ["test_later: ValueError: every kernel has its call"]  # no assert of a guess stopped it
+    stopped = "test_later: ValueError: every kernel has its call; collecting garbage is fast: True"
+    assert found["stopped"] == [stopped]  # no assert of a guess stopped it
     assert record(tmp_path, "test_rare.py", [], [SCALE])["calls"] == []
+
+
+def test_a_step_that_takes_too_long_without_a_launch_is_not_repeated() -> None:
+    recorder = _DriverCalls({}, "test_ops.py", {("src/ops.py", "scale_kernel")})
+    began: list[str] = []
+
+    def run(name: str, launches: int) -> None:
+        began.append(name)
+        recorder.launches = launches
+        raise TooSlow
+
+    steps = [(name, partial(run, name, launches)) for name, launches in [("a", 0), ("b", 1), ("a", 0), ("b", 1)]]
+    assert list(_run_each(recorder, steps)) == []
+    assert began == ["a", "b", "b"]
 
 
 def test_a_repository_without_kernels_gets_no_proposal(tmp_path: Path) -> None:

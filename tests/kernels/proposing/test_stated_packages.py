@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures import needs_package, wheels
+from tilewatch.kernels.proposing import proposal
 from tilewatch.kernels.proposing.proposal import Proposal, propose
 from tilewatch.kernels.proposing.stated_packages import find_stated
 from tilewatch.kernels.validating.mistakes import validate_library
@@ -34,14 +35,21 @@ def propose_for(root: Path, **files: str) -> Proposal:
     return propose(write(root, {**sources, **named}), "sm_90", root.with_suffix(".cubins").as_uri())
 
 
+@pytest.fixture
+def stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Returns a requirements file that can be installed and does not name torch."""
+    wheels.take_only(monkeypatch, tmp_path / "wheels", tmp_path / "home")
+    wheels.write_wheel(tmp_path / "wheels", needs_package.PACKAGE, "1.0", {"host_package.py": CODE})
+    wheels.write_installed(tmp_path / "wheels", "numpy")
+    return "numpy\nHost.Package==1.0  # rows\n"
+
+
 def test_a_requirements_file_is_named_and_host_code_runs_with_its_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    links, root = tmp_path / "wheels", tmp_path / "kernels"
-    wheels.take_only(monkeypatch, links, tmp_path / "home")
-    wheels.write_wheel(links, needs_package.PACKAGE, "1.0", {"host_package.py": CODE})
-    wheels.write_installed(links, "numpy")
-    found = propose_for(root, requirements_txt="numpy\nHost.Package==1.0  # rows\n")
+    root = tmp_path / "kernels"
+    monkeypatch.setattr(proposal, "find_spec", lambda _: None)
+    found = propose_for(root, requirements_txt=stated)
     assert found.settings.splitlines()[-1] == 'requirements = "requirements.txt"'
     assert str(found).endswith(
         "# Tilewatch's environment lacks host-package, which requirements.txt states: each node installs the file; for "
@@ -52,6 +60,15 @@ def test_a_requirements_file_is_named_and_host_code_runs_with_its_packages(
     assert "needs_package_ops_module.double(x, 32)" in found.text
     root.joinpath("watch", "proposed.py").write_text(found.text)
     assert validate_library(root / "watch", [], ["sm_90"], tmp_path.as_uri()).findings == ()
+
+
+def test_a_file_that_leaves_pytorch_to_its_reader_does_not_replace_an_environment_with_pytorch(
+    stated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proposal, "find_spec", lambda name: name)
+    found = propose_for(tmp_path / "kernels", requirements_txt=stated)
+    assert "requirements =" not in found.settings
+    assert "requirements.txt states (it does not bring torch, which its code imports): name another" in found.packages
 
 
 def test_packages_that_cannot_be_installed_are_named_with_what_pip_said(

@@ -1,6 +1,7 @@
 """A run becomes the rows of a recording that can be read again."""
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,16 @@ def test_configs_that_differ_in_their_launch_alone_share_a_compilation(tmp_path:
     rows = recording_file.read(file).rows
     assert [row["code_key"] for row in rows if row["row"] == "compilation"] == ["c0de"]
     assert [row["config"] for row in rows if row["row"] == "trial"] == list(configs)
+
+
+def test_a_config_that_was_compiled_and_not_tried_is_recorded_as_such() -> None:
+    """After a drawn config that hangs, the others are left out."""
+    compiled = Compiled("ok", "cuda-tile 1.7.0", "sm_90", 0.2, 0.2, reused=False, content_key="c0de")
+    failed = replace(compiled, status="failed", content_key=None, failure="it does not fit")
+    run = RunResult("node", "h200", "GPU-1", "NVIDIA H200", "cupti", {}, (), 1.0, None, (), (), (), NOW, NOW)
+    outcomes = [(PlannedTrial({"tile_m": 64}, "a"), compiled), (PlannedTrial({"tile_m": 32}, "b"), failed)]
+    rows = list_rows(PLAN, COMMIT, gpu_model("h200"), outcomes, run)
+    assert [row["status"] for row in rows if row["row"] == "trial"] == ["compiled", "not_compiled"]
 
 
 @pytest.mark.parametrize(

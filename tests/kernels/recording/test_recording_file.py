@@ -231,16 +231,17 @@ def test_rows_that_unfold_take_less_than_a_gigabyte(tmp_path: Path) -> None:
     value = b'{"a":[' + b"{}," * 1_300_000 + b"{}]}"
     file = write_hostile(tmp_path / "unfolds.gz", MEASUREMENT, "detail", value, rows=12)
     program = f"""
-import resource
 from pathlib import Path
+from tests.peak_memory import read_peak_mib
 from tilewatch.kernels.recording.recording_file import BadRecording, read
 try:
     read(Path({str(file)!r}))
 except BadRecording as error:
     print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(read_peak_mib())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    here = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", program], cwd=here, capture_output=True, text=True, check=True)
     sentence, most_mib = done.stdout.splitlines()
     assert "takes more than 768 MiB of memory by line " in sentence
     assert int(most_mib) < 1000

@@ -1,5 +1,8 @@
 """Host code that imports Triton is traced where Triton is not installed; its benchmarks run each line once."""
 
+import sys
+from unittest import mock
+
 import pytest
 
 from tilewatch.kernels.watching.cuda_stand_ins import modules, triton
@@ -24,10 +27,14 @@ found = triton.cdiv(10, 4), triton.next_power_of_2(9)
 """
 
 
-def test_each_line_of_a_benchmark_runs_for_the_first_size_and_one_that_fails_ends_no_other() -> None:
-    modules.install()
+def test_each_line_of_a_benchmark_runs_for_the_first_size_and_one_that_fails_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     names: dict[str, object] = {"ran": []}
-    exec(SCRIPT, names)  # noqa: S102 - a script of a made-up repository
+    with mock.patch.dict(sys.modules):
+        modules.install()
+        exec(SCRIPT, names)  # noqa: S102 - a script of a made-up repository
     assert names["ran"] == [(8, 8, "a", 1), (8, 8, "b", 1)]
     assert names["found"] == (3, 16)
 
