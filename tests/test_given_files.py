@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.given_files import MOST_KEY_PARTS, BadFile, NoFile, parse_toml, read_given, read_given_text
+from tilewatch.given_files import (
+    MOST_KEY_PARTS,
+    BadFile,
+    CannotWrite,
+    NoFile,
+    parse_toml,
+    read_given,
+    read_given_text,
+    write_given,
+)
 
 
 def test_what_is_in_a_file_or_behind_a_link_to_one_is_returned(tmp_path: Path) -> None:
@@ -73,3 +82,11 @@ def test_a_line_of_many_versions_is_no_long_key() -> None:
 def test_what_is_no_toml_is_refused(text: str) -> None:
     with pytest.raises(BadFile, match="it is not TOML"):
         parse_toml(text)
+
+
+def test_a_file_that_cannot_be_written_has_a_sentence(tmp_path: Path) -> None:
+    """Any other error ends a comparison with 1, as a kernel that became slower does."""
+    with pytest.raises(CannotWrite, match="/dev/full cannot be written: No space left on device"):
+        write_given(Path("/dev/full"), "text")
+    with pytest.raises(CannotWrite, match="cannot be written: Is a directory"):
+        write_given(tmp_path, "text")

@@ -64,6 +64,15 @@ def test_a_problem_is_found_exactly_or_nearby_or_gets_the_fallback(
     assert table.find(*problem) == choice, "asked again"
 
 
+def test_twice_and_half_a_size_is_one_doubling_away() -> None:
+    """Rounding put 20 further from 10, and 4.4 % of all sizes up to 40,000."""
+    for size in range(1, 2000):
+        near, far = f"{size}x4096x4096", f"{2 * size}x4096x4096"
+        assert Table([Row(near, {})], FALLBACK).find(2 * size, 4096, 4096).source == "nearest"
+        assert Table([Row(far, {})], FALLBACK).find(size, 4096, 4096).source == "nearest"
+        assert Table([Row(near, {})], FALLBACK).find(2 * size + 1, 4096, 4096).source == "fallback"
+
+
 def test_without_rows_the_fallback_is_the_answer() -> None:
     assert Table((), FALLBACK).find(1, 2).source == "fallback"
 

@@ -69,8 +69,8 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty. Each
-    side has one config, recorded or else shipped, unless `may_race`. Launches are compared by `metric`."""
+    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty. If
+    `may_race` is False, no whole space is swept: configs are recorded or else shipped. `metric` is what is compared."""
 
     base: Library
     head: Library
@@ -123,7 +123,7 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
     """Sets the outcome, and returns True, for a target that does not load, is on one side only or has equal source."""
     if target.failure is not None:
-        comparison.end(target, "failed", target.failure)
+        comparison.end(target, "neither" if target.is_left_out else "failed", target.failure)
         return True
     if target.base is None or target.head is None:
         comparison.end(target, "added" if target.base is None else "removed")
@@ -214,7 +214,7 @@ def _find_failure(code: Code) -> str | None:
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
     """Sets the outcome of a target if each config has equal code on both sides, and returns whether it did. A config
-    that compiles on neither side counts as equal. If each side has only one config, these two configs may differ."""
+    that compiles on neither side counts as equal. If each side has one config, compares these even if they differ."""
     named = [{config_option(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]

@@ -23,7 +23,8 @@ class Library:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A kernel on a problem for an architecture, with each side's plan. A plan is None if its side lacks the target."""
+    """A kernel on a problem for an architecture, with each side's plan. A plan is None if its side lacks the target.
+    Both are None for the one target that stands for everything that loads on neither side."""
 
     kernel: str
     problem: str
@@ -31,7 +32,11 @@ class Target:
     base: Plan | None
     head: Plan | None
     failure: str | None = None
-    """Names a side's files that do not load, since the side may only seem to lack the target. None if all load."""
+    """Says which files do not load on the side that lacks the target, because they may contain it; None if all load."""
+
+    @property
+    def is_left_out(self) -> bool:
+        return self.base is None and self.head is None
 
     @property
     def has_same_source(self) -> bool:
@@ -56,7 +61,10 @@ def list_targets(
 ) -> tuple[Target, ...]:
     """Reads both sides and returns their targets, paired. Raises NoConfigs, UnknownKernel or BadProblem if neither side
     has what the selection names. Raises LibraryError if a file of the head does not load and the base does not show
-    which kernels the file had. With `needs_packages`, raises PackageMissing if a package is missing here."""
+    which kernels the file had, if files do not load and there is no target, or if there is no architecture. With
+    `needs_packages`, raises PackageMissing if a package is missing here."""
+    if not selection.archs:
+        raise LibraryError("there is no architecture to compare for")
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
     with ThreadPoolExecutor(len(sides)) as pool:
         read = list(pool.map(lambda side: _read(side[0], side[1], selection), sides[:2]))
@@ -70,17 +78,23 @@ def list_targets(
     if missing and needs_packages:
         raise PackageMissing(missing[0])
     targets: list[Target] = []
+    left_out: list[Target] = []
     for index, arch in enumerate(selection.archs):
         of_base, of_head = (
             LibraryPlans((), ()) if isinstance(each, Exception) else each for each in read[2 * index : 2 * index + 2]
         )
         targets += _pair(arch, (base, of_base), (head, of_head))
-    return tuple(targets)
+        if alike := [failure for failure in of_head.failures if failure in of_base.failures]:
+            left_out.append(Target("left out", "on both sides", arch, None, None, "; ".join(alike)))
+    failures = [failure for each in read if isinstance(each, LibraryPlans) for failure in each.failures]
+    if failures and not targets:  # nothing compared must not look like nothing changed
+        raise LibraryError(f"there is no kernel to compare: {'; '.join(dict.fromkeys(failures))}")
+    return tuple(targets if selection.kernel else targets + left_out)
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
-    """Returns the plans of a side, or the error that it lacks a named kernel or problem for this architecture. Raises
-    LibraryError, with the side's name, if the folder as a whole cannot be read."""
+    """Returns the plans of a side for one architecture, or the error if it lacks what `selection` names or a needed
+    package. Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
     try:
         try:
             return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)

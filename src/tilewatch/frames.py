@@ -4,7 +4,7 @@ For example, `frames.open().series(kernel="gemm_fp8")` reads every series of one
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -30,7 +30,7 @@ CUBIN_COLUMNS = ["registers", "stack_bytes", "shared_bytes", "code_bytes", "comp
 """The columns that `series` omits, because reading them took four fifths of its time. `trials` has these columns."""
 
 MOST_VERDICTS = 100_000
-"""The most verdicts that are returned for a repository, which is the number of 480 series in 200 nights."""
+"""The most verdicts that are returned for a repository: about as many as 480 series have in 200 nights."""
 
 
 def open(url: str | None = None) -> "Database":
@@ -89,7 +89,7 @@ class Database:
                     for sweep in islice(_sweeps_at(opened, space, commit), 1):
                         frame = trials_frame(sweeps.list_trials(opened, sweep.id))
                         found.append(_with_key({**key, "sha": sweep.sha, "sweep_id": sweep.id}, frame))
-        return _joined(found, trials_frame([]))
+        return _joined(found, trials_frame([]), (*SERIES, "sha", "sweep_id"))
 
     def verdicts(
         self, kernel: Filter = None, problem: Filter = None, gpu_model: Filter = None, repository: Filter = None
@@ -115,7 +115,7 @@ def _wanted(kernel: str | None, problem: str | None, gpu_model: str | None, repo
 
 
 def _sweeps_at(opened: Session, space: SpaceRow, commit: str | None) -> Iterator[SweepRow]:
-    """Yields the sweeps of a kernel on a problem, the newest first; if `commit` is given, only the sweeps at it."""
+    """Yields the sweeps of a kernel on a problem, the newest first. If `commit` is given, omits those at others."""
     for sweep in sweeps.list_sweeps(opened, space.repository, space.kernel, space.problem, space.gpu_model):
         if commit is None or sweep.sha.startswith(commit):
             yield sweep
@@ -125,6 +125,6 @@ def _with_key(key: Mapping[str, object], frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([pd.DataFrame(key, index=frame.index), frame], axis=1)
 
 
-def _joined(found: list[pd.DataFrame], empty: pd.DataFrame) -> pd.DataFrame:
+def _joined(found: list[pd.DataFrame], empty: pd.DataFrame, key: Sequence[str] = SERIES) -> pd.DataFrame:
     filled = [frame for frame in found if len(frame)]
-    return pd.concat(filled, ignore_index=True) if filled else _with_key(dict.fromkeys(SERIES), empty)
+    return pd.concat(filled, ignore_index=True) if filled else _with_key(dict.fromkeys(key), empty)

@@ -1,5 +1,5 @@
-"""Reads files that a user names. Reads only regular files up to a maximum size. A pipe, a terminal or a device is
-refused before it is opened, because reading it might never end."""
+"""Reads and writes files that a user names. Reads only regular files up to a maximum size. A pipe, a terminal or a
+device is refused before it is opened, because reading it might never end."""
 
 import contextlib
 import importlib
@@ -59,8 +59,21 @@ def read_given(path: Path, most_bytes: int) -> bytes:
     return content
 
 
+class CannotWrite(ExpectedError):
+    """Raised if a file cannot be written. The message is a sentence with the reason."""
+
+
+def write_given(path: Path, text: str) -> None:
+    """Writes a text to a file. Raises CannotWrite, because other errors end a command with exit code 1, which means
+    "slower" or "not safe" after a comparison."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be written: {error.strerror}") from None
+
+
 def read_given_text(path: Path, most_bytes: int) -> str:
-    """Returns the text of a UTF-8 file. Raises BadFile if it has more than `most_bytes`, or is no such text."""
+    """Returns the text of a UTF-8 file. Raises BadFile if it has more than `most_bytes`, or is not UTF-8."""
     try:
         return read_given(path, most_bytes).decode()
     except UnicodeDecodeError as error:
@@ -81,8 +94,8 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _import_reader() -> Any:
-    """Returns a module that reads TOML. Raises BadFile if there is no such module. Python 3.10, which the environment
-    of an owner may have, lacks tomllib. In its regular expressions `*+` is missing too."""
+    """Returns a module that reads TOML: tomllib, or tomli in Python 3.10, which an owner's environment may have. There
+    `re` also lacks `*+`, so parse_toml refuses no long keys. Raises BadFile if there is no such module."""
     for name in ("tomllib", "tomli", "pip._vendor.tomli"):
         with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module(name)

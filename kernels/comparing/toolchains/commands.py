@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewatch import processes
+from tilewatch.given_files import write_given
 from tilewatch.kernels.command_options import (
     Archs,
     AsJson,
@@ -183,8 +184,8 @@ def _print(report: "ToolchainReport", *, as_json: bool, markdown: Path | None, p
     from tilewatch.kernels.comparing.toolchains.safety_verdict import safety_exit_code
 
     if markdown is not None:
-        markdown.write_text(writing.write_markdown(report), encoding="utf-8")
+        write_given(markdown, writing.write_markdown(report))
     if pins is not None:
-        pins.write_text(writing.write_pins(report), encoding="utf-8")
+        write_given(pins, writing.write_pins(report))
     print(writing.write_json(report) if as_json else without_controls("\n".join(writing.write_lines(report))))
     raise typer.Exit(safety_exit_code(judge_everything(report)))

@@ -1,4 +1,4 @@
-"""Compiles the configs that win or ship under the base toolchain, and their ties, with all toolchains. Needs no GPU.
+"""Compiles with each toolchain the configs that win or ship under the base, and their ties. Needs no GPU.
 
 All toolchains compile the same work in the same order at the same time, so that other load slows them alike. Each has
 its own cubin store: a changed compiler with an old version number must not get another compiler's results."""
@@ -21,6 +21,7 @@ from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.cubin import hash_machine_code
 from tilewatch.kernels.compiling.operator_code import ELF, read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
@@ -44,7 +45,7 @@ class Workplace:
     """Holds the library, the toolchains with the base first, and the folder of cubins of one comparison. `limit_s` is
     the CPU time that compiling a config may take.
 
-    A fleet has a single store for all cubins, `store_url`, in which compiler versions distinguish toolchains."""
+    Only a fleet has a `store_url`: one store for all cubins, where compiler versions distinguish toolchains."""
 
     library: Path
     sides: tuple[ComparedSide, ...]
@@ -55,11 +56,11 @@ class Workplace:
 
     @property
     def shared_store(self) -> str:
-        """Returns the store of cubins to time or reproduce: the preferred configs whose machine code differs."""
+        """Returns the URL of the store of cubins that are timed or reproduced, of all toolchains together."""
         return self.store_url or folder(self.cubins / "changed")
 
     def find_store(self, toolchain: str) -> str:
-        """Returns the store of all cubins that the toolchain of this name compiled."""
+        """Returns the URL of the store of all cubins that the toolchain of this name compiled."""
         return self.store_url or folder(self.cubins / "compiled" / toolchain)
 
     def find_side(self, name: str) -> ComparedSide:
@@ -74,14 +75,18 @@ def choose(
     library: Path, selections: Sequence[Selection], winners: Sequence[RecordedWinner], source: ConfigSource, gpu: str
 ) -> tuple[Chosen, ...]:
     """Returns the configs to compile for each target: the recorded winner and its ties, else the shipped config. `gpu`
-    is a GPU model; if it is empty, winners of the target's architecture count. Raises the errors of list_targets."""
+    is a GPU model; if it is empty or of another architecture, winners of the target's architecture count. Raises the
+    errors of list_targets."""
     side = Library("the library", library)
+    own_arch = gpu_model(gpu).arch if gpu else None
     chosen: dict[tuple[str, str, str], Chosen] = {}
     for selection in selections:
         for target in list_targets(side, side, selection):
             if target.base is None:
                 continue  # a library file that does not load: `tilewatch validate` says why
-            found = choose_configs(target, gpu or target.arch, winners, source, may_sweep=False)
+            found = choose_configs(
+                target, gpu if own_arch == target.arch else target.arch, winners, source, may_sweep=False
+            )
             if found is not None:
                 chosen.setdefault((target.kernel, target.problem, target.arch), (target, found))
     return tuple(chosen.values())
@@ -122,7 +127,7 @@ def compile_missing(
     chosen: Sequence[Chosen],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Compiles the pairs that the report lacks, and adds them. Raises BadReport if a toolchain has another version."""
+    """Compiles and adds the pairs that the report lacks. Raises BadReport if a toolchain's version has changed."""
     started, before_s = time.monotonic(), report.static_wall_s
     todo = [(target, found) for target, found in chosen if not _is_known(place, report, target)]
     if not todo:

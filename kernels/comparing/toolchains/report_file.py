@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tilewatch.errors import ExpectedError
-from tilewatch.given_files import BadFile, read_given
+from tilewatch.given_files import BadFile, read_given, write_given
 from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
@@ -40,9 +40,9 @@ class BadReport(ExpectedError):
 
 @dataclass(frozen=True)
 class ToolchainName:
-    """Names a side of a report. `compiler` lists the compiling packages, and is empty until something is compiled.
-    `packages` maps packages to versions, including those of baselines. It maps "driver" to the driver if the side names
-    one. If `rung_of` names a head, the side is a rung of it: the base with the head's versions of `swapped`."""
+    """Names a side of a report. `compiler` is the line of `compiler_version`, or empty until something is compiled.
+    `packages` maps packages, also those of baselines, to versions, and "driver" to the driver if the side names one.
+    If `rung_of` names a head, the side is a rung: the base, but with the head's versions of `swapped`."""
 
     name: str
     compiler: str = ""
@@ -69,7 +69,7 @@ class GpuUsed:
 @dataclass
 class ToolchainReport:
     """All results so far. `sides` are the toolchains: the base, then the heads, then the rungs of ladders. `baselines`
-    are the times of each operator's main baseline, in the versions of the base and of a head or rung."""
+    are launches of each operator's main baseline: the base's version beside that of the head or rung in the key."""
 
     sides: tuple[ToolchainName, ...]
     made_at: str
@@ -120,7 +120,7 @@ class ReportFile:
     def save(self) -> None:
         self._saved_at = time.monotonic()
         partial = self._path.with_name(f"{self._path.name}.part")
-        partial.write_text(json.dumps(list_rows(self._report)), encoding="utf-8")
+        write_given(partial, json.dumps(list_rows(self._report)))
         os.replace(partial, self._path)
 
 

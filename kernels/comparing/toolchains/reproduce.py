@@ -26,6 +26,7 @@ from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.disassembly import NotDisassembled, list_encoded_sass
 from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
+from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 SCRIPT = Path(__file__).with_name("time_pair.py")
@@ -75,8 +76,13 @@ def find_pair(
     if not named:
         where = f"{f' for {arch}' if arch else ''}{f' under {head}' if head else ''}"
         raise NothingToReproduce(f"the report has no {kernel} {problem}{where}")
-    timed = {(*key[:2], key[3]) for key in report.frozen}
-    named.sort(key=lambda pair: (pair.kind == "identical", (kernel, problem, pair.head_name) not in timed))
+    timed = {(*key[:2], gpu_model(key[2]).arch, key[3]) for key in report.frozen}
+    named.sort(
+        key=lambda pair: (
+            pair.kind == "identical" or pair.base[0].cubin is None,
+            (kernel, problem, pair.arch, pair.head_name) not in timed,
+        )
+    )
     if named[0].base[0].cubin is None:
         raise NothingToReproduce(f"{kernel} {problem} on {named[0].arch}: {named[0].kind}, so there is nothing to see")
     return named[0]

@@ -1,9 +1,9 @@
 """Sweeps operators that got slower with a head toolchain, so that the head's own winner can be timed beside the base's.
 
 Only operators whose frozen answer is surely worse are swept (safety_verdict.py). Sweeping a whole library takes longer
-than all other timing (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). A space's swept configs are
-those within REACH of the fastest under the base, the fastest first; the short list; and DRAWN others. In 88 recorded
-sweeps, the median is 21 configs within REACH of 217 (recordings/h200.jsonl.gz)."""
+than all other timing (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Three parts of a space are
+swept: the configs within REACH of the fastest under the base, the fastest first; the short list; and DRAWN other
+configs. In 88 recorded sweeps, the median is 21 of 217 configs within REACH (recordings/h200.jsonl.gz)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,13 +38,15 @@ RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
-    """Returns the times of all configs in each problem's newest recorded sweep, preferably a sweep on this GPU model.
-    Raises BadRecording if a file is no valid recording."""
+    """Returns the times of all configs in each problem's newest recorded sweep: preferably a whole sweep, not one that
+    timed the winner of an earlier sweep again, then a sweep on this GPU model. Raises BadRecording if a file is no
+    valid recording."""
     times: dict[tuple[str, str, str], dict[str, float]] = {}
-    ranks: dict[tuple[str, str, str], tuple[bool, str]] = {}
+    ranks: dict[tuple[str, str, str], tuple[bool, bool, str]] = {}
     for file in (each for each in files if each.suffix != ".json"):
         rows = recording_file.read(file).rows
-        finished = {row["sweep"]: row["finished_at"] for row in rows if row["row"] == "run"}
+        again = {row["run"] for row in rows if row["row"] == "measurement" and "last_sweep" in row["detail"]}
+        runs = {row["sweep"]: (row["key"] not in again, row["finished_at"]) for row in rows if row["row"] == "run"}
         by_sweep: dict[int, dict[str, float]] = {}
         for row in rows:
             if row["row"] == "trial" and row["status"] == "timed":
@@ -52,7 +54,8 @@ def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
         for row in rows:
             if row["row"] == "sweep" and row["id"] in by_sweep:
                 key = (row["kernel"], row["problem"], row["arch"])
-                rank = (row["gpu_model"]["slug"] == gpu_model, finished.get(row["id"], ""))
+                is_whole, finished_at = runs.get(row["id"], (False, ""))
+                rank = (is_whole, row["gpu_model"]["slug"] == gpu_model, finished_at)
                 if key not in ranks or rank > ranks[key]:
                     ranks[key], times[key] = rank, by_sweep[row["id"]]
     return times
@@ -69,7 +72,7 @@ class RetunedSpace:
 
 
 def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
-    """Chooses the configs to sweep from the plan of a whole space. Returns all without recorded times or a list."""
+    """Returns the configs to sweep of a plan's space: all if it has neither recorded times nor a short list."""
     space = {config_key(trial.config): trial.config for trial in shuffle_trials(plan.trials)}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in space if key in of_plan}

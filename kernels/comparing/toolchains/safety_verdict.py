@@ -44,8 +44,8 @@ class Retuning:
 
     @property
     def certificate(self) -> str:
-        """Returns how much of the space was tried, as the end of a sentence. The last configs were drawn at random from
-        the rest, so the best of the rest is untried with a probability equal to the share that was not drawn."""
+        """Returns how much of the space was tried, as the end of a sentence, or "" if its size is unknown. The drawn
+        configs are random, so the chance that the best of the rest is untried is the untried share of the rest."""
         untried = self.space - self.tried
         if untried <= 0:
             return f"; all {self.space:,} configs were tried" if self.space else ""
@@ -143,8 +143,8 @@ def _judge_retuned(
 
 
 def judge_all(operators: Sequence[OperatorSafety]) -> Safety:
-    """Returns the most urgent verdict, or "safe" if there are no operators."""
-    return min((each.safety for each in operators), key=ORDER.index, default="safe")
+    """Returns the most urgent verdict, or "unknown" if there are no operators."""
+    return min((each.safety for each in operators), key=ORDER.index, default="unknown")
 
 
 def safety_exit_code(operators: Sequence[OperatorSafety]) -> int:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tests.kernels.fixtures.fake_gpu import install_for_children
 from tilewatch.kernels.children import fork_server, forked_process
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 
+ROOT = Path(__file__).parents[3]
 LOOK = """
 import json, os, sys, tempfile
 from cuda.tile._cext import default_tile_context
@@ -110,12 +111,21 @@ def test_children_that_measure_have_servers_apart(monkeypatch: pytest.MonkeyPatc
         each.close()
 
 
-def test_a_child_that_is_slow_to_begin_has_its_group_when_it_is_handed_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def run_alone(function: Callable[[Path], Any], folder: Path) -> None:
+    """Calls a function of this module in a process of its own. Pytest's has other threads, and a fork of it keeps the
+    locks that they hold."""
+    program = f"import pathlib; from {__name__} import {function.__name__} as act; act(pathlib.Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_a_child_that_is_slow_to_begin_has_its_group_when_it_is_handed_out(tmp_path: Path) -> None:
     """One that was ended at once was never ended: there was no such group yet, and whoever waited did so for ever."""
+    run_alone(begin_slowly, tmp_path)
+
+
+def begin_slowly(folder: Path) -> None:
     begin = os.setsid
-    monkeypatch.setattr(os, "setsid", lambda: (time.sleep(0.5), begin()))
+    os.setsid = lambda: (time.sleep(0.5), begin())  # type: ignore[assignment, return-value]
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     server = os.fork()
     if server == 0:
@@ -123,7 +133,7 @@ def test_a_child_that_is_slow_to_begin_has_its_group_when_it_is_handed_out(
         fork_server.serve(theirs, lambda _: None)
         os._exit(signal.pause() or 0)
     theirs.close()
-    request = {"role": "gpu", "readable": [], "writable": [str(tmp_path)], "environment": {}}
+    request = {"role": "gpu", "readable": [], "writable": [str(folder)], "environment": {}}
     request["death_signal"] = signal.SIGKILL
     with open(os.devnull) as null:
         socket.send_fds(control, [json.dumps(request).encode()], [null.fileno()] * 3)
@@ -168,12 +178,16 @@ def waiting(folder: Path) -> ChildProcess:
 
 def test_a_process_that_is_forked_here_has_a_server_of_its_own(tmp_path: Path) -> None:
     """The processes of a Celery pool are forked from a worker."""
-    ours = look(tmp_path / "a")["parent"]
+    run_alone(compare_servers, tmp_path)
+
+
+def compare_servers(folder: Path) -> None:
+    ours = look(folder / "a")["parent"]
     answer, theirs = os.pipe()
     process_id = os.fork()
     if process_id == 0:
         try:
-            os.write(theirs, json.dumps(look(tmp_path / "b")["parent"]).encode())
+            os.write(theirs, json.dumps(look(folder / "b")["parent"]).encode())
             forked_process._close_all()
         finally:
             os._exit(0)
@@ -181,7 +195,7 @@ def test_a_process_that_is_forked_here_has_a_server_of_its_own(tmp_path: Path) -
     with os.fdopen(answer) as file:
         assert json.loads(file.read()) != ours
     os.waitpid(process_id, 0)
-    assert look(tmp_path / "c")["parent"] == ours
+    assert look(folder / "c")["parent"] == ours
 
 
 def test_nothing_is_left_of_a_parent_that_is_killed(tmp_path: Path) -> None:
@@ -199,13 +213,20 @@ catalog.read(pathlib.Path(sys.argv[1]), arch="sm_90")
     command = [sys.executable, "-c", reads, str(tmp_path)]
     parent = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)})
     below: list[psutil.Process] = []
-    while "sleep" not in [each.name() for each in below]:  # below the server and its child
+    while not any(map(sleeps, below)):  # below the server and its child
         time.sleep(0.05)
         below = psutil.Process(parent.pid).children(recursive=True)
     parent.kill()
     parent.wait()
     assert psutil.wait_procs(below, timeout=60)[1] == []
     assert list(scratch.glob("tilewatch-child-*")) == []
+
+
+def sleeps(process: psutil.Process) -> bool:
+    try:
+        return process.name() == "sleep"
+    except psutil.NoSuchProcess:  # the shell, which ended meanwhile
+        return False
 
 
 def test_a_child_that_hangs_is_ended_alone(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What two commits have to compare, and that a name that neither has is refused before the work."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,11 @@ import pytest
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.catalog import UnknownKernel
+from tilewatch.kernels.comparing.changes import Comparison, find_changed
 from tilewatch.kernels.comparing.targets import Library, Selection, list_targets
+from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.contract import BadProblem
+from tilewatch.kernels.library_errors import LibraryError
 
 ARCHS = ("sm_80", "sm_90", "sm_100")
 
@@ -35,6 +39,57 @@ def test_a_kernel_that_neither_side_has_is_refused_by_the_first_architecture(
     assert sorted(archs) == sorted(2 * ARCHS), "each side is read once for each architecture"
     assert [each.arch for each in targets] == [arch for arch in ARCHS for _ in range(len(targets) // 3)]
     assert all(each.base is not None and each.base == each.head for each in targets)
+
+
+def test_nothing_to_compare_beside_a_file_that_does_not_load_is_an_error(tmp_path: Path) -> None:
+    """A check of a kernel that neither side had said that all was fine."""
+    (tmp_path / "double.py").write_text(tiny_repository.SOURCE.replace("FACTOR", "2.0"))
+    (tmp_path / "broken.py").write_text("raise ValueError('no such table')")
+    side = Library("main", tmp_path)
+    with pytest.raises(LibraryError, match=r"there is no kernel to compare: .*no such table"):
+        list_targets(side, side, Selection(("sm_90",), "nope"))
+    assert len(list_targets(side, side, Selection(("sm_90",), "double"))) > 0
+    with pytest.raises(LibraryError, match="there is no architecture"):
+        list_targets(side, side, Selection(()))
+
+
+def test_what_loads_on_neither_side_is_named_beside_the_others(tmp_path: Path) -> None:
+    """A reader took the kernels of such a file for unchanged."""
+    (tmp_path / "double.py").write_text(tiny_repository.SOURCE.replace("FACTOR", "2.0"))
+    (tmp_path / "broken.py").write_text("raise ValueError('no such table')")
+    side = Library("main", tmp_path)
+    with CompilerPool((tmp_path / "store").as_uri(), jobs=1) as pool:
+        comparison = Comparison(side, side, "", pool, lambda: ())
+        targets = list_targets(side, side, Selection(("sm_90",)))
+        assert find_changed(comparison, targets) == []
+    *others, last = (comparison.outcomes[each] for each in targets)
+    assert {each.kind for each in others} == {"identical"}
+    assert re.match(r"compiles on neither side: .*broken\.py.*no such table", last.sentence)
+    assert not last.is_unsure
+
+
+@pytest.mark.parametrize(
+    ("mistake", "named"),
+    [
+        ('scalars=lambda problem, config: {"x": config["missing"]}', "'missing'"),
+        ("name=None", "a kernel's name is None"),
+    ],
+)
+def test_a_mistake_in_one_kernel_costs_no_other_one(tmp_path: Path, mistake: str, named: str) -> None:
+    """The process that plans ended by it, and a night had no plans at all."""
+    source = tiny_repository.SOURCE.replace("FACTOR", "2.0")
+    (tmp_path / "double.py").write_text(source)
+    wrong = source.replace('name="double"', 'name="other"')
+    field = mistake.partition("=")[0]
+    if field == "name":
+        wrong = wrong.replace('name="other"', mistake)
+    else:
+        wrong = wrong.replace('name="other",', f'name="other",\n    {mistake},')
+    assert mistake in wrong
+    (tmp_path / "other.py").write_text(wrong)
+    read = catalog.read_library(tmp_path, arch="sm_90")
+    assert {plan.kernel for plan in read.plans} == {"double"}
+    assert any(re.search(named, each) for each in read.failures), read.failures
 
 
 def test_a_problem_that_one_side_refuses_is_a_target_of_the_other_side_alone(tmp_path: Path) -> None:

@@ -324,7 +324,7 @@ def test_a_child_sees_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_dead_child_says_its_last_words() -> None:
     child = ChildProcess("no-such-role")
     with pytest.raises(ChildDied, match="no such role"):
-        child.ask({}, deadline_s=30)
+        child.ask({}, deadline_s=60)
     child.close()
 
 

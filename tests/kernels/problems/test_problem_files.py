@@ -1,12 +1,12 @@
 """Files of problems that a commit may bring: each is refused in a sentence with its place, or harmless."""
 
 import os
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.peak_memory import read_peak_mib, reset_peak
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.problems.definitions import read_definitions, read_workloads
 from tilewatch.kernels.problems.patterns import MOST_PROBLEMS, read_pattern
@@ -86,10 +86,11 @@ def test_values_that_no_table_holds_are_refused(tmp_path: Path, make: Make, sent
 
 
 def test_the_largest_files_that_are_read_take_little_memory(tmp_path: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    reset_peak()
+    before_mib = read_peak_mib()
     lines(MOST_PROBLEMS)(tmp_path / "odd.jsonl")
     assert len(read_problems("odd.jsonl", None, tmp_path)) == MOST_PROBLEMS
-    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10 < 500
+    assert read_peak_mib() - before_mib < 500
 
 
 def test_a_pattern_of_ten_billion_problems_is_refused() -> None:

@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures.second_toolchain import make_toolchain
+from tilewatch.kernels.comparing.configs import ConfigSource
+from tilewatch.kernels.comparing.targets import Selection
 from tilewatch.kernels.comparing.toolchains.comparison import begin_report, choose_archs, find_side
+from tilewatch.kernels.comparing.toolchains.compile_sides import choose
 from tilewatch.kernels.device import GpuSpec, gpu_model
+from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.toolchains.toolchain import UnknownToolchain
 
 
@@ -22,6 +26,18 @@ def test_a_side_may_name_an_environment_and_a_driver(tmp_path: Path) -> None:
     assert (base.packages.get("driver"), head.packages["driver"]) == (None, "580.65")
     with pytest.raises(UnknownToolchain, match="no toolchain is named none"):
         find_side("next+none", toolchains, environments, may_be_missing=True)
+
+
+def test_a_gpu_chooses_configs_for_its_own_architecture_alone() -> None:
+    """On an H200, the code for sm_100 was compiled with the configs that are shipped for the H200."""
+    archs = {arch: (Selection((arch,), "gemm_fp8", "320x32576x7168"),) for arch in ("sm_90", "sm_100")}
+    chosen = {
+        (arch, gpu): [each.base for _, each in choose(FOLDER, selections, (), ConfigSource.auto, gpu)]
+        for arch, selections in archs.items()
+        for gpu in ("h200", "b200", "")
+    }
+    assert chosen["sm_100", "h200"] == chosen["sm_100", ""] == chosen["sm_100", "b200"]
+    assert chosen["sm_90", "h200"] != chosen["sm_100", "b200"]
 
 
 @pytest.mark.parametrize(

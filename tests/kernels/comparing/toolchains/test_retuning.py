@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.kernels.recording.test_recording_file import HEADER, MEASUREMENT, MODEL, RUN, SWEEP, TRIAL
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
-from tilewatch.kernels.comparing.toolchains.retuning import RetunedSpace, retune_each
+from tilewatch.kernels.comparing.toolchains.retuning import RetunedSpace, read_recorded_times, retune_each
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import PairBench
+from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
@@ -66,6 +69,37 @@ def test_the_winner_of_what_compiles_is_kept(place: Workplace) -> None:
     assert winner is not None
     assert winner.cubin is not None
     assert CubinStore(place.shared_store).cubin(winner.cubin).startswith(b"\x7fELF")
+
+
+def record(number: int, day: int, times_us: Sequence[float], slug: str = "h200", **detail: str) -> list[dict[str, Any]]:
+    """The rows of a sweep that timed its first configs."""
+    sweep = {**SWEEP, "id": number, "gpu_model": {**MODEL, "slug": slug}}
+    run = {**RUN, "key": f"run {number}", "sweep": number, "finished_at": f"2026-11-{day:02}T03:00:01+00:00"}
+    timed = [{**TRIAL, "sweep": number, "config": {"m": m}, "samples_us": [each]} for m, each in enumerate(times_us)]
+    return [sweep, *timed, run, {**MEASUREMENT, "run": run["key"], "detail": detail}]
+
+
+TIMED_AGAIN = record(2, 22, [9.0], last_sweep="2026-11-21")
+
+
+@pytest.mark.parametrize(
+    ("rows", "newest"),
+    [
+        (record(1, 21, [2.0, 3.0]) + record(2, 22, [4.0, 5.0]), [4.0, 5.0]),
+        (record(1, 21, [2.0, 3.0]) + record(2, 22, [4.0, 5.0], slug="h100"), [2.0, 3.0]),
+        (record(1, 21, [2.0, 3.0]) + TIMED_AGAIN, [2.0, 3.0]),
+        (record(1, 21, [2.0, 3.0], slug="h100") + TIMED_AGAIN, [2.0, 3.0]),
+        (record(1, 21, [2.0, 3.0], slug="h100") + record(2, 22, [9.0])[:2], [2.0, 3.0]),
+        (TIMED_AGAIN, [9.0]),
+    ],
+    ids=["newer", "on this GPU model", "timed again", "timed again on this GPU model", "cut off", "nothing else"],
+)
+def test_times_are_those_of_the_newest_whole_sweep(
+    tmp_path: Path, rows: list[dict[str, Any]], newest: list[float]
+) -> None:
+    recording_file.write(tmp_path / "a.jsonl.gz", HEADER, rows)
+    (times,) = read_recorded_times([tmp_path / "a.jsonl.gz"], "h200").values()
+    assert list(times.values()) == newest
 
 
 def test_no_winner_and_a_failed_race_are_results(place: Workplace) -> None:

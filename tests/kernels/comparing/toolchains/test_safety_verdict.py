@@ -135,7 +135,7 @@ def test_a_slowdown_within_the_limit_is_safe() -> None:
         (["safe", "unknown"], "unknown", UNSURE),
         (["unknown", "safe if re-tuned"], "safe if re-tuned", OVER),
         (["not safe", "safe if re-tuned", "unknown", "safe"], "not safe", OVER),
-        ([], "safe", FINE),
+        ([], "unknown", UNSURE),
     ],
 )
 def test_the_most_urgent_verdict_decides(each: list[Safety], overall: Safety, code: int) -> None:

@@ -83,3 +83,14 @@ def test_outputs_differ_by_a_share_of_the_largest_of_the_base(monkeypatch: pytes
     assert time_pair._compare([{"c": base}, {"c": head}], "c") == 0.125
     assert time_pair._compare([{"c": head}, {"c": base}], "c") == pytest.approx(0.5 / 4.25)
     assert time_pair._compare([{"c": np.zeros(2)}, {"c": np.zeros(2)}], "c") == 0.0
+
+
+def test_numbers_that_only_one_output_has_are_no_equality(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NaN of the head alone was passed over, and a miscompiled pair was "0 apart"."""
+    monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
+    for value in (np.nan, np.inf):
+        alone, both = np.array([1.0, value]), np.array([1.25, value])
+        with np.errstate(invalid="ignore"):
+            assert time_pair._compare([{"c": np.array([1.0, 2.0])}, {"c": alone}], "c") == np.inf
+            assert time_pair._compare([{"c": alone}, {"c": np.array([1.0, 2.0])}], "c") == np.inf
+            assert time_pair._compare([{"c": alone}, {"c": both}], "c") == 0.25
