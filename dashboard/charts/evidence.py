@@ -9,6 +9,7 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.axes import LOG_NUMBERS
 from tilewatch.dashboard.frames.explanation import RooflinePoint
 from tilewatch.dashboard.frames.metrics import US_TFLOP
+from tilewatch.dashboard.text import count_decimals
 from tilewatch.db.page_reads.evidence import SamplesRow
 from tilewatch.text import plain_html
 
@@ -17,7 +18,7 @@ CLOCK_COLOUR, POWER_COLOUR = colours.OTHERS[3], colours.OTHERS[2]
 BINS = 40
 FEW_TICKS = {"tickmode": "auto", "nticks": 5}
 TFLOP_GB = 1e3
-"""The GB/s in one TB/s, the bandwidth at which an operational intensity of one FLOP per byte allows one TFLOP/s."""
+"""The number of GB/s in one TB/s. With one FLOP per byte, a bandwidth of one TB/s allows one TFLOP/s."""
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
@@ -129,13 +130,13 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
 
 
 def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gbps: float | None) -> go.Figure:
-    """Draws TFLOP/s over operations per byte, with the datasheet's peak throughput and bandwidth if known."""
+    """Draws TFLOP/s over operations per byte. Draws the datasheet's limits only if `bandwidth_gbps` is known."""
     figure = go.Figure()
     intensities = [point.operations / point.moved_bytes for point in points]
     speeds = [point.operations / point.time_us / US_TFLOP for point in points]
     if bandwidth_gbps is not None:
         ridge = [] if tflops is None else [tflops * TFLOP_GB / bandwidth_gbps]
-        ends = [min(*ridge, *intensities) / 2, *ridge, max(*ridge, *intensities) * 2]
+        ends = [min([*ridge, *intensities]) / 2, *ridge, max([*ridge, *intensities]) * 2]
         limits = [each * bandwidth_gbps / TFLOP_GB for each in ends]
         rate = "" if tflops is None else f"{tflops:,.0f} TFLOP/s, "
         figure.add_scatter(
@@ -153,7 +154,7 @@ def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gb
             name=point.name,
             mode="markers",
             marker={"size": 11, "symbol": symbol, "color": BEFORE_COLOUR if "before" in point.name else colours.KERNEL},
-            hovertemplate="%{y:,.0f} TFLOP/s at %{x:,.1f} operations per byte",
+            hovertemplate=f"%{{y:,.{count_decimals([y])}f}} TFLOP/s at %{{x:,.1f}} operations per byte",
         )
     figure.update_layout(**_layout("operations per byte of memory", "TFLOP/s"))
     figure.update_xaxes(**LOG_NUMBERS)

@@ -1,5 +1,5 @@
-"""Compares the search spaces of two sweeps, and computes the cost of keeping an earlier winner. The times are the few
-by which a sweep chooses its winner, not the careful ones of a run. The frames are `prepare(reads.trials(...))`."""
+"""Compares the search spaces of two sweeps, and computes the cost of keeping an earlier winner. The times are from the
+few timings of a sweep, not from the careful timing of a run. The frames are `prepare(reads.trials(...))`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ from tilewatch.dashboard.charts.sweep import config_of_trial, parameters
 from tilewatch.dashboard.text import first_line
 from tilewatch.text import change_text, count_text, plain_html, shorten
 
-FAILURES = ("timeout", "compile error", "wrong", "launch error", "crashed", "hung")
+LAUNCHED = ("wrong", "launch error", "crashed", "hung")
+FAILURES = ("timeout", "compile error", *LAUNCHED)
 MOVED = 0.02
 """The largest relative difference of two times that counts as noise. A sweep times a config only a few times."""
 LONGEST_NAME = 60
@@ -24,7 +25,7 @@ LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class Regret:
-    """The cost of using an earlier config. `slower` is its time over the fastest, minus 1; if None, `why` says why."""
+    """The cost of an earlier config: its time over the fastest, minus 1 (`slower`), or why it has none (`why`)."""
 
     name: str
     config: str
@@ -34,7 +35,7 @@ class Regret:
 
 
 def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
-    """Returns how much slower this config is than the fastest of a sweep, whose statistical ties are in `tie`."""
+    """Returns how much slower this config is than a sweep's fastest. `tie` are the ids of configs tied for fastest."""
     text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):
@@ -51,11 +52,13 @@ def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Coll
 
 
 def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per config of the two sweeps. The column `change` is +0.05 for a time that became 5 % longer."""
+    """Returns one row per config that is in either sweep. `change` is +0.05 for a time that became 5 % longer."""
     keep = ["config_id", "outcome", "median_us", "failure"]
     named = [f"param.{name}" for name in parameters(after)]
-    both = after[[*keep, *named]].merge(
-        before[keep], on="config_id", how="outer", suffixes=("_after", "_before"), indicator="side"
+    both = (
+        after[[*keep, *named]]
+        .astype(dict.fromkeys(named, object))
+        .merge(before[keep], on="config_id", how="outer", suffixes=("_after", "_before"), indicator="side")
     )
     both["change"] = both["median_us_after"].astype(float) / both["median_us_before"].astype(float) - 1
     return both
@@ -75,7 +78,7 @@ def describe_shift(both: pd.DataFrame) -> str:
 
 
 def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
-    """Draws the change of each config's time over its earlier time. Equal changes put all points at one height."""
+    """Draws each config's change of time, in %, against its time before. `winners` are names and config ids to mark."""
     timed = both.dropna(subset="change")
     figure = go.Figure(
         go.Scatter(
@@ -115,10 +118,13 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
 
 
 def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Returns a table for each kind of change of a config's outcome, the bad kinds first."""
+    """Returns a table for each kind of change of a config's outcome, the bad kinds first. Leaves out a config that one
+    of the sweeps did not try as far as the other: it waited, or was compiled and not launched."""
     trials = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
-    waiting = trials["outcome_before"].isin(["waiting"]) | trials["outcome_after"].isin(["waiting"])
-    trials = trials[~waiting]
+    before, after = trials["outcome_before"], trials["outcome_after"]
+    waits = before.isin(["waiting"]) | after.isin(["waiting"])
+    is_launched_once = (before == "compiled") & after.isin(LAUNCHED) | (after == "compiled") & before.isin(LAUNCHED)
+    trials = trials[~(waits | is_launched_once)]
     failed_before, failed_after = trials["outcome_before"].isin(FAILURES), trials["outcome_after"].isin(FAILURES)
     kinds = {
         "Newly failing": ~failed_before & failed_after,

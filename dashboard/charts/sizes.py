@@ -7,7 +7,7 @@ from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.charts.trend_lines import draw_intervals
 from tilewatch.dashboard.frames.baseline_texts import name_lines
 from tilewatch.dashboard.frames.metrics import US_GB, US_TFLOP
-from tilewatch.dashboard.text import rate_unit, time_text
+from tilewatch.dashboard.text import count_decimals, rate_unit, time_text
 from tilewatch.text import plain_html
 
 
@@ -29,7 +29,7 @@ def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
 
 def sizes(rated: pd.DataFrame) -> go.Figure:
     """Draws one line per implementation and data type over the problems, which are sorted by number of operations."""
-    figure = go.Figure()
+    figure, decimals = go.Figure(), count_decimals(rated["value"])
     for (name, role, kind), line in rated.groupby(["line", "role", "type"], sort=False):
         colour = colours.colour_of(line["implementation"].iloc[-1], role)
         figure.add_scatter(
@@ -41,7 +41,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
             line={"color": colour, "width": 2.5 if role == "kernel" else 1.5},
             marker={"color": colour, "size": 10 if role == "kernel" else 7},
             customdata=[time_text(us) for us in line["median_us"]],
-            hovertemplate=f"%{{x}}: %{{y:,.0f}} {line['unit'].iloc[0]}, median %{{customdata}}",
+            hovertemplate=f"%{{x}}: %{{y:,.{decimals}f}} {line['unit'].iloc[0]}, median %{{customdata}}",
         )
     order = list(dict.fromkeys(rated["problem"].map(plain_html)))
     figure.update_layout(

@@ -75,7 +75,7 @@ def has_same_code(pairs: pd.DataFrame) -> pd.Series:
 
 
 def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)) -> str:
-    """Returns the numbers of series by finding, e.g. "1 faster, 3 with identical code". `always` may have zero."""
+    """Returns words such as "1 faster, 3 with identical code". Findings in `always` are listed even with 0 series."""
     counts = pairs["finding"].value_counts()
     others = [name for name in (*CLAIMS, *OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
     words = {SAME_CODE: f"with {SAME_CODE}", HIGHER: f"with a {HIGHER}", LOWER: f"with a {LOWER}"}
@@ -83,8 +83,8 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
 
 
 def write_counts(pairs: pd.DataFrame, since: str) -> str:
-    """Returns how many series changed, and the days of the earlier commits. These days may be before `since`, because a
-    series is compared with its newest commit up to then."""
+    """Returns how many series changed, and the days of the commits that they are compared with. These days may be
+    before `since`, because a series is compared with its newest commit up to that time."""
     compared = pairs[pairs["change"].notna()]
     if compared.empty:
         return f"No series has a newer run to compare since {since}, of {len(pairs):,} series"
@@ -124,8 +124,9 @@ def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series
     for *series, before, after, change in pairs[[*named, "position_before", "position", "change"]].itertuples(
         index=False
     ):
-        between = [each for each in verdicts.get(tuple(series), ()) if before < each[0] <= after]
-        wanted = "improvement" if change < 0 else "regression"
+        first, last = sorted((before, after))
+        between = [each for each in verdicts.get(tuple(series), ()) if first < each[0] <= last]
+        wanted = "improvement" if (change < 0) == (before <= after) else "regression"
         confirmed_at.append(max(((at, sha) for at, name, sha, _ in between if name == wanted), default=(0, None))[1])
         undecided.append(max(((at, why) for at, name, _, why in between if name == UNDECIDED), default=(0, None))[1])
     return pd.Series(confirmed_at, pairs.index, dtype=object), pd.Series(undecided, pairs.index, dtype=object)
@@ -138,7 +139,7 @@ PLANS = {
     "it is asked again": "the next night's replay decides",
     "no config gave a right answer": "a run with a right answer decides",
 }
-"""Words in the reasons of worker/detection and worker/judging, each with what decides a verdict of that reason."""
+"""Maps words of an undecided verdict's reason (worker/detection, worker/judging) to what will decide the verdict."""
 
 
 def write_plan(reason: str, *, is_recorded: bool) -> str:

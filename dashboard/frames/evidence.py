@@ -48,7 +48,7 @@ def repeat_commands(found: Evidence) -> str:
         both = found.winner is not None and found.winner_before is not None
         new, old = (each.params if both and each else None for each in (found.winner, found.winner_before))
         replay = replay_command(run.kernel, run.problem, (run.sha, new), (before.sha, old))
-        lines += ["# and both winners, this one and the one before it in this series, timed in turns:", replay]
+        lines += ["# and both winners, of this run and of the run before in this series, timed in turns:", replay]
     return "\n".join(lines)
 
 
@@ -140,8 +140,8 @@ def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataF
 
 
 def describe_boundary(detail: Mapping[str, Any]) -> str:
-    """Returns whether the commit's code ran in the process that timed its kernel, from the JSON stored with the kernel.
-    Returns an empty text for simulated runs and for runs before 2026-11-22, whose JSON does not say it."""
+    """Returns sentences on whether the commit's code ran in the process that timed its kernel. `detail` is the JSON
+    stored with the kernel. Returns an empty text if it lacks this fact, as for simulated runs and before 2026-11-22."""
     if "library_runs_apart" not in detail:
         return ""
     kept_from = f"It was kept from {detail['sandbox']}." if "sandbox" in detail else ""
@@ -165,7 +165,9 @@ def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
     if not clocks:
         return "This run has no telemetry."
     throttled = sorted({reason for reading in readings for reason in reading.get("throttled") or ()})
-    held = f"Throttled: {', '.join(throttled)}." if throttled else "The GPU was not throttled in any reading."
+    known = [each["throttled"] is not None for each in readings if "throttled" in each]
+    held = "The GPU was not throttled in any reading." if all(known) else "Whether it was throttled is not known."
+    held = f"Throttled: {', '.join(throttled)}." if throttled else held
     ends = dict.fromkeys(f"{each:,.0f}" for each in (min(clocks), max(clocks)))
     return f"SM clock {' to '.join(ends)} MHz. {held} {describe_others(readings)}".rstrip()
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tilewatch.dashboard.frames.differences import write_plan
 from tilewatch.dashboard.text import day, moment
-from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.db.models import OPEN_REGRESSION
 from tilewatch.db.page_reads.alarms import describe_kind
 from tilewatch.db.repository_names import is_example
 from tilewatch.text import count_text, short_sha, write_change
@@ -30,7 +30,7 @@ WHOSE = {
     "baseline": "the baseline",
     "unknown": "not known",
 }
-"""Words for whose change caused a regression, by the cause's category."""
+"""Words for what caused a regression, such as "our code". The keys are the categories of causes."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.Da
 
 def needs_person(row: Mapping[Any, Any]) -> bool:
     """Returns whether a regression is open, or an improvement is not accepted yet."""
-    return row["state"] in OPEN if row["direction"] == REGRESSION else row["state"] == "new"
+    return row["state"] in OPEN_REGRESSION if row["direction"] == REGRESSION else row["state"] == "new"
 
 
 def write_sentence(inbox: Inbox) -> str:

@@ -8,11 +8,12 @@ value, the ends of the interval change places.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from tilewatch.dashboard.text import label_baseline
+from tilewatch.dashboard.text import count_decimals, label_baseline
 from tilewatch.mechanisms.counters import LABELS
 from tilewatch.text import plain_html
 
@@ -137,6 +138,10 @@ def axis_title(metric: Metric, points: pd.DataFrame) -> str:
     return f"{name}'s time / this time<br>(over 1: faster than {name})"  # a phone has no room for one line
 
 
+def _write_rate(unit: str, value: float) -> str:
+    return f"{value:,.{count_decimals([value])}f} {unit}"
+
+
 METRICS = (
     Metric(
         "ratio",
@@ -147,13 +152,13 @@ METRICS = (
         "No run measured a baseline in this series",
     ),
     Metric("time_us", "Time", "median time, us", lambda value: f"{value:,.1f} us", _time_us),
-    Metric("tflops", "TFLOP/s", "TFLOP/s (operations / median time)", lambda value: f"{value:,.0f} TFLOP/s", _tflops),
-    Metric("gbps", "GB/s", "GB/s (bytes that must move / median time)", lambda value: f"{value:,.0f} GB/s", _gbps),
+    Metric("tflops", "TFLOP/s", "TFLOP/s (operations / median time)", partial(_write_rate, "TFLOP/s"), _tflops),
+    Metric("gbps", "GB/s", "GB/s (bytes that must move / median time)", partial(_write_rate, "GB/s"), _gbps),
     Metric(
         "own",
         "Work per second",
         "work per second (median time)",
-        lambda value: f"{value:,.0f} per s",
+        partial(_write_rate, "per s"),
         _own_rate,
         "The watch file states no work of this problem",
     ),

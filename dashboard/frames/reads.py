@@ -34,7 +34,7 @@ from tilewatch.db.page_reads import submissions as submission_queries
 from tilewatch.db.page_reads import sweeps as sweep_queries
 from tilewatch.db.page_reads import toolchain_reports as report_queries
 from tilewatch.db.page_reads import verdicts as verdict_queries
-from tilewatch.db.session import session
+from tilewatch.db.session import reading_session
 
 EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 LIVE_TTL_S = 2
@@ -113,7 +113,7 @@ def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Ca
     """Returns a function that runs a query and caches the result. It takes the URL, then the query's arguments."""
 
     def read(url: str, /, *about: Given.args, **more: Given.kwargs) -> Found:
-        with session(url) as opened:
+        with reading_session(url) as opened:
             return query(opened, *about, **more)
 
     # Streamlit identifies a cached function by name and source text, and the text is the same for all of these.
@@ -178,11 +178,20 @@ judge_score_since = _read(judge_score.read_score, HISTORY_TTL_S)
 
 
 @_cached(HISTORY_TTL_S)
-def compared(url: str, repository: str, at: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """Returns one row per series at `until`, with its change since `at` and its finding. Viewers share the cached
-    result, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
-    pairs = changes.pair_snapshots(snapshot(url, repository, at), snapshot(url, repository, until))
+def compared(url: str, repository: str, at: dt.datetime, sha: str | None, until: dt.datetime) -> pd.DataFrame:
+    """Returns one row per series at `until`, with its finding and its change since `at`, or since the commit `sha` of
+    that date. Viewers share the cached result, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
+    pairs = changes.pair_snapshots(snapshot(url, repository, at, sha), snapshot(url, repository, until))
     return changes.one_row_per_series(differences.add_findings(pairs, judged_changes(url, repository, EVER)))
+
+
+_find_regression = _read(regression_queries.find_regression, LIVE_TTL_S)
+
+
+def regression(url: str, regression_id: int) -> pd.Series | None:
+    """Returns a regression; None if there is none with this id."""
+    row = _find_regression(url, regression_id)
+    return None if row is None else to_frame(regression_queries.RegressionRow, [row]).iloc[0]
 
 
 def inbox(url: str) -> inbox_frames.Inbox:
@@ -204,14 +213,14 @@ def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
 @_cached(LIVE_TTL_S)
 def trials(url: str, sweep_id: int) -> pd.DataFrame:
     """Reads the trials of a sweep."""
-    with session(url) as opened:
+    with reading_session(url) as opened:
         return trials_frame(sweep_queries.list_trials(opened, sweep_id))
 
 
 @_cached(HISTORY_TTL_S)
 def remarks(url: str, sweep_id: int, config_id: int) -> pd.DataFrame:
     """Returns the compiler's remarks on a config (see kernels.results.StaticFacts), with columns in reading order."""
-    with session(url) as opened:
+    with reading_session(url) as opened:
         rows = sweep_queries.read_remarks(opened, sweep_id, config_id)
     return pd.DataFrame(rows).reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 

@@ -35,6 +35,14 @@ def list_keys(rows: pd.DataFrame) -> list[Key]:
     return list(zip(*(rows[name] for name in KEY), strict=True))
 
 
+def find_newest_run(points: pd.DataFrame) -> int | None:
+    """Returns the run of a series' newest point on the branch, else of its last point; None without a point."""
+    kernel = points[points["role"] == "kernel"]
+    on_branch = kernel[kernel["left_branch_at"].isna()]
+    newest = (on_branch if len(on_branch) else kernel).tail(1)
+    return int(newest["run_id"].iloc[0]) if len(newest) else None
+
+
 def find_key(found: Evidence) -> Key:
     return found.run.repository, found.run.kernel, found.run.problem, found.run.gpu_model
 

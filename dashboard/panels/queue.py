@@ -121,8 +121,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
 
 
 def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
-    """Shows the newest submissions. All jobs of a selected submission can be cancelled or retried."""
-    newest = newest[newest["reason"] != "recorded"]
+    """Shows submissions, the newest first. All jobs of a selected submission can be cancelled or retried."""
     if newest.empty:
         return
     st.subheader("Submissions", anchor=False)
@@ -210,7 +209,7 @@ def show_workers(workers: pd.DataFrame) -> None:
 
 
 def show_environments(environments: pd.DataFrame) -> None:
-    """Shows with what each node runs the host code of repositories that need more than Tilewatch's environment."""
+    """Shows the environments of host code that live workers found on their nodes, other than Tilewatch's own."""
     if not environments.empty:
         st.subheader("Environments of host code", anchor=False)
         heads = {"host": "node", "environment": "recorded there by"}

@@ -1,4 +1,4 @@
-"""Shows a comparison of toolchains: whether the newer is safe in all and per operator, a picture, the launches."""
+"""Shows a report on toolchains: whether the newer one is safe, overall and per operator; a picture; the launches."""
 
 import json
 import shlex
@@ -67,7 +67,7 @@ def show_link(url: str, cause: str) -> None:
         label = f"Report on all operators: {plain(row.title)}, {row.state}"
         st.page_link("views/toolchains.py", label=label, query_params=about)
     if not reports:
-        st.caption("Both can be compared over all operators, as soon as a compile worker has the one before:")
+        st.caption("Both can be compared over all operators, as soon as a compile worker has the earlier one:")
         name = change.toolchain_before or "before"
         packages = [f"{package}=={version}" for package, version in change.versions_before.items()]
         add = shlex.join(["tilewatch", "toolchain", "add", name, *packages])

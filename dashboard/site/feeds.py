@@ -9,7 +9,7 @@ import jinja2
 
 from tilewatch.dashboard.charts import colours, grid
 from tilewatch.dashboard.site.rendering import list_scores
-from tilewatch.dashboard.site.site_content import Party, name_regression_page
+from tilewatch.dashboard.site.site_content import Party, identify_change, name_regression_page
 from tilewatch.text import one_line, short_sha, write_change
 
 MOST_ITEMS = 100
@@ -18,7 +18,7 @@ LETTER_PX, MARGIN_PX = 7, 12
 
 
 def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the file name and the text of the two feeds. `address` is the site's, for full links, or empty."""
+    """Yields file name and text of both feeds. Links begin with the site's `address`; if empty, they are relative."""
     items = sorted(_list_items(parties[0], address), key=lambda item: item["date_modified"], reverse=True)[:MOST_ITEMS]
     updated = items[0]["date_modified"] if items else _write_time(parties[0].made_at)
     about = {"id": _name_id("site", parties[0].name), "updated": updated, "address": address}
@@ -32,7 +32,7 @@ def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Enviro
 
 
 def write_badges(party: Party, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the name and text of a badge file per GPU model of the first repository with scores, and `badge.svg`."""
+    """Yields file names and SVGs: the badges of the first repository with scores. `badge.svg` is of its first GPU."""
     found = next(filter(None, map(list_scores, party.sections)), [])
     template = templates.get_template("badge.svg")
     named = [(f"-{score.gpu_model}", score) for score in found]
@@ -51,7 +51,7 @@ def _list_items(party: Party, address: str) -> Iterator[dict[str, str]]:
         for row in section.regressions:
             size = write_change(row.size)
             yield {
-                "id": _name_id(row.direction, section.repository, row.kernel, row.bad_sha, row.category),
+                "id": _name_id(*identify_change(row)),
                 "url": f"{address}{name_regression_page(row)}",
                 "title": one_line(f"{row.kernel} on {', '.join(row.gpu_models)}: {size}, {row.state}"),
                 "content_text": one_line(f"{row.cause} Since {short_sha(row.bad_sha)} {row.bad_subject}."),

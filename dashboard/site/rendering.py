@@ -24,7 +24,7 @@ from tilewatch.dashboard.site.site_content import (
 )
 from tilewatch.dashboard.site.templates import insert
 from tilewatch.dashboard.text import day, moment
-from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.db.models import OPEN_REGRESSION
 from tilewatch.db.page_reads import snapshots
 from tilewatch.db.page_reads.regressions import RegressionRow, RegressionSeriesRow, describe_origin
 from tilewatch.db.repository_names import is_example
@@ -102,7 +102,8 @@ def _draw_section(section: Section, known: Known) -> FrontSection:
         return known.get(name, "index.html")
 
     rows = sorted(
-        section.regressions, key=lambda row: (row.direction != REGRESSION, row.state not in OPEN, -abs(row.size))
+        section.regressions,
+        key=lambda row: (row.direction != REGRESSION, row.state not in OPEN_REGRESSION, -abs(row.size)),
     )
     return FrontSection(
         repository=section.repository,
@@ -117,13 +118,14 @@ def _draw_section(section: Section, known: Known) -> FrontSection:
 
 def write_sentence(section: Section) -> str:
     """Returns a sentence on how many regressions are open. Recorded or planted regressions are not counted."""
-    waiting = [row for row in section.regressions if row.counted and row.direction == REGRESSION and row.state in OPEN]
+    counted = [row for row in section.regressions if row.counted and row.direction == REGRESSION]
+    waiting = [row for row in counted if row.state in OPEN_REGRESSION]
     verb = "is" if len(waiting) == 1 else "are"
     return f"{count_text(len(waiting), 'regression')} {verb} open. {write_apart(section.regressions)}".rstrip()
 
 
 def write_apart(rows: Sequence[RegressionRow]) -> str:
-    """Returns a sentence on the changes that are not counted, as recorded or planted; empty if there are none."""
+    """Returns a sentence on the recorded and the planted changes, which are not counted; empty without such changes."""
     apart = [row for row in rows if not row.counted]
     examples = sum(is_example(row.repository) for row in apart)
     return write_uncounted(examples, len(apart) - examples)

@@ -10,6 +10,7 @@ from tilewatch.dashboard.frames import baseline_texts, evidence, explanation
 from tilewatch.dashboard.frames.metrics import find_drawable
 from tilewatch.dashboard.frames.reads import Evidence, find_evidence
 from tilewatch.dashboard.frames.row_frames import to_frame, trials_frame
+from tilewatch.dashboard.frames.series_choice import find_newest_run
 from tilewatch.dashboard.panels.series import run_beside, run_details, series_chart, sweep_winner
 from tilewatch.dashboard.panels.series import sweep as sweep_panel
 from tilewatch.dashboard.panels.series.series_chart import list_meanings
@@ -29,8 +30,8 @@ def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:
     """Returns the page of a series; None if none of its runs has a time."""
     key = (row.repository, row.kernel, row.problem, row.gpu_model)
     points = read_points(opened, key)
-    own = points[points["role"] == "kernel"]
-    found = find_evidence(opened, int(own.iloc[-1]["run_id"])) if len(own) else None
+    run_id = find_newest_run(points)
+    found = None if run_id is None else find_evidence(opened, run_id)
     if found is None:
         return None
     shown = series_chart.tabulate_points(points.iloc[-MOST_POINTS:].iloc[::-1]).drop(columns="toolchain")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from tilewatch.db.session import address, session
+from tilewatch.db.session import address, reading_session
 from tilewatch.errors import ExpectedError
 
 EXPECTED_ERROR = 2
@@ -15,7 +15,7 @@ EXPECTED_ERROR = 2
 def write_from(url: str, write: Callable[[Session], str]) -> int:
     """Prints what `write` returns, a sentence about the files that it wrote. Returns the exit code."""
     try:
-        with session(url) as opened:
+        with reading_session(url) as opened:
             print(write(opened))
         return 0
     except ExpectedError as error:

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from tilewatch.db.lifecycle.actions import BY_A_COMMIT
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.snapshots import CommitRow, JudgedChangeRow, RecentRatiosRow, SnapshotRow
 from tilewatch.errors import ExpectedError
@@ -105,7 +106,14 @@ def name_series_page(repository: str, kernel: str, problem: str, gpu_model: str)
 
 def name_regression_page(row: RegressionRow) -> str:
     """Returns the file name of a change's page. It is the same in the sites of all who measured this change."""
-    return name_page(row.direction, row.repository, row.kernel, row.bad_sha, row.category)
+    return name_page(*identify_change(row))
+
+
+def identify_change(row: RegressionRow) -> tuple[str, ...]:
+    """Returns the words that identify a change. A compiler or a node is named too, as two may change one kernel at one
+    commit."""
+    causes = () if row.category in BY_A_COMMIT else (row.cause,)
+    return row.direction, row.repository, row.kernel, row.bad_sha, row.category, *causes
 
 
 def write_parties(folder: Path, parties: tuple[Party, ...]) -> None:

@@ -70,16 +70,23 @@ def read_party(
 
 def read_section(opened: Session, repository: str, until: dt.datetime, since: dt.datetime | None = None) -> Section:
     """Returns a repository's data as of `until`, with the points as of `since`, by default a week before the newest."""
-    after = snapshots.list_points_as_of(opened, repository, until)
+    after = snapshots.list_points_as_of(opened, repository, until, until=until)
+    moves = regressions.find_last_moves(opened, until)
     earlier = since or max((row.measured_at for row in after), default=until) - WEEK
     return Section(
         repository=repository,
         after=tuple(map(_without_uuid, after)),
-        before=tuple(map(_without_uuid, snapshots.list_points_as_of(opened, repository, earlier))),
-        judged=tuple(snapshots.list_judged_changes(opened, repository, EVER)),
-        recent=tuple(snapshots.list_recent_ratios(opened, repository, scoreboard.RECENT_COMMITS)),
-        commits=tuple(snapshots.list_commits(opened, repository)),
-        regressions=tuple(row for row in regressions.list_regressions(opened) if row.repository == repository),
+        before=tuple(map(_without_uuid, snapshots.list_points_as_of(opened, repository, earlier, until=until))),
+        judged=tuple(
+            row for row in snapshots.list_judged_changes(opened, repository, EVER) if row.measured_at <= until
+        ),
+        recent=tuple(snapshots.list_recent_ratios(opened, repository, scoreboard.RECENT_COMMITS, until)),
+        commits=tuple(snapshots.list_commits(opened, repository, until=until)),
+        regressions=tuple(
+            replace(row, state=moves[row.id].to_state)
+            for row in regressions.list_regressions(opened)
+            if row.repository == repository and row.id in moves
+        ),
     )
 
 

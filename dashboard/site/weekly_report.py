@@ -32,17 +32,16 @@ from tilewatch.dashboard.site.site_content import Block, Section
 from tilewatch.dashboard.site.site_reads import WEEK, read_section
 from tilewatch.dashboard.site.templates import insert
 from tilewatch.dashboard.text import day, moment
-from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.db.models import OPEN_REGRESSION
 from tilewatch.db.page_reads import gpu_health
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads import series as series_queries
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.snapshots import JudgedChangeRow
-from tilewatch.db.page_reads.submissions import SubmissionRow, list_submissions
+from tilewatch.db.page_reads.submissions import SubmissionRow, list_nightlies
 from tilewatch.errors import ExpectedError
 from tilewatch.text import count_text
 
-MOST_SUBMISSIONS = 500
 MOST_TRENDS = 6
 """The most trends in the report. Nobody reads a mail with more pictures."""
 
@@ -69,21 +68,22 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
     if repository is None:
         repository = next(iter(series_queries.list_repositories(session)), "")
     section = read_section(session, repository, until, since)
-    opened = [row for row in section.regressions if since < row.opened_at <= until]
+    opened = [row for row in section.regressions if row.opened_at > since]
     judged = [row for row in section.judged if row.verdict != "undecided" and row.measured_at > since]
     return Week(
         since=since,
         until=until,
         section=section,
         opened=opened,
-        waiting=[row for row in section.regressions if row.direction == "regression" and row.state in OPEN],
+        waiting=[row for row in section.regressions if row.direction == "regression" and row.state in OPEN_REGRESSION],
         judged=judged,
         nights=_count_nights(session, since, until),
         trends=[
             block
             for series in _list_worst(session, opened, judged)
             for key in [(repository, *series)]
-            for block in read_trend(session, key, keep_newest(read_points(session, key)), None)
+            for points in [read_points(session, key)]
+            for block in read_trend(session, key, keep_newest(points[points["measured_at"] <= until]), None)
         ],
         gpu_times=to_frame(gpu_health.GpuTimeRow, gpu_health.list_gpu_times(session, since, until)),
     )
@@ -91,16 +91,14 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
 
 def _count_nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
     """Returns the numbers of nightlies in the week by GPU model and state."""
-    submissions = to_frame(SubmissionRow, list_submissions(session, MOST_SUBMISSIONS))
-    in_week = (submissions["requested_at"] > since) & (submissions["requested_at"] <= until)
-    nightly = submissions[(submissions["reason"] == "nightly") & in_week]
-    return nightly.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
+    nightlies = to_frame(SubmissionRow, list_nightlies(session, since, until))
+    return nightlies.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
 
 
 def _list_worst(
     session: Session, opened: Sequence[RegressionRow], judged: Sequence[JudgedChangeRow]
 ) -> Sequence[tuple[str, str, str]]:
-    """Returns the series to show: the worst of each confirmed change, else those with the worst verdicts."""
+    """Returns (kernel, problem, GPU model) of each confirmed change's worst series, else of the worst verdicts."""
     worst = sorted(opened, key=lambda row: -abs(row.size))
     listed = [row for each in worst for row in regression_queries.list_series(session, each.id)[:1]]
     largest = sorted(judged, key=lambda row: -abs(row.change or 0.0))
@@ -122,7 +120,7 @@ def page(week: Week) -> str:
         *_movers(pairs),
         *week.trends,
         *_nights(week),
-        blocks.note(f"Written {moment(week.until)}. Times are medians; intervals are of 95 %."),
+        blocks.note(f"As of {moment(week.until)}. Times are medians; intervals are of 95 %."),
     ]
     inserted = {"style": templates.STYLE, "script": templates.SCRIPT, "plotly": get_plotlyjs()}
     html: str = (

@@ -89,7 +89,7 @@ def _changes(url: str, counts: pd.DataFrame) -> None:
         st.caption("This is the oldest compiled commit; pick a later one.")
         return
     with left:
-        before = filters.pick_or_newest(earlier, "Before", "before", filters.THE_ONE_BEFORE).iloc[0]
+        before = filters.pick_or_newest(earlier, "Before", "before", filters.PREVIOUS).iloc[0]
     changed = reads.cubin_changes(url, int(before["sweep_id"]), int(after["sweep_id"]))
     sides = (f"{short_sha(side['sha'])} {plain(side['subject'])}" for side in (before, after))
     st.caption(" → ".join(sides))

@@ -54,7 +54,8 @@ def _row(row: CheckRow) -> dict[str, object]:
 
 
 def _one(url: str, number: str) -> None:
-    found = reads.check(url, int(number)) if number.isdecimal() and len(number) <= 18 else None  # fits a bigint
+    check_id = address.read_number(number)
+    found = None if check_id is None else reads.check(url, check_id)
     if found is None:
         st.warning(f"There is no check '{plain(number)}' in this database. The link may belong to another Tilewatch.")
         st.page_link("views/checks.py", label="To all checks")

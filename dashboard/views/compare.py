@@ -20,8 +20,8 @@ WORDS = {
 }
 """For each kind of comparison: the quantity, the meaning of a minus sign, the findings that are counted even if 0."""
 MOST_BACK = 10
-"""The most commits among which the default A is searched: the newest commit before B that measured one of B's series.
-The commit right before B may have measured none, because the recordings of two machines alternate."""
+"""The most commits before B that are tried as the default A, which is the newest with a measurement of a series of B.
+The commit right before B may have none, because the recordings of two machines alternate."""
 
 ABOUT = (
     "All series at two commits, or on two GPU models. Between two commits only what the judge confirmed is called "
@@ -116,9 +116,9 @@ def _commits(url: str, repository: str, commits: pd.DataFrame) -> pd.DataFrame:
     left = st.container()
     b = filters.pick_or_newest(commits, "B", "b").iloc[0]
     with left:
-        picked = filters.pick_commit(commits, "A", "a", filters.THE_ONE_BEFORE)
+        picked = filters.pick_commit(commits, "A", "a", filters.PREVIOUS)
     is_before = commits["position"] < b["position"]
-    earlier = commits[is_before if picked == filters.THE_ONE_BEFORE else commits["sha"].map(short_sha) == picked]
+    earlier = commits[is_before if picked == filters.PREVIOUS else commits["sha"].map(short_sha) == picked]
     if earlier.empty:
         st.caption(f"{short_sha(b['sha'])} is the oldest measured commit; pick a later B.")
         st.stop()

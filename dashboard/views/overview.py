@@ -67,12 +67,12 @@ def _series(url: str, name: str, now: dt.datetime) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = filters.toggle("Only regressions", "regressions")
-    since, words = _since(url, name, now, since_what)
-    every = reads.compared(url, name, since, now + AN_HOUR)  # up to the end of this hour
-    regressed = _list_regressed(url, name, since)
+    since, sha, words = _since(url, name, now, since_what)
+    every = reads.compared(url, name, since, sha, now + AN_HOUR)  # up to the end of this hour
+    regressed = _list_regressed(url, name, since, sha)
     pairs = changes.keep_series(every, regressed) if only else every
     st.text(f"{differences.write_counts(every, words)} of {name}")
-    for group, html in _draw_groups(url, name, since, now, only=only).items():
+    for group, html in _draw_groups(url, name, since, sha, now, only=only).items():
         st.markdown(f"##### {group}")
         plots.show_grid(html, f"ratios-{grid.SCALES[group].key}" if group != scores.TUTORIAL else "ratios-tutorial")
     others = int(pairs["ratio"].isna().sum())
@@ -88,30 +88,35 @@ def _series(url: str, name: str, now: dt.datetime) -> None:
     _movers(pairs, words)
 
 
-def _list_regressed(url: str, name: str, since: dt.datetime) -> pd.DataFrame:
+def _list_regressed(url: str, name: str, since: dt.datetime, sha: str | None) -> pd.DataFrame:
     judged = reads.judged_changes(url, name, reads.EVER)
-    return judged[(judged["measured_at"] > since) & (judged["verdict"] == "regression")]
+    judged = judged[judged["verdict"] == "regression"]
+    if sha is None:
+        return judged[judged["measured_at"] > since]
+    commits = reads.commits(url, name)
+    return judged[judged["position"] > commits.loc[commits["sha"] == sha, "position"].iloc[0]]
 
 
 @st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
-def _draw_groups(url: str, name: str, since: dt.datetime, now: dt.datetime, *, only: bool) -> dict[str, str]:
+def _draw_groups(
+    url: str, name: str, since: dt.datetime, sha: str | None, now: dt.datetime, *, only: bool
+) -> dict[str, str]:
     """Returns the HTML of each group's ratios. It is cached, as 488 series take 78 ms of CPU (2 cores, 2026-11-23)."""
-    pairs = reads.compared(url, name, since, now + AN_HOUR)
+    pairs = reads.compared(url, name, since, sha, now + AN_HOUR)
     if only:
-        pairs = changes.keep_series(pairs, _list_regressed(url, name, since))
+        pairs = changes.keep_series(pairs, _list_regressed(url, name, since, sha))
     sparks = grid.index_sparks(reads.recent_ratios(url, name, scores.RECENT_COMMITS))
     return grid.draw_groups(pairs, repository.series_links(url), sparks)
 
 
-def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str]:
-    """Returns the time from which on the page counts changes of the newest runs, and words for this time."""
+def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str | None, str]:
+    """Returns the time or the commit from which on the page counts changes of the newest runs, and words for it."""
     if picked in PERIODS:
-        at = now.replace(hour=12) - dt.timedelta(days=PERIODS[picked])
-        return at, picked
+        return now.replace(hour=12) - dt.timedelta(days=PERIODS[picked]), None, picked
     commits = reads.commits(url, name)
-    sha = filters.pick_commit(commits, "The commit", "from")
-    commit = commits[commits["sha"].map(short_sha) == sha].iloc[0]
-    return commit["committed_at"], sha
+    short = filters.pick_commit(commits, "The commit", "from")
+    commit = commits[commits["sha"].map(short_sha) == short].iloc[0]
+    return commit["committed_at"], commit["sha"], short
 
 
 def _movers(pairs: pd.DataFrame, words: str) -> None:

@@ -7,7 +7,7 @@ from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels import judge_score, regression
 from tilewatch.dashboard.text import day
 from tilewatch.dashboard.widgets import address, badges, filters, page_head, repository, tables
-from tilewatch.db.lifecycle.regressions import OPEN
+from tilewatch.db.models import OPEN_REGRESSION
 from tilewatch.db.page_reads.regressions import describe_origin
 from tilewatch.db.repository_names import is_example
 from tilewatch.text import change_text, count_text, plain, short_sha, write_uncounted
@@ -47,7 +47,7 @@ def page(url: str) -> None:
         improvements = filters.toggle("Improvements", "improvements")
     shown = found[found["direction"] == ("improvement" if improvements else "regression")]
     if state == WAITING:
-        shown = shown[shown["state"].isin(OPEN)]
+        shown = shown[shown["state"].isin(OPEN_REGRESSION)]
     elif state != ALL:
         shown = shown[shown["state"] == state]
     _list(shown, GROUPS[group], "improvement" if improvements else "regression", scope)
@@ -92,9 +92,9 @@ def _row(row: dict[object, object], group: str) -> dict[str, object]:
 
 
 def _one(url: str, number: str) -> None:
-    regressions = reads.regressions(url)
-    chosen = regressions[regressions["id"].astype(str) == number]
-    if chosen.empty:
+    regression_id = address.read_number(number)
+    chosen = None if regression_id is None else reads.regression(url, regression_id)
+    if chosen is None:
         st.warning(
             f"There is no regression '{plain(number)}' in this database. The link may belong to another Tilewatch."
         )
@@ -102,7 +102,7 @@ def _one(url: str, number: str) -> None:
         return
     with st.container(key="back"):  # page.css reserves its height
         st.page_link("views/regressions.py", label="All regressions")
-    regression.show(url, chosen.iloc[0])
+    regression.show(url, chosen)
 
 
 page(reads.database_url())

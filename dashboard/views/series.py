@@ -85,8 +85,8 @@ def _find_asked(url: str) -> Evidence | None:
     number = st.query_params.get(RUN)
     if number is None:
         return None
-    is_number = number.isdecimal() and len(number) <= 18  # fits a bigint
-    found = reads.evidence(url, int(number)) if is_number else None
+    run_id = address.read_number(number)
+    found = None if run_id is None else reads.evidence(url, run_id)
     if found is None:
         raise filters.name_unknown("run", number)
     for name, value in repository.series_parameters(url, vars(found.run)).items():
@@ -123,7 +123,7 @@ def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
 
 
 def _order(rows: pd.DataFrame, column: str) -> list[str]:
-    """Returns the values of a column: first those with measurements, then the others, each part beginning with MAIN."""
+    """Returns a column's values: those with measurements, then the others. Both parts begin with values in MAIN."""
     measured = filters.main_first(set(rows.loc[rows["is_measured"].astype(bool), column]))
     return [*measured, *filters.main_first(set(rows[column]) - set(measured))]
 
@@ -139,8 +139,7 @@ def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
                 st.query_params[COMMIT] = name
             measured = reads.measurements(url, sweeps["id"].iloc[named[name]])
             return int(measured.iloc[0]["run_id"]) if len(measured) else None
-    kernel = points[points["role"] == "kernel"]
-    return int(kernel.iloc[-1]["run_id"]) if len(kernel) else None
+    return series_choice.find_newest_run(points)
 
 
 def _below(url: str, key: Key, found: Evidence | None) -> None:

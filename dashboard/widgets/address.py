@@ -13,6 +13,8 @@ import streamlit as st
 
 YES, NO = "true", "false"
 BY_HAND = "picked-by-hand"
+LONGEST_NUMBER = 18
+"""Digits of a number that a bigint holds."""
 
 
 def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
@@ -20,9 +22,14 @@ def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
     st.switch_page(page, query_params={str(name): str(value) for name, value in parameters.items()})
 
 
+def read_number(text: str) -> int | None:
+    """Returns the number of a row that an address names; None if the text is no number, or too large for Postgres."""
+    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else None
+
+
 def show_whole() -> None:
-    """Shows this run's address in the browser, as Streamlit (1.67) does not show it for a link to the current page.
-    Adds nothing to the browser's history if this address is already shown."""
+    """Writes all query parameters into the browser's address. For a link to the current page, Streamlit (1.67) does not
+    do so itself. Adds nothing to the browser's history if this address is already shown."""
     st.query_params.from_dict({key: st.query_params.get_all(key) for key in st.query_params})
 
 

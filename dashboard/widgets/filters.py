@@ -16,7 +16,7 @@ SHA_8 = re.compile("[0-9a-f]{8}")
 MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "b200", "h200")
 """The kernels, problems and GPU models that pages open with, if these exist: the FP8 GEMM that is compared with
 DeepGEMM, on Blackwell, else on the H200 of the recorded nights, whose sweeps are complete."""
-OLDEST, NEWEST, THE_ONE_BEFORE = "oldest", "newest", "the one before"
+OLDEST, NEWEST, PREVIOUS = "oldest", "newest", "previous"
 Picked = TypeVar("Picked")
 
 
@@ -36,7 +36,7 @@ def pick(
     names: Mapping[str, str] | None = None,
 ) -> str:
     """Shows a select box and returns the choice, by default the first option. `names` are the words shown for options.
-    If the address names none of the options, shows an empty box and raises UnknownChoice."""
+    If the address has a value that is not an option, shows an empty box and raises UnknownChoice."""
     given = _lengthen(st.query_params.get_all(key), options)
     unknown = _find_unknown(key, given, options)
     with st.container(key=f"choice-{key}", width=width):  # of the height that the choice will have
@@ -85,7 +85,7 @@ def pick_commit(rows: pd.DataFrame, label: str, key: str, *first: str) -> str:
 
 
 def pick_or_newest(rows: pd.DataFrame, label: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
-    """Shows a select box of commits and returns the chosen one's rows. The newest is the default, shown as `newest`."""
+    """Shows a select box and returns the rows of the chosen commit. The default is the newest, shown as `newest`."""
     shas, picked = rows["sha"].map(short_sha), pick_commit(rows, label, key, newest)
     return rows[shas == (shas.iloc[0] if picked == newest else picked)]
 
@@ -146,9 +146,9 @@ def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
 
 
 def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
-    """Returns the values of an address with shortened values completed: a number such as "#2", and commits with the 8
-    digits of earlier versions (`short_sha` has 10). A value that equals an option is kept, such as the name of a
-    repository, although the names of the repository's branches begin with it."""
+    """Returns the address's values. A short value becomes the first option that begins with it. A value is short if the
+    option goes on with a space, as for "#2", or if it has the 8 digits of older commit links (`short_sha` has 10). A
+    value that is itself an option stays, such as a repository whose branches' names begin with it."""
     return [
         value if value in options else next((option for option in options if _is_short_for(value, option)), value)
         for value in given

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import NewDatabase
+from tests.dashboard.fixtures.drawn import NOTE_RUNS
 
 PATIENCE_MS = 120_000
 WAS_HERE = "if (window.name !== 'first visit') localStorage.setItem('tilewatch-first-visit', 'yes')"
@@ -57,8 +58,8 @@ def visitors(browser: Any) -> Callable[[str], Any]:
     def visit(address: str) -> Any:
         context = browser.new_context(base_url=address, color_scheme="light")
         context.set_default_timeout(PATIENCE_MS)
-        context.add_init_script(WAS_HERE)
-        context.add_init_script(STILL)
+        for script in (WAS_HERE, STILL, NOTE_RUNS):
+            context.add_init_script(script)
         return context
 
     return visit

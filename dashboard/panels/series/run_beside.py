@@ -139,7 +139,7 @@ def _lead_on(url: str, found: Evidence) -> None:
 
 def _offer_replay(url: str, run: RunRow) -> None:
     with st.popover("Replay now"):
-        st.caption(f"Times this run's cubin beside the one before, on any {plain(run.gpu_name)}, ahead of the sweeps.")
+        st.caption(f"Times this cubin beside that of the run before on any {plain(run.gpu_name)}, ahead of the sweeps.")
         who = run_action.find_actor()
         if st.button("Ask for a replay", disabled=who is None) and who:
             run_action.run(url, partial(actions.replay, run_id=run.run_id, who=who))

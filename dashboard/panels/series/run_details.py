@@ -33,7 +33,7 @@ def show(found: Evidence) -> None:
         else:
             before = next((row for row in found.sampled_before if row.role == "kernel"), None)
             figure = evidence_charts.distribution(kernel, before)
-            plots.show(figure, "distribution", "Distribution of the samples of this run and the one before")
+            plots.show(figure, "distribution", "Distribution of the samples of this run and of the run before")
     _replays(found)
     left, right = st.columns(2, gap="medium")
     with left:

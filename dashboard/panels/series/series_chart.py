@@ -41,8 +41,9 @@ class ChartView:
 
 
 def pick_others(keys: list[Key], own: Key) -> dict[str, Key]:
-    """Shows the choice of other series for the same chart. Returns the chosen series by name."""
-    names = {name_series(key): key for key in keys if key != own}
+    """Shows the choice of other series for the same chart. Returns the chosen series by name. All are of the own
+    repository, because the commits of two repositories have no common order."""
+    names = {name_series(key): key for key in keys if key != own and key[0] == own[0]}
     picked = filters.pick_some("Other series", list(names), "beside", max_selections=MOST_OTHERS, placeholder="none")
     elsewhere = [name for name, key in names.items() if key[:-1] == own[:-1]]
     everywhere = elsewhere and filters.toggle("Every GPU model", "everywhere")

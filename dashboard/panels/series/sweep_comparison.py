@@ -11,7 +11,7 @@ from tilewatch.text import change_text, count_text, plain, short_sha
 
 
 def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
-    """Shows how sweep `after` differs from an earlier one. `sweeps` are all of this series, newest first."""
+    """Shows how sweep `after` differs from an earlier one. `sweeps` are all sweeps of this series, newest first."""
     earlier = sweeps[(sweeps["position"] < after["position"]) & (sweeps["reason"] == after["reason"])]
     if earlier.empty:
         earlier = sweeps[sweeps["position"] < after["position"]]
@@ -19,7 +19,7 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
         st.info("This is the oldest commit of this search space; pick a later sweep.")
         return
     commits = earlier.drop_duplicates("sha")
-    before = filters.pick_or_newest(commits, "Compared with", "before", filters.THE_ONE_BEFORE).iloc[0]
+    before = filters.pick_or_newest(commits, "Compared with", "before", filters.PREVIOUS).iloc[0]
     st.caption(
         f"{short_sha(before['sha'])} {plain(before['subject'])} → {short_sha(after['sha'])} {plain(after['subject'])}"
     )

@@ -252,9 +252,9 @@ def test_the_baselines_of_one_kernel_have_a_colour_each(together: tuple[str, ...
     [
         ("ratio", "1.234x", "time"),
         ("time_us", "1.2 us", "us"),
-        ("tflops", "1 TFLOP/s", "TFLOP/s"),
-        ("gbps", "1 GB/s", "GB/s"),
-        ("own", "1 per s", "per second"),
+        ("tflops", "1.23 TFLOP/s", "TFLOP/s"),
+        ("gbps", "1.23 GB/s", "GB/s"),
+        ("own", "1.23 per s", "per second"),
         ("roofline", "1.2 %", "%"),
         ("registers", "1", "registers"),
         ("stack_bytes", "1 B", "bytes"),

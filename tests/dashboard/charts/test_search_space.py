@@ -54,6 +54,22 @@ def test_a_config_that_still_waits_has_not_ended_differently() -> None:
     assert search_space.changed_outcomes(search_space.pair_trials(BEFORE, waiting)) == {}
 
 
+def test_a_config_that_was_not_launched_has_not_ended_differently() -> None:
+    """A later run leaves out what was wrong, and its config counted as working again."""
+    for outcome in ("wrong", "launch error", "crashed", "hung"):
+        compiled, launched = trials((1, "compiled", None)), trials((1, outcome, None))
+        for pair in ((compiled, launched), (launched, compiled)):
+            assert search_space.changed_outcomes(search_space.pair_trials(*pair)) == {}
+    mended = search_space.pair_trials(trials((1, "compile error", None)), trials((1, "compiled", None)))
+    assert list(search_space.changed_outcomes(mended)) == ["Working again"]
+
+
+def test_parameters_stay_whole_numbers_where_one_space_has_more_configs() -> None:
+    more = trials((1, "timed", 100.0), (2, "timed", 110.0))
+    kinds = search_space.changed_outcomes(search_space.pair_trials(more, trials((1, "wrong", None))))
+    assert kinds["Newly failing"]["config"].tolist() == ["tile_m=64"]
+
+
 def test_the_summary_counts_what_visibly_moved() -> None:
     sentence = search_space.describe_shift(search_space.pair_trials(BEFORE, AFTER))
     assert "of 2 configs timed at both, 1 are more than 2 % slower and 0 as much faster" in sentence

@@ -5,7 +5,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tilewatch.dashboard.charts import evidence
 from tilewatch.dashboard.charts.sizes import rate_sizes, rate_table, sizes
+from tilewatch.dashboard.frames.explanation import RooflinePoint
 
 
 def row(problem: str, implementation: str = "gemm", median_us: float = 100.0, **other: Any) -> dict[str, Any]:
@@ -24,6 +26,14 @@ def test_the_rate_is_operations_over_time_and_its_interval_is_that_of_the_time()
 def test_a_kernel_without_operations_has_bytes_per_second() -> None:
     (rated,) = rate_sizes(pd.DataFrame([row("8192x7168", flops=0)])).to_dict("records")
     assert (rated["unit"], rated["value"]) == ("GB/s", pytest.approx(1000.0))
+
+
+@pytest.mark.parametrize(("moved_bytes", "decimals"), [(10**8, 0), (10**4, 2)])
+def test_a_rate_below_ten_is_not_rounded_to_zero(moved_bytes: int, decimals: int) -> None:
+    rated = rate_sizes(pd.DataFrame([row("8192x7168", flops=0, bytes=moved_bytes)]))
+    assert f"%{{y:,.{decimals}f}} GB/s" in sizes(rated).data[0].hovertemplate
+    point = RooflinePoint("this run", 1e6 * moved_bytes / 1e4, 1e6, 100.0)
+    assert f"%{{y:,.{decimals}f}} TFLOP/s" in evidence.roofline([point], None, None).data[0].hovertemplate
 
 
 def test_sizes_of_which_one_computes_have_one_unit() -> None:

@@ -8,8 +8,9 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from tilewatch.dashboard.charts import colours, hover, marks, trend_lines
+from tilewatch.dashboard.charts import colours, evidence, hover, marks, trend_lines
 from tilewatch.dashboard.charts import trend as charts
+from tilewatch.dashboard.frames.explanation import RooflinePoint
 from tilewatch.dashboard.frames.metrics import METRICS, axis_title
 
 OF_KEY = {metric.key: metric for metric in METRICS}
@@ -144,6 +145,14 @@ def test_a_problem_without_stated_work_has_no_owner_s_rate() -> None:
 def test_a_gpu_without_datasheet_rates_has_no_roofline() -> None:
     values = ROOFLINE.values(pd.DataFrame([point(1, fp8_tflops=None)]))
     assert values["value"].isna().all()
+
+
+@pytest.mark.parametrize("tflops", [None, 1979.0])
+def test_a_roofline_of_one_point_with_a_known_bandwidth_has_its_limit(tflops: float | None) -> None:
+    figure = evidence.roofline([RooflinePoint("one", 10**9, 10**7, 100.0)], tflops, 4800.0)
+    limit, measured = figure.data
+    assert (limit.x[0], limit.x[-1]) == (50.0, 200.0 if tflops is None else pytest.approx(2 * 1979.0e3 / 4800.0))
+    assert list(measured.x) == [100.0]
 
 
 def test_many_points_have_a_band_instead_of_bars_and_their_baselines_no_marks() -> None:

@@ -29,6 +29,16 @@ def test_a_difference_is_faster_or_slower_where_the_judge_confirmed_a_change_bet
     assert finding(series_row(5, ratio, verdict=verdict), judged_at(5, verdict)) == claim
 
 
+@pytest.mark.parametrize(("ratio", "verdict", "claim"), [(1.2, "regression", "faster"), (0.8, "improvement", "slower")])
+def test_an_older_commit_beside_a_newer_one_is_claimed_as_the_judge_confirmed_it_backwards(
+    ratio: float, verdict: str, claim: str
+) -> None:
+    """The page said that the judge found no change."""
+    newer = series_row(5, 1.0)
+    assert finding(series_row(3, ratio, verdict="unchanged"), judged_at(4, verdict), newer) == claim
+    assert finding(series_row(3, ratio, verdict="unchanged"), judged_at(3, verdict), newer) == "not confirmed"
+
+
 def test_a_verdict_of_the_other_direction_confirms_nothing() -> None:
     assert finding(series_row(5, 1.2, verdict="unchanged"), judged_at(4, "regression")) == "not confirmed"
     assert finding(series_row(5, 0.8, verdict="unchanged"), judged_at(4, "improvement")) == "not confirmed"

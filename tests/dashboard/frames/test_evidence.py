@@ -86,6 +86,12 @@ def test_the_clock_and_the_power_have_an_axis_each_and_unreadable_readings_are_l
     assert "sw power cap" in figure.data[0].customdata[1]
 
 
+def test_throttling_that_cannot_be_read_is_not_denied() -> None:
+    read, unread = ({"sm_clock_mhz": 1980, "throttled": reasons} for reasons in ([], None))
+    assert "The GPU was not throttled in any reading." in evidence.describe_clocks([read, {"when": "prepared"}])
+    assert "Whether it was throttled is not known." in evidence.describe_clocks([read, unread])
+
+
 def test_who_else_used_the_gpu_is_told() -> None:
     warm, alone = {"when": "prepared", "unreadable": {"temperature_c": "Not Supported"}}, {"others": []}
     unknown = {"others": None, "unreadable": {"others": "NVML: Driver Not Loaded"}}

@@ -9,6 +9,7 @@ import pytest
 from tilewatch.dashboard.frames.series_choice import (
     KEY,
     find_name,
+    find_newest_run,
     is_drawn,
     join_series,
     list_keys,
@@ -23,6 +24,18 @@ NIGHT = {"reason": "nightly", "night": dt.date(2026, 11, 21), "machine": None, "
 def make_series(*problems: str) -> pd.DataFrame:
     rows = [("tilewatch", "gemm", problem, "h200", "H200") for problem in problems]
     return pd.DataFrame(rows, columns=[*KEY, "gpu_name"]).assign(more=1)
+
+
+def test_the_newest_run_is_on_the_branch_if_any_is() -> None:
+    """A forced push removed the last two of three commits."""
+    left = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+    points = pd.DataFrame(
+        [("kernel", 1, None), ("baseline", 1, None), ("kernel", 2, left), ("kernel", 3, left)],
+        columns=["role", "run_id", "left_branch_at"],
+    )
+    assert find_newest_run(points) == 1
+    assert find_newest_run(points.iloc[2:]) == 3
+    assert find_newest_run(points.iloc[:0]) is None
 
 
 def test_measured_series_come_first_and_each_series_once() -> None:

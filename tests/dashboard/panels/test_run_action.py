@@ -15,7 +15,7 @@ def show_actor() -> None:
 def opened(monkeypatch: pytest.MonkeyPatch, anonymous: str) -> AppTest:
     monkeypatch.setenv("TILEWATCH_ANONYMOUS", anonymous)
     monkeypatch.setenv("TILEWATCH_TRIAGERS", "")
-    app = AppTest.from_function(show_actor).run()
+    app = AppTest.from_function(show_actor, default_timeout=120).run()
     assert not app.exception
     return app
 

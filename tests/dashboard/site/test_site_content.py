@@ -3,12 +3,14 @@
 import datetime as dt
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.dashboard.fixtures import hostile
+from tilewatch.dashboard.site import feeds
 from tilewatch.dashboard.site.site_content import (
     FILE,
     BadSite,
@@ -97,6 +99,16 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("tilewatch.dashboard.site.site_content.MOST_BYTES", 1000)
     with pytest.raises(BadSite, match="has more than"):
         read_parties(tmp_path)
+
+
+def test_two_nodes_that_slow_one_kernel_at_one_commit_are_two_pages_and_two_items_of_the_feed() -> None:
+    nodes = [replace(CHANGE, category="node", cause=f"node n{number} is slower than n1") for number in (2, 3)]
+    section = replace(PARTY.sections[0], regressions=(CHANGE, replace(CHANGE, cause="said otherwise"), *nodes))
+    items = list(feeds._list_items(replace(PARTY, sections=(section,)), "https://example.org/"))
+    for name in ("id", "url"):
+        code, same, second, third = (item[name] for item in items)
+        assert code == same
+        assert len({code, second, third}) == 3
 
 
 def test_the_name_of_a_page_is_safe_and_of_one_thing() -> None:

@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from tests.conftest import NewDatabase
-from tests.dashboard.fixtures.small_database import FIRST_DAY
+from tests.dashboard.fixtures.small_database import FIRST_DAY, REPOSITORY, SHAS
 from tests.db.fixtures import worlds
 from tests.worker.fixtures import open_regression
 from tilewatch.dashboard.site import score_picture, session_output
 from tilewatch.dashboard.site import weekly_report as report
 from tilewatch.db import session
+from tilewatch.db.lifecycle import regressions
+from tilewatch.db.models import Regression, RegressionEvent, Submission
 from tilewatch.db.page_reads.series import PointRow
 
 UNTIL = FIRST_DAY + dt.timedelta(days=6)
@@ -66,6 +69,28 @@ def test_a_week_in_which_nothing_was_measured_is_a_page_too(db_session: Session)
     page = report.page(report.read_week(db_session, UNTIL))
     assert "0 regressions and 0 improvements were confirmed" in page
     assert "No nightly was submitted this week." in page
+
+
+def test_a_past_week_is_shown_as_it_ended(new_filled_database: NewDatabase) -> None:
+    """The third commit's night, and the end of a regression, came after it."""
+    until = FIRST_DAY + dt.timedelta(days=1, hours=20)
+    opened_at, resolved_at = until - dt.timedelta(hours=1), until + dt.timedelta(hours=1)
+    with new_filled_database() as url, session.session(url) as opened:
+        opened.execute(update(Submission).values(requested_at=FIRST_DAY))
+        number = open_regression.regress(opened, repository=REPOSITORY)
+        regressions.triage(opened, number, "resolve", "ada")
+        for state, at in (("new", opened_at), ("resolved", resolved_at)):
+            of = (RegressionEvent.regression_id == number, RegressionEvent.to_state == state)
+            opened.execute(update(RegressionEvent).where(*of).values(at=at))
+        opened.get_one(Regression, number).opened_at = opened_at
+        week = report.read_week(opened, until, REPOSITORY)
+        assert report.page(week)
+    assert [(row.id, row.state) for row in (*week.opened, *week.waiting)] == 2 * [(number, "new")]
+    assert [row.sha for row in week.section.commits] == [SHAS[1], SHAS[0]]
+    assert {row.sha for row in (*week.section.after, *week.section.judged)} == {*SHAS[:2]}
+    assert {len(row.ratios) for row in week.section.recent} == {2}
+    assert SHAS[2] not in str(week.trends)
+    assert week.nights["nights"].sum() == 5
 
 
 def test_a_week_of_one_repository_reads_no_series_of_another(

@@ -166,6 +166,13 @@ def test_only_regressions_leaves_the_other_series_out(filled_app: AppTest) -> No
     assert list(overview_cells(app)) == ["gemm_fp8 320x32576x7168"]
 
 
+def test_a_regression_of_the_chosen_commit_itself_is_not_since_it(filled_app: AppTest) -> None:
+    filled_app.query_params["since"], filled_app.query_params["from"] = "a commit", "9c0d1e2f00"
+    filled_app.query_params["regressions"] = "true"
+    (success,) = opened(filled_app, "overview").success
+    assert success.value == "No series was judged a regression since 9c0d1e2f00."
+
+
 def test_overview_tells_how_each_gpu_models_night_went(filled_app: AppTest) -> None:
     line = next(one for one in words(opened(filled_app, "overview")).split("**") if "-badge" in one)
     assert "H200: " in line

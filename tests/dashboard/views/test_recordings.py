@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from tests.conftest import NewDatabase
 from tests.dashboard.conftest import PATIENCE_MS, WAS_HERE
 from tests.dashboard.fixtures.app import APP, opened
-from tests.dashboard.fixtures.drawn import await_drawn
+from tests.dashboard.fixtures.drawn import NOTE_RUNS, await_all_drawn
 from tests.dashboard.fixtures.servers import dashboard
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.dashboard.charts import colours
@@ -104,11 +104,12 @@ def test_every_bar_of_step_by_step_opens_the_sweep_behind_it(recorded_url: str, 
         browser.new_context(base_url=address, viewport={"width": 1440, "height": 1000}) as visitor,
     ):
         visitor.add_init_script(WAS_HERE)
+        visitor.add_init_script(NOTE_RUNS)
         visitor.set_default_timeout(PATIENCE_MS)
         page = visitor.new_page()
         for bar, kernel in ((0, "gemm_tiled"), (4, "gemm_nt_fp8")):
             page.goto("/sweeps?view=Step+by+step")
-            await_drawn(page)
+            await_all_drawn(page)
             page.locator(".js-plotly-plot").nth(1).locator(".barlayer .point path").nth(bar).click(force=True)
             page.wait_for_url(f"**/series?*kernel={kernel}*")
             page.get_by_text("The winner is").wait_for()
