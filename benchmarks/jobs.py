@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import psutil
 import redis
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import OperationalError
@@ -59,8 +60,10 @@ waiting."""
 
 RESTARTS = 2
 LEASES_STOPPED, MOST_LEASES_STOPPED = 1.5, 20.0
-MESSAGES_LIMIT_S = 40.0
-LETTING_GO_LIMIT_S = 20.0
+SETTLING_S = 0.3
+"""Seconds in which Postgres does what a worker asked of it before it was stopped."""
+MESSAGES_LIMIT_S = 60.0
+LETTING_GO_LIMIT_S = 60.0
 STUCK_LEASES = 12
 """Number of leases after which a fleet that measures nothing counts as stuck: its open jobs will never end."""
 LET_GO = ("lost to another worker", "done, but lost meanwhile")
@@ -238,8 +241,7 @@ def _torment(here: Stage, chance: random.Random, wanted: Chaos, harm: Harm) -> N
                 stopped = None
             elif stopped is None and harm.stops < wanted.stops and (busy := _list_busy(here)):
                 job_id, worker = chance.choice(busy)
-                stopped = Stopped(worker, job_id, now)
-                _signal(running[worker], signal.SIGSTOP)
+                stopped = _stop_at_work(here, running[worker], Stopped(worker, job_id, now))
             if (
                 stopped is None
                 and now - kill >= wanted.kill_every_s
@@ -283,10 +285,37 @@ def _has_last_attempts(here: Stage) -> bool:
 
 
 def _list_busy(here: Stage) -> list[tuple[int, str]]:
-    """Returns the ids of the jobs that are being measured, each with the name of its worker."""
+    """Returns the ids of the jobs that are being measured, each with the name of its worker. Leaves out those of killed
+    processes: a worker of the same name that was started since has no such job to let go of (CI, 2026-11-29)."""
     with session(here.servers.database_url) as opened:
         held = opened.execute(select(Job.id, Job.owner).where(Job.kind == "measure", Job.state == "running")).all()
-    return sorted((job_id, owner.partition("#")[0]) for job_id, owner in held if owner)
+    owners = ((job_id, *owner.split("#")) for job_id, owner in held if owner)
+    return sorted((job_id, worker) for job_id, worker, pid in owners if _is_alive(int(pid)))
+
+
+def _is_alive(process_id: int) -> bool:
+    try:
+        return bool(psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _stop_at_work(here: Stage, process: subprocess.Popen[bytes], wanted: Stopped) -> Stopped | None:
+    """Stops a worker, and returns `wanted` if the worker still has its job. Otherwise lets the worker continue and
+    returns None: a job that ends meanwhile is never taken by another worker (CI, 2026-11-29). A transaction that the
+    stopped worker has begun with its job keeps the job's row locked."""
+    _signal(process, signal.SIGSTOP)
+    time.sleep(SETTLING_S)
+    with contextlib.suppress(OperationalError), session(here.servers.database_url) as opened:
+        job = select(Job).where(Job.id == wanted.job_id).with_for_update(nowait=True)
+        if _is_owned_by(opened.scalars(job).one(), wanted.worker):
+            return wanted
+    _signal(process, signal.SIGCONT)
+    return None
+
+
+def _is_owned_by(job: Job, worker: str) -> bool:
+    return job.state == "running" and (job.owner or "").startswith(f"{worker}#")
 
 
 def _may_go_on(here: Stage, stopped: Stopped, lease_s: float) -> bool:
@@ -296,9 +325,9 @@ def _may_go_on(here: Stage, stopped: Stopped, lease_s: float) -> bool:
     if stopped_s < LEASES_STOPPED * lease_s:
         return False
     with session(here.servers.database_url) as opened:
-        state, owner = opened.execute(select(Job.state, Job.owner).where(Job.id == stopped.job_id)).one()
-    is_taken = state == "running" and not (owner or "").startswith(f"{stopped.worker}#")
-    return is_taken or state not in OPEN or stopped_s > MOST_LEASES_STOPPED * lease_s
+        job = opened.scalars(select(Job).where(Job.id == stopped.job_id)).one()
+    is_taken = job.state == "running" and not _is_owned_by(job, stopped.worker)
+    return is_taken or job.state not in OPEN or stopped_s > MOST_LEASES_STOPPED * lease_s
 
 
 def _signal(process: subprocess.Popen[bytes], kind: signal.Signals) -> bool:

@@ -12,6 +12,7 @@ import random
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -27,6 +28,7 @@ from sqlalchemy.orm import Session
 from tests.dashboard.fixtures.small_database import fill
 from tests.slow_tests import is_slow
 from tilewatch.db import migrate, session
+from tilewatch.db.server import free_ports
 from tilewatch.db.server.embedded import Embedded, Servers
 
 NewDatabase = Callable[[], AbstractContextManager[str]]
@@ -49,6 +51,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is mad
 MEMORY_NEEDED_BYTES = 6 * 2**30
 """A server's databases and its log of writes take up to 1.2 GB, and four processes have one each."""
 
+STAND_INS = "tilewatch.kernels.watching.cuda_stand_ins"
 GARBAGE_THRESHOLDS = gc.get_threshold()
 """While modules are imported Python looks for garbage a tenth as often, and never again at what is there then, half a
 million objects that stay. To collect all tests takes 7.1 s of CPU time instead of 9.9 (2026-11-23)."""
@@ -64,9 +67,24 @@ def pytest_configure() -> None:
     gc.set_threshold(10 * GARBAGE_THRESHOLDS[0], *GARBAGE_THRESHOLDS[1:])
     # OpenBLAS's other threads wait by running, on cores that other tests use; xdist's processes inherit it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _draw_own_ports()
     # A shell starts what it runs in the background with Ctrl-C ignored, and so would everything be that we start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _draw_own_ports() -> None:
+    """Lets each process of xdist draw other free ports: two could draw the same one before one of them listens."""
+    if name := os.environ.get("PYTEST_XDIST_WORKER"):
+        count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        own, draw = int(name.removeprefix("gw")) % count, free_ports._draw_port
+
+        def draw_own() -> int:
+            while (port := draw()) and port % count != own:
+                pass
+            return port
+
+        free_ports._draw_port = draw_own
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -102,6 +120,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip("no NVIDIA GPU with a driver on this machine")
     if item.get_closest_marker("torch") is not None and not HAS_TORCH:
         pytest.skip("PyTorch is not installed")
+
+
+@pytest.fixture(autouse=True)
+def no_stand_in_is_left() -> Iterator[None]:
+    """Fails a test that leaves stand-ins of CUDA packages in this process, because later tests would import them."""
+    yield
+    packages = [sys.modules.get(name) for name in ("cupy", "torch", "triton")]
+    left = [each for each in (*sys.meta_path, *packages) if type(each).__module__.startswith(STAND_INS)]
+    assert not left
 
 
 @pytest.fixture

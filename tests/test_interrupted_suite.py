@@ -1,4 +1,4 @@
-"""Ctrl-C ends the suite and every server that its tests started, also one with several processes of pytest."""
+"""Ctrl-C ends the suite and every server that its tests started. A test that hangs fails by its name."""
 
 import os
 import signal
@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_S = 120.0
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"))
 
 WAITS = """
 import os, sys, threading
@@ -48,7 +49,7 @@ def test_ctrl_c_leaves_no_server(options: tuple[str, ...], tmp_path: Path) -> No
     place, test = tmp_path / "port", tmp_path / "test_waits.py"
     test.write_text(WAITS)
     environment = {**os.environ, "PLACE": str(place), "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(test)]
+    command = [*PYTEST, *options, str(test)]
     with (tmp_path / "log").open("wb") as log:
         suite = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -63,3 +64,15 @@ def test_ctrl_c_leaves_no_server(options: tuple[str, ...], tmp_path: Path) -> No
             os.killpg(suite.pid, signal.SIGKILL)
             suite.wait()
     assert suite.returncode != 0
+
+
+def test_a_test_that_hangs_fails_by_its_name_and_the_others_run(tmp_path: Path) -> None:
+    """CI waited 53 minutes for one, was ended and named none (2026-11-29)."""
+    (tmp_path / "test_hangs.py").write_text(
+        "import threading\ndef test_hangs(): threading.Event().wait()\ndef test_runs(): pass"
+    )
+    command = [*PYTEST, "-o", "faulthandler_timeout=3", "-n", "1", str(tmp_path)]
+    suite = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert "test_hangs.py::test_hangs" in suite.stdout
+    assert "1 failed, 1 passed" in suite.stdout
+    assert 'test_hangs.py", line 2 in test_hangs' in suite.stderr, "where it hung"

@@ -9,16 +9,17 @@ from benchmarks import bounds, jobs
 SHORT = jobs.Chaos(
     sweeps=6,
     trials=5,
-    trial_s=1.5,
+    trial_s=3.0,
     workers=2,
     kill_every_s=0.0,
     busy_kills=1,
-    lease_s=3.0,
+    lease_s=6.0,
     alarms=2,
-    limit_s=120.0,
+    limit_s=400.0,
     waits=False,
 )
-"""A job takes longer than a lease, and a worker is stopped for longer than one."""
+"""A job takes longer than a lease, and a worker is stopped for longer than one. A lease of 3 s would be lost on a busy
+machine, and its workers may need more than the 12 leases to start after which a fleet counts as stuck."""
 
 RUN = """
 import dataclasses, sys

@@ -20,7 +20,7 @@ from tests.worker.fixtures.api_server import serve
 from tilewatch.db.session import session
 from tilewatch.worker.settings import Settings
 
-DATABASES = int(os.environ.get("DRAWN_DATABASES", "14"))
+DATABASES = int(os.environ.get("DRAWN_DATABASES", "8"))
 FIRST = int(os.environ.get("FIRST_DATABASE", random.SystemRandom().randrange(10**9)))  # nothing is hidden by it
 """Others each time: what fails prints its number."""
 FEW = 3

@@ -1,5 +1,6 @@
 """`make figures`: each benchmark that stores figures is run once, and what is old or differs is said."""
 
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -76,11 +77,12 @@ def test_a_result_is_old_once_what_it_measures_changed(results: Path) -> None:
 
 def test_a_page_that_differs_from_the_results_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(list_different()) == []
-    page = tmp_path / "measurements.md"
-    page.write_text(measurements.PAGE.read_text(encoding="utf-8") + "| a figure | at most 1 | 0 |\n", encoding="utf-8")
-    monkeypatch.setattr(measurements, "PAGE", page)
-    monkeypatch.setattr(figures, "ROOT", tmp_path)
-    assert list(list_different()) == ["measurements.md: it differs from the results"]
+    for name in measurements.HEADS:
+        shutil.copy(measurements.FOLDER / name, tmp_path)
+    with (tmp_path / "measurements-gpu.md").open("a", encoding="utf-8") as page:
+        page.write("| a figure | at most 1 | 0 |\n")
+    monkeypatch.setattr(measurements, "FOLDER", tmp_path)
+    assert list(list_different()) == ["measurements-gpu.md: it differs from the results"]
 
 
 def test_each_run_writes_its_result_and_one_that_fails_is_named(
