@@ -1,4 +1,5 @@
-"""Publishes all recordings as a site, and measures the site's size and how soon its pages are painted.
+"""Imports all recordings as `tilewatch up` does, publishes them as a site, and measures the site's size and how soon
+its pages are painted.
 
     python -m benchmarks.published [--site FOLDER] [--report-only]
 
@@ -6,9 +7,11 @@
 context. The first paint is the browser's own time, the median of several openings."""
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -17,6 +20,8 @@ from playwright.sync_api import Browser
 
 from benchmarks import bounds, browsing
 from benchmarks.bounds import Figure
+from tilewatch.db import migrate
+from tilewatch.db.server.embedded import Embedded
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDINGS = ROOT / "recordings"
@@ -37,8 +42,24 @@ def main() -> None:
     bounds.add_options(asked)
     options = asked.parse_args()
     with tempfile.TemporaryDirectory(prefix="tilewatch-site-", dir="/var/tmp") as scratch:
-        figures = list(measure(options.site or publish(Path(scratch) / "site")))
+        imported = [] if options.site else [time_import(Path(scratch) / "home")]
+        figures = [*imported, *measure(options.site or publish(Path(scratch) / "site"))]
     sys.exit(bounds.report(figures, report_only=options.report_only, write=options.write))
+
+
+def time_import(home: Path) -> Figure:
+    """Times the process that imports all recordings for `tilewatch up`, into a new database, with nothing beside it."""
+    home.mkdir()
+    home.parent.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
+    with Embedded(home) as servers:
+        migrate.upgrade(servers.database_url)
+        own = {"HOME": str(home), "DATABASE_URL": servers.database_url, "BROKER_URL": servers.broker_url}
+        environment = os.environ | {f"TILEWATCH_{name}": value for name, value in own.items()}
+        line = [sys.executable, "-m", "tilewatch.worker.local.shipped_recordings", str(RECORDINGS), ""]
+        started = time.monotonic()
+        done = subprocess.run(line, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        took_s = time.monotonic() - started
+    return bounds.measure("all recordings: import into a new database", took_s, cases=len(done.stdout.splitlines()))
 
 
 def publish(folder: Path) -> Path:

@@ -1,11 +1,11 @@
 """Prints the tables of README.md and docs/develop/kernel-times.md from the recordings that come with Tilewatch.
 
-    python -m benchmarks.recorded [winners | ratios | h100 | recordings | values] [--report-only]
+    python -m benchmarks.recorded [winners | ratios | h100 | values] [--report-only]
 
 `winners` shows the search spaces of one problem. `ratios` shows every kernel and baseline with its worst problem, and
-`h100` shows that for an H100. `recordings` shows the contents of each file. `values` shows how near each value of a
-kernel's axes ever came to its winner: values far from 1 can leave the space. Without a name, the figures that have a
-bound are printed.
+`h100` shows that for an H100. `values` shows, for each value of a kernel's axes, how near a config with it ever came to
+the winner of its sweep. A value far from 1 can leave the space. Without a name, the figures that have a bound are
+printed.
 
 A ratio is the baseline's time divided by ours, the median of paired rounds: over 1 means that ours is faster.
 tests/benchmarks/test_recorded.py compares the documents with these tables."""
@@ -130,8 +130,8 @@ def _format_ratios(runs: Sequence[Recorded], gpu_model: str) -> str:
         error = errors.get((each.kernel, each.baseline))
         rows.append(
             (
-                f"`{each.kernel}`",
-                f"`{each.baseline}`",
+                each.kernel,
+                each.baseline,
                 _format_ratio(each.mean) if error is None else f"{each.mean:.3f}±{each.mean * error:.3f}",
                 f"{_format_ratio(worst)} ({problem})",
                 "" if bound is None else _judge_bound(bound.limit, each.mean, error),
@@ -146,8 +146,8 @@ def _judge_bound(wanted: float, mean: float, error: float | None) -> str:
 
 
 def format_values() -> str:
-    """Returns a table of each value of a kernel's axes: its best time divided by the best of the sweep, on the problem
-    where this is least."""
+    """Returns a table of the values of each kernel's axes. It shows the least quotient, over all problems, of the best
+    time with this value and the best time of the sweep."""
     nearest: dict[tuple[str, str, int], float] = {}
     rows = _read_rows(H200[0])
     for sweep in (row for row in rows if row["row"] == "sweep"):

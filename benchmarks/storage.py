@@ -275,7 +275,9 @@ def plan_sweeps(opened: Session, night: Night) -> dict[int, list[int]]:
 
 def plan_trials(url: str, sweep_id: int, configs: Sequence[int]) -> None:
     with session(url) as opened:
-        fact_writes.add_trials(opened, sweep_id, [(config_id, code_key(sweep_id, config_id)) for config_id in configs])
+        fact_writes.add_trials(
+            opened, {sweep_id: [(config_id, code_key(sweep_id, config_id)) for config_id in configs]}
+        )
 
 
 def code_key(sweep_id: int, config_id: int) -> str:
@@ -286,7 +288,7 @@ def code_key(sweep_id: int, config_id: int) -> str:
 
 def end_trials(url: str, sweep_id: int, rows: Sequence[dict[str, Any]]) -> None:
     with session(url) as opened:
-        fact_writes.write_trial_results(opened, sweep_id, rows)
+        fact_writes.write_trial_results(opened, {sweep_id: rows})
 
 
 def results(configs: Sequence[int], chance: random.Random) -> list[dict[str, Any]]:
@@ -330,7 +332,7 @@ def put_run_on_record(opened: Session, sweep_id: int, winner: int, chance: rando
     baselines = [
         {"implementation": name, "role": "baseline", "config_id": None, **shared} for name in ("deepgemm", "cublaslt")
     ]
-    fact_writes.add_measurements(opened, run_id, [kernel, *baselines])
+    fact_writes.add_measurements(opened, {run_id: [kernel, *baselines]})
     verdict = fact_writes.NewVerdict(
         run_id=run_id,
         verdict="unchanged",

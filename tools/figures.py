@@ -115,8 +115,9 @@ def list_old(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def list_different() -> Iterator[str]:
-    if measurements.PAGE.read_text(encoding="utf-8") != measurements.write_page(read_results().values()):
-        yield f"{measurements.PAGE.relative_to(ROOT)}: it differs from the results"
+    for name, page in measurements.write_pages(read_results().values()).items():
+        if (measurements.FOLDER / name).read_text(encoding="utf-8") != page:
+            yield f"{name}: it differs from the results"
 
 
 if __name__ == "__main__":

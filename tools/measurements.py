@@ -1,4 +1,4 @@
-"""Writes docs/develop/measurements.md from the results of the benchmarks (benchmarks/results).
+"""Writes docs/develop/measurements.md and measurements-gpu.md from the results of the benchmarks (benchmarks/results).
 
     python -m benchmarks.restore --write benchmarks/results/restore.json
     python -m tools.measurements
@@ -11,13 +11,20 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.bounds import ROOT, Figure, Result, read_results
 
-PAGE = ROOT / "docs" / "develop" / "measurements.md"
-HEAD = """# Measured figures and their bounds
+FOLDER = ROOT / "docs" / "develop"
+HEADS = {
+    "measurements.md": """# Measured figures and their bounds
 
 `make figures` writes this page from `benchmarks/results/*.json`. A missed bound is bold. A bound that is a number is
 exact. A row "(of 9)" shows the worst of 9 figures. A row in bold names a module of `benchmarks`, its options, machine,
-date and commit. [kernel-times.md](kernel-times.md) has the means of kernels.
+date and commit. [measurements-gpu.md](measurements-gpu.md) and [kernel-times.md](kernel-times.md) have those of GPUs.
+""",
+    "measurements-gpu.md": """# Figures that were measured on a GPU
 
+[measurements.md](measurements.md) says how to read the table.
+""",
+}
+TABLE = """
 | figure | bound | value |
 |---|---|---|
 """
@@ -27,18 +34,24 @@ ELSEWHERE = {"recorded"}
 
 
 def main() -> None:
-    PAGE.write_text(write_page(read_results().values()), encoding="utf-8")
+    for name, page in write_pages(read_results().values()).items():
+        (FOLDER / name).write_text(page, encoding="utf-8")
 
 
-def write_page(results: Iterable[Result]) -> str:
-    return HEAD + "".join(_write_result(result) for result in results if _name(result) not in ELSEWHERE)
+def write_pages(results: Iterable[Result]) -> dict[str, str]:
+    """Returns the text of each page by its name."""
+    rows = dict.fromkeys(HEADS, TABLE)
+    for result in results:
+        if _name(result) not in ELSEWHERE:
+            rows["measurements.md" if result.machine.endswith("no GPU") else "measurements-gpu.md"] += _write(result)
+    return {name: head + rows[name] for name, head in HEADS.items()}
 
 
 def _name(result: Result) -> str:
     return result.command.removeprefix("python -m benchmarks.")
 
 
-def _write_result(result: Result) -> str:
+def _write(result: Result) -> str:
     name = _name(result)
     first = f"| **{name}** | {result.machine.removesuffix(', no GPU')} | {result.date}, {result.commit[:8]} |"
     said = f"{name.replace('_', ' ')}: "

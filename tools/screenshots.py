@@ -26,17 +26,18 @@ from playwright.sync_api import Browser, Page
 from sqlalchemy import func, select
 
 from benchmarks import browsing, fleet, published
+from benchmarks.bounds import ROOT
 from tests.dashboard.fixtures import small_database
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Run, Sweep
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine, session
-from tilewatch.worker.local import port, programs, up
+from tilewatch.worker.local import port, programs
 from tilewatch.worker.local.children import Children
+from tilewatch.worker.local.recorded_database import import_recorded
+from tilewatch.worker.local.shipped_recordings import list_files
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.transfer.importing import import_file
-from tilewatch.worker.transfer.toolchain_reports import import_report
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 OWN_REPOSITORY = "https://example.org/tilewatch.git"
@@ -165,10 +166,8 @@ def main() -> None:
 
 
 def import_recordings(url: str) -> None:
-    for recording, name in up.list_recordings(OWN_REPOSITORY):
-        print(import_file(url, recording, named=name).sentence, flush=True)
-    for report in sorted(up.RECORDINGS.glob("toolchains/*.json")):
-        print(import_report(url, report).sentence, flush=True)
+    for file, name in list_files(ROOT / "recordings", OWN_REPOSITORY):
+        print(import_recorded(url, file, name).sentence, flush=True)
 
 
 def fill_fleet(url: str) -> None:

@@ -4,9 +4,9 @@
     make smoke-compose LOCAL=FOLDER          without a registry: engine and base images out of FOLDER, see trees.sh
 
 It works in a clone that begins at an older commit, by default the one before the newest migration, and is upgraded to
-what is committed here. Certificates, the upgrade, the way back and new passwords are commands of docs/operate,
-read from there; images that are there, of the same commit, are not built again. Needs root, and is
-one at a time on a machine. Ends with 1 at the first thing that is not as it should be; leaves no container, no volume.
+what is committed here. The commands for certificates, the upgrade, the way back and new passwords are read from
+docs/operate. Existing images of the same commit are not built again. Needs root. A machine runs only one at a time.
+Ends with 1 at the first fault. Leaves no container and no volume.
 """
 
 import argparse
@@ -243,7 +243,7 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
     )
     servers.set(TILEWATCH_VERSION=new)
     servers.tilewatch("submit", "nightly", "--gpu", "sim", "--who", "smoke", "--commit", commit(watched, 5))
-    with dashboard_watched(servers) as silences_s:
+    with dashboard_watched(servers):
         user = threading.Thread(target=servers.sql, args=(USE_ALL_TABLES,), daemon=True)
         user.start()
         wait_for(
@@ -262,7 +262,6 @@ def upgrade(servers: Compose, node: Compose, set_node: Callable[[], None], watch
         node.run("up", "--detach")
         wait_for_health(servers)
         wait_for_jobs(servers)
-    print(f"    the dashboard did not answer for {max(silences_s, default=0.0):.0f} s at most")
     attempts = "select distinct attempt from jobs where submission_id = (select max(id) from submissions)"
     expect("attempts of each job of the upgrade", servers.sql(attempts), "1")
     runs = "select count(*), count(distinct sweep_id) from runs where sweep_id in (select sweep_id from jobs"
@@ -330,14 +329,15 @@ def wait_for_jobs(servers: Compose) -> None:
 
 
 def kill(stack: Compose, service: str) -> None:
-    """Sends SIGKILL from outside, as the kernel does without memory; `docker kill` would count as a person's wish."""
+    """Kills a service by SIGKILL from the host, as when memory runs out. `docker kill` would prevent its restart."""
     container = stack.run("ps", "--quiet", service).split()[0]
     os.kill(int(docker(stack.environment, "inspect", "--format", "{{.State.Pid}}", container)), signal.SIGKILL)
 
 
 @contextmanager
-def dashboard_watched(servers: Compose) -> Iterator[list[float]]:
-    """Yields a list of the seconds of each time in which the dashboard did not answer."""
+def dashboard_watched(servers: Compose) -> Iterator[None]:
+    """Prints the longest time without an answer of the dashboard, pauses of 0.5 s included. Raises Failed if it never
+    answered."""
     silences_s: list[float] = []
     over = threading.Event()
 
@@ -349,12 +349,19 @@ def dashboard_watched(servers: Compose) -> Iterator[list[float]]:
             if done.returncode == 0:
                 silences_s.append(time.monotonic() - last)
                 last = time.monotonic()
+        if silences_s:
+            silences_s.append(time.monotonic() - last)
 
     thread = threading.Thread(target=watch)
     thread.start()
-    yield silences_s
-    over.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if not silences_s:
+        raise Failed("the dashboard did not answer once")
+    print(f"    the dashboard did not answer for {max(silences_s):.0f} s at most")
 
 
 def wait_for(what: Callable[[], object], report: Callable[[], str]) -> None:
