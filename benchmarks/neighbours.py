@@ -63,15 +63,15 @@ def list_won(database_url: str) -> list[WonSeries]:
     return won[:: max(1, len(won) // SERIES)][:SERIES]
 
 
-def find_ratio(run: RunResult) -> float:
-    """Returns the main baseline's time divided by the winner's. Raises ValueError if one of them has no time."""
+def find_ratio(run: RunResult) -> float | str:
+    """Returns the main baseline's time divided by the winner's. If one of them has no time, returns the reason."""
     times = {each.implementation: each.samples_us for each in run.measurements if each.samples_us}
-    ours = next(each.samples_us for each in run.measurements if each.role == "kernel")
+    ours = [each.samples_us for each in run.measurements if each.role == "kernel"]
+    if not ours:
+        return next((f"{each.status}: {each.failure}" for each in run.trials), "nothing was launched")
     main = find_main(name for name in times if name != run.measurements[0].implementation)
-    ratio = ratio_interval(ours, times.get(main or "", ()))
-    if ratio is None:
-        raise ValueError(f"{run.measurements[0].implementation} has no ratio")
-    return ratio.median
+    ratio = ratio_interval(ours[0], times.get(main or "", ()))
+    return "no baseline has a time" if ratio is None else ratio.median
 
 
 def measure(won: Sequence[WonSeries], gpus: Sequence[Gpu], library: Path, store_url: str) -> Iterator[Figure]:
@@ -87,15 +87,19 @@ def measure(won: Sequence[WonSeries], gpus: Sequence[Gpu], library: Path, store_
         finally:
             over.set()
         neighbours = sum(each.result() for each in busy)
+    for each, *outcomes in zip(won, alone, again, beside, strict=True):
+        for failure in {outcome for outcome in outcomes if isinstance(outcome, str)}:
+            yield Figure(f"neighbours: {each.kernel} {each.problem}", failure)
     yield from describe(_compare(alone, beside), neighbours)
     if noise := _compare(alone, again):
         yield Figure("two runs alone: mean difference", f"{100 * abs(mean(noise)):.2f} %")
         yield Figure("two runs alone: worst difference", f"{100 * max(map(abs, noise)):.2f} %")
 
 
-def _compare(ratios: Sequence[float], later: Sequence[float]) -> list[float]:
-    """Returns by how much each ratio changed, relative to the first run."""
-    return [second / first - 1.0 for first, second in zip(ratios, later, strict=True)]
+def _compare(ratios: Sequence[float | str], later: Sequence[float | str]) -> list[float]:
+    """Returns by how much each ratio changed, relative to the first run. Series without a ratio are left out."""
+    pairs = zip(ratios, later, strict=True)
+    return [second / first - 1.0 for first, second in pairs if isinstance(first, float) and isinstance(second, float)]
 
 
 def describe(differences: Sequence[float], neighbours: int) -> Iterator[Figure]:
@@ -108,7 +112,7 @@ def describe(differences: Sequence[float], neighbours: int) -> Iterator[Figure]:
         yield bounds.measure("neighbours: worst difference", 100 * max(map(abs, differences)), cases=cases)
 
 
-def _measure_all(won: Sequence[WonSeries], gpu: Gpu, library: Path, store_url: str) -> list[float]:
+def _measure_all(won: Sequence[WonSeries], gpu: Gpu, library: Path, store_url: str) -> list[float | str]:
     kept = KeptProcess()
     try:
         return [find_ratio(_measure(each, gpu, library, store_url, kept)) for each in won]

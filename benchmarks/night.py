@@ -31,7 +31,7 @@ from sqlalchemy import func, select, text
 
 from benchmarks import bounds, neighbours
 from benchmarks.bounds import Figure
-from tilewatch.db.models import TOTAL, Compilation, Job, Measurement, Run, Sweep, Trial, Verdict
+from tilewatch.db.models import TOTAL, Compilation, Config, Job, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.kernels import device
 from tilewatch.worker.settings import Settings
@@ -358,7 +358,7 @@ def describe_cost(nights: Sequence[Night], machine: str) -> Iterator[Figure]:
 
 
 def write_details(file: Path | None, database_url: str) -> None:
-    """Writes a line per series: its time, its ratio and its phases."""
+    """Writes a line per series with its time, its ratio and its phases, and a line per config that failed."""
     if file is None:
         return
     with session(database_url) as opened:
@@ -371,10 +371,11 @@ def write_details(file: Path | None, database_url: str) -> None:
             .order_by(Run.finished_at)
         ).all()
         wrong = opened.execute(
-            select(Sweep.kernel, Sweep.problem, Trial.status, Trial.failure, func.count())
+            select(Sweep.submission_id, Sweep.kernel, Sweep.problem, Trial.status, Trial.failure, Config.params)
             .join(Sweep, Sweep.id == Trial.sweep_id)
-            .where(Trial.status.not_in(("timed", "not_compiled")))
-            .group_by(Sweep.kernel, Sweep.problem, Trial.status, Trial.failure)
+            .join(Config, Config.id == Trial.config_id)
+            .where(Trial.status.in_(("wrong", "launch_error", "crashed", "hung")))
+            .where(Sweep.submission_id.in_(select(Job.submission_id).where(Job.kind == "measure")))
         ).all()
     with file.open("w") as out:
         for row in rows:
