@@ -57,13 +57,14 @@ class SubmissionRow:
 
 
 def list_submissions(session: Session, limit: int = NEWEST) -> list[SubmissionRow]:
-    """Lists the newest submissions, and all others with an open job, with their states, the newest first. Leaves out
-    recordings, because an import of many would be all that is listed."""
+    """Lists the newest submissions, and all others with an open job, with their states, the newest first. A recording
+    is listed only while its runs are judged, and last, because an import of many would be all that one sees."""
     is_own = Submission.reason != "recorded"
     newest = select(Submission.id).where(is_own).order_by(Submission.requested_at.desc(), Submission.id.desc())
     with_open_job = select(Job.submission_id).where(Job.state.in_(OPEN_JOB))
     chosen = Submission.id.in_(newest.limit(limit)) | Submission.id.in_(with_open_job)
-    return list_submissions_by_id(session, session.scalars(select(Submission.id).where(chosen)).all())
+    rows = list_submissions_by_id(session, session.scalars(select(Submission.id).where(chosen)).all())
+    return sorted(rows, key=lambda row: row.reason == "recorded")
 
 
 def list_nightlies(session: Session, since: dt.datetime, until: dt.datetime) -> list[SubmissionRow]:

@@ -25,7 +25,7 @@ from tests.dashboard.fixtures.small_database import (
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle import repositories as lifecycle
-from tilewatch.db.models import OPEN_REGRESSION, Commit, Job, Measurement, Run, Verdict
+from tilewatch.db.models import OPEN_REGRESSION, Commit, Job, Measurement, Run, Submission, Verdict
 from tilewatch.db.page_reads import (
     evidence,
     queue,
@@ -198,6 +198,17 @@ def test_a_submission_with_an_open_job_is_listed_however_many_are_newer(changeab
     (before,) = queue.read_status(changeable).submissions
     changeable.get_one(Job, one_commit.job(changeable, "left")).submission_id = before.id
     assert before.id in {row.id for row in submissions.list_submissions(changeable, limit=0)}
+
+
+def test_recordings_that_are_judged_stand_below_what_was_submitted(changeable: Session) -> None:
+    """An import of 100 recordings filled the first page of the table while a first nightly ran."""
+    recorded = changeable.query(Submission).filter_by(reason="recorded").first()
+    assert recorded is not None
+    recorded.requested_at = FIRST_DAY + dt.timedelta(days=1000)
+    changeable.get_one(Job, one_commit.job(changeable, "judged")).submission_id = recorded.id
+    listed = [row.reason == "recorded" for row in submissions.list_submissions(changeable)]
+    assert listed == sorted(listed)
+    assert {False, True} == set(listed)
 
 
 def test_an_open_regression_is_listed_however_many_have_ended(filled: Session, monkeypatch: pytest.MonkeyPatch) -> None:
