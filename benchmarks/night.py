@@ -166,7 +166,7 @@ def measure(options: argparse.Namespace) -> Iterator[Figure]:
             up.wait(timeout=120)
             log.close()
             if options.details is not None:
-                shutil.copy(place / "up.log", options.details.with_suffix(".log"))
+                shutil.copy(place / "up.log", options.details.with_suffix(".up.log"))
         yield from neighbours.measure(won, gpus, ROOT / "kernels" / "library", (place / "home" / "cubins").as_uri())
 
 
