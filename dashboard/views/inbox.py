@@ -60,7 +60,7 @@ def _card(url: str, item: Item, who: str | None) -> None:
 
 
 def _buttons(url: str, item: Item, who: str) -> None:
-    key = f"{item.kind}-{item.regression_id or item.title}"
+    key = f"{item.kind}-{item.regression_id or item.run_ids}"
     if item.can_acknowledge:
         _button(url, "Acknowledge", f"ack-{key}", partial(_triage, item, who, "acknowledge"))
     if item.kind == inbox.IMPROVEMENT:

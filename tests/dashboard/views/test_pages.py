@@ -22,7 +22,7 @@ from tilewatch.dashboard.widgets import plots
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle import regressions as life
-from tilewatch.db.models import Commit
+from tilewatch.db.models import Commit, Run, Sweep, Verdict
 from tilewatch.db.page_reads import actions as action_queries
 from tilewatch.db.page_reads import queue, regressions, snapshots
 
@@ -330,6 +330,24 @@ def test_the_inbox_has_a_card_for_all_that_needs_a_person(filled_app: AppTest) -
     assert "**gemm_fp8 on h200: +9.3 % time, slower (+8.9 to +9.7 %)**" in words(app)
     assert "**The nightly is late: NVIDIA B200**" in words(app)
     assert app.code[0].value == "git log --patch 1a2b3c4d" + "0" * 32 + "..9c0d1e2f" + "0" * 32
+
+
+def test_undecided_series_of_two_repositories_have_a_button_each(
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two cards with one title had one key, which ended the page (2026-11-30)."""
+    monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+    with new_filled_database() as url:
+        with session.session(url) as opened_session:
+            shas = [small_database.add_branch(opened_session, name, 1.0) for name in ("one", "two")]
+            runs = opened_session.query(Run).join(Sweep).join(Commit).filter(Commit.sha.in_(shas)).all()
+            judged = {"verdict": "undecided", "history_points": 9, "policy": "v1", "reason": "not sure enough"}
+            opened_session.add_all(Verdict(run_id=run.id, **judged) for run in runs)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        app = opened(AppTest.from_file(str(APP), default_timeout=60), "inbox")
+        app.text_input(key="who").set_value("kim").run()
+        assert not app.exception
+        assert [button.label for button in app.button].count("Replay now") == len(runs) == 2
 
 
 def test_no_filter_changes_the_sentence_of_what_needs_a_person(filled_app: AppTest) -> None:
