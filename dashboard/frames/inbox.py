@@ -35,15 +35,15 @@ WHOSE = {
 
 @dataclass(frozen=True)
 class Item:
-    """One item that needs a person. `facts` are the lines below its title. `page` with `parameters` shows details."""
+    """One item that needs a person. `facts` are the lines below its title. `links` maps the words of each link to the
+    address parameters with which `page` shows details."""
 
     kind: str
     title: str
     facts: tuple[str, ...]
     at: dt.datetime
     page: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    label: str = "Open"
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     diff: str = ""
     regression_id: int | None = None
     can_acknowledge: bool = False
@@ -112,8 +112,7 @@ def _change(row: Mapping[Any, Any]) -> Item:
         ),
         at=row["opened_at"],
         page="views/regressions.py",
-        parameters={"regression": str(row["id"])},
-        label="Open: diff, replay, history",
+        links={"Open: diff, replay, history": {"regression": str(row["id"])}},
         diff=f"git show {row['bad_sha']}" if one else f"git log --patch {row['good_sha']}..{row['bad_sha']}",
         regression_id=int(row["id"]),
         can_acknowledge=row["direction"] == REGRESSION and row["state"] != "acknowledged",
@@ -128,7 +127,7 @@ def _alarm(row: Mapping[Any, Any]) -> Item:
         facts=(row["detail"], f"{action} Since {moment(row['opened_at'])}."),
         at=row["opened_at"],
         page="views/jobs.py",
-        label="Open jobs and workers",
+        links={"Open jobs and workers": {}},
     )
 
 
@@ -142,19 +141,18 @@ def _list_undecided(rows: pd.DataFrame) -> Sequence[Item]:
 
 def _undecided(rows: Sequence[Mapping[Any, Any]]) -> Item:
     first = rows[0]
-    named = ", ".join(f"{row['kernel']} {row['problem']}" for row in rows[:3])
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
     return Item(
         kind=UNDECIDED,
         title=f"{count_text(len(rows), 'series')} on {first['gpu_name']} {'is' if len(rows) == 1 else 'are'} undecided",
-        facts=(
-            f"{named}{more}, at {short_sha(first['sha'])} {first['subject']}",
-            f"{first['reason']}; {write_plan(str(first['reason']), is_recorded=False)}",
-            str(first["repository"]),
-        ),
+        facts=(*map(_describe_undecided, rows), str(first["repository"])),
         at=max(row["measured_at"] for row in rows),
         page="views/series.py",
-        parameters={"run": str(first["run_id"])},
-        label="Open the first of them",
+        links={f"Open {row['kernel']} {row['problem']}": {"run": str(row["run_id"])} for row in rows},
         run_ids=tuple(int(row["run_id"]) for row in rows),
     )
+
+
+def _describe_undecided(row: Mapping[Any, Any]) -> str:
+    plan = write_plan(str(row["reason"]), is_recorded=False)
+    at = f"{short_sha(row['sha'])} {row['subject']}"
+    return f"{row['kernel']} {row['problem']}, at {at}: {row['reason']}; {plan}"

@@ -54,7 +54,7 @@ def _card(url: str, item: Item, who: str | None) -> None:
         if item.diff:
             st.code(item.diff, language="bash", wrap_lines=True)
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.page_link(item.page, label=item.label, query_params=dict(item.parameters))
+            _links(item)
             if who is not None:
                 _buttons(url, item, who)
 
@@ -100,7 +100,12 @@ def _apart(noun: str, why: str, items: Sequence[Item]) -> None:
     for item in items:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f":{COLOURS[item.kind]}-badge[{item.kind}] {plain(item.title)}", width="content")
-            st.page_link(item.page, label=item.label, query_params=dict(item.parameters))
+            _links(item)
+
+
+def _links(item: Item) -> None:
+    for label, parameters in item.links.items():
+        st.page_link(item.page, label=plain(label), query_params=dict(parameters))
 
 
 page(reads.database_url())

@@ -80,7 +80,7 @@ def test_a_card_says_what_how_much_since_when_whose_and_what_to_do_next() -> Non
     assert card.title == "gemm on h200: +9.3 % time, slower (+8.9 to +9.7 %)"
     assert card.facts[0] == "since bbbbbbbbbb Let two blocks share an SM, in 2 series"
     assert card.facts[1] == "whose change: our code: its loads lost TMA"
-    assert (card.page, dict(card.parameters)) == ("views/regressions.py", {"regression": "4"})
+    assert (card.page, *card.links.values()) == ("views/regressions.py", {"regression": "4"})
     assert card.diff == f"git show {'b' * 40}"
     assert card.can_acknowledge
     (several,) = made(regression(4, commits_in_range=3, direction="improvement", size=-0.03)).items
@@ -116,3 +116,20 @@ def test_undecided_series_ask_for_a_person_once_per_gpu_model() -> None:
         "1 series on NVIDIA B200 is undecided",
     ]
     assert found.items[0].run_ids == (7, 8)
+
+
+def test_a_card_shows_the_commit_the_reason_and_a_link_of_each_undecided_series() -> None:
+    """Four series stood under the commit and the reason of the first (2026-11-30)."""
+    rows = [
+        undecided(str(number), f"not sure enough: reason {number}", sha=str(number) * 40, run_id=number)
+        for number in range(1, 5)
+    ]
+    (card,) = made(waiting=rows).items
+    assert card.facts == (
+        *(
+            f"gemm {n}, at {str(n) * 10} Tile: not sure enough: reason {n}; a replay with more launches decides"
+            for n in range(1, 5)
+        ),
+        "mine",
+    )
+    assert card.links == {f"Open gemm {n}": {"run": str(n)} for n in range(1, 5)}
