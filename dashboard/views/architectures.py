@@ -80,7 +80,7 @@ def _changes(url: str, counts: pd.DataFrame) -> None:
     if len(counts) < 2:
         st.caption("Only one commit is compiled: there is nothing to compare it with.")
         return
-    newest_first = counts.iloc[::-1]
+    newest_first = counts.iloc[::-1].sort_values("left_branch_at", key=pd.Series.notna, kind="stable")
     left, right = st.columns(2)
     with right:
         after = filters.pick_or_newest(newest_first, "After", "after").iloc[0]

@@ -31,6 +31,7 @@ class StaticRow:
     subject: str
     committed_at: dt.datetime
     position: int
+    left_branch_at: dt.datetime | None
     compiler: str
     settled: int
     compiled: int
@@ -133,26 +134,26 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Lists the counts of configs by static fact for the newest compiled sweep at each recent commit, oldest commit
-    first."""
+    """Lists the counts of configs by static fact for the newest compiled sweep at each recent commit, sorted by
+    position. Commits that left the branch count as older than the others, so these are the first beyond the limit."""
     names = [each.name for each in fields(StaticRow)]
     newest = (
-        select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:5]))
+        select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:6]))
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(*is_of_series({"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}))
         .where(_is_compiled())
-        .ext(distinct_on(*commit_order.latest_columns()))
-        .order_by(*commit_order.latest_first(), Sweep.id.desc())
+        .ext(distinct_on(Commit.left_branch_at.is_(None), *commit_order.latest_columns()))
+        .order_by(*commit_order.newest_first(), Sweep.id.desc())
         .limit(commits)
         .subquery()
     )
     query = (
-        select(*(newest.c[name] for name in names[:5]), trial_facts.of_sweep())
+        select(*(newest.c[name] for name in names[:6]), trial_facts.of_sweep())
         .join(Sweep, Sweep.id == newest.c.sweep_id)
         .order_by(*commit_order.oldest_first(newest.c))
     )
     return [
-        StaticRow(*of_sweep, **{name: facts[name] for name in names[5:]}) for *of_sweep, facts in session.execute(query)
+        StaticRow(*of_sweep, **{name: facts[name] for name in names[6:]}) for *of_sweep, facts in session.execute(query)
     ]
 
 

@@ -299,6 +299,21 @@ def test_architectures_where_nothing_moved_say_so(filled_app: AppTest) -> None:
     assert "No config that compiled at both" in app.success[0].value
 
 
+def test_architectures_open_with_the_branch_s_newest_commit_and_not_with_a_removed_one(
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_filled_database() as url:
+        with session.session(url) as opened_session:
+            removed = opened_session.query(Commit).filter_by(sha=small_database.SHAS[2]).one()
+            removed.left_branch_at = dt.datetime.now(dt.UTC)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        app = AppTest.from_file(str(APP), default_timeout=60)
+        app.query_params["gpu"] = "sm_90 NVIDIA H200"
+        assert "1a2b3c4d00 Walk tiles along M first → 5e6f7a8b00 Load B through TMA" in words(
+            opened(app, "architectures")
+        )
+
+
 def test_compare_lays_the_changes_over_the_shapes_of_problems(filled_app: AppTest) -> None:
     app = opened(filled_app, "compare")
     assert "Over the shapes of the problems" in subheaders(app)

@@ -179,6 +179,17 @@ def test_a_commit_keeps_its_static_facts_while_a_second_sweep_of_it_waits(change
     assert SHAS[1] in {row.sha for row in before}
 
 
+def test_the_static_facts_of_a_removed_commit_are_the_first_beyond_the_limit(changeable: Session) -> None:
+    def list_shas(limit: int) -> list[str]:
+        return [
+            row.sha for row in static_facts.list_static_facts(changeable, REPOSITORY, KERNEL, PROBLEM, "h200", limit)
+        ]
+
+    changeable.execute(update(Commit).where(Commit.sha == SHAS[2]).values(left_branch_at=FIRST_DAY))
+    assert list_shas(2) == list(SHAS[:2])
+    assert list_shas(3) == list(SHAS), "sorted by position"
+
+
 def test_a_series_stands_at_a_commit_of_a_stack_with_one_date(changeable: Session) -> None:
     """A rebase gives all commits of a stack one date, here that of the first, so the date alone names the last one."""
     changeable.execute(update(Commit).values(committed_at=FIRST_DAY))
