@@ -58,9 +58,11 @@ class QuarantineRow:
 
 
 def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
-    """Lists the open quarantines and then the ended ones, each from newest to oldest."""
-    newest = (Quarantine.ended_at.is_not(None), Quarantine.began_at.desc())
-    return read_rows(session, select_row(QuarantineRow, [Quarantine]).order_by(*newest).limit(limit), QuarantineRow)
+    """Lists all open quarantines and then the newest `limit` that ended, each from newest to oldest."""
+    has_ended, newest = Quarantine.ended_at.is_not(None), Quarantine.began_at.desc()
+    ended = select(Quarantine.id).where(has_ended).order_by(newest).limit(limit)
+    query = select_row(QuarantineRow, [Quarantine]).where(~has_ended | Quarantine.id.in_(ended))
+    return read_rows(session, query.order_by(has_ended, newest), QuarantineRow)
 
 
 WAITED_S = cast(Measurement.detail["seconds"]["waiting"].astext, Double)

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 from tests.db.fixtures import one_commit
 from tests.db.fixtures.one_commit import NOON
 from tilewatch.db.lifecycle import quarantine
-from tilewatch.db.models import Run
+from tilewatch.db.models import Quarantine, Run
+from tilewatch.db.page_reads import gpu_health
 
 
 def test_readings_are_those_of_so_many_newest_runs_of_the_gpu(
@@ -25,3 +26,15 @@ def test_readings_are_those_of_so_many_newest_runs_of_the_gpu(
     readings = quarantine.list_readings(db_session, "a")
     assert [each["hour"] for each in readings] == [0, 0.5, 1, 1.5, 2, 2.5]
     assert [each["hour"] for each in quarantine.list_readings(db_session, "b")] == [4, 4.5]
+
+
+def test_every_gpu_in_quarantine_is_listed_however_many_there_are(db_session: Session) -> None:
+    """Beyond 50, GPUs got no sweeps, and neither an alarm nor the status named them."""
+    one_commit.submit(db_session)
+    gpus = [f"GPU-{number}" for number in range(60)]
+    for gpu in ("ended", *gpus):
+        of = {"gpu_uuid": gpu, "gpu_model": "b200", "host": "node-1"}
+        assert quarantine.begin(db_session, **of, kind="xid", reason="it is ill", evidence={})
+    db_session.execute(update(Quarantine).where(Quarantine.gpu_uuid == "ended").values(ended_at=NOON))
+    assert {row.gpu_uuid for row in gpu_health.list_quarantines(db_session)} == {*gpus, "ended"}
+    assert {row.gpu_uuid for row in gpu_health.list_quarantines(db_session, limit=0)} == set(gpus)
