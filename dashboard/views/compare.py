@@ -52,7 +52,9 @@ def _compare_series(url: str) -> None:
         return
     compared = pairs.dropna(subset="change")
     if compared.empty:
-        st.info("The two sides have no series in common. Pick other sides above.")
+        is_same = pairs["run_id"].eq(pairs["run_id_before"]).any()
+        same = f"Both sides are the same {'commit' if kind == COMMITS else 'GPU model'}"
+        st.info(f"{same if is_same else 'The two sides have no series in common'}. Pick other sides above.")
         return
     label, minus, always = WORDS[kind]
     counts = differences.count_findings(compared, always)

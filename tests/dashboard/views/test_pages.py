@@ -278,7 +278,12 @@ def test_compare_of_gpu_models_needs_two_that_are_measured(filled_app: AppTest) 
     app = opened(filled_app, "compare")
     app.get("button_group")[0].set_value("Two GPU models").run()
     assert not app.exception
-    assert "no series in common" in app.info[0].value
+    assert "Both sides are the same GPU model." in app.info[0].value
+
+
+def test_compare_of_a_commit_with_itself_says_that_it_is_the_same(filled_app: AppTest) -> None:
+    filled_app.query_params["a"] = filled_app.query_params["b"] = "5e6f7a8b00"
+    assert "Both sides are the same commit." in opened(filled_app, "compare").info[0].value
 
 
 def test_architectures_tell_what_moved_between_two_commits(filled_app: AppTest) -> None:
