@@ -1,8 +1,8 @@
 """A newcomer with a hostile repository clicks links, cells, points, buttons, tabs and lists of every page. Each click
 leads to a page without an error, no script of others runs, and Back leads to where the visitor was.
 
-The suite draws some of them by a seed. `WALKED_CLICKS=1000 pytest tests/dashboard/views/test_walk.py` clicks up to
-1,000 from each start: all of them.
+The suite draws some of them by a seed. `WALKED_CLICKS=1000 pytest -o faulthandler_timeout=0
+tests/dashboard/views/test_walk.py` clicks up to 1,000 from each start: all of them, however long it takes.
 """
 
 import os
