@@ -15,6 +15,8 @@ LOW_RATE = 10
 """The throughput below which numbers of TFLOP/s or GB/s are written with two decimals."""
 MOST_LETTERS = 16
 """The most characters of a commit's subject in the label of an axis."""
+RECORDINGS_COME = "`tilewatch up` itself imports the recordings that came with it, after its start."
+"""A sentence for pages without measurements, because they may be opened while that import runs."""
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")

@@ -5,7 +5,7 @@ import streamlit as st
 
 from tilewatch.dashboard.charts import changes_by_shape, sorted_changes
 from tilewatch.dashboard.frames import changes, differences, reads
-from tilewatch.dashboard.text import ratio_to, time_text
+from tilewatch.dashboard.text import RECORDINGS_COME, ratio_to, time_text
 from tilewatch.dashboard.widgets import address, filters, page_head, plots, repository, tables
 from tilewatch.text import change_text, count_text, plain, short_sha
 
@@ -47,7 +47,7 @@ def _compare_series(url: str) -> None:
         if not (commits := reads.commits(url, name)).empty:
             pairs = _commits(url, name, commits) if kind == COMMITS else _gpu_models(url, name)
     if pairs is None:
-        st.info("Nothing is measured yet. Submit a nightly, or import a recording.")
+        st.info(f"Nothing is measured yet. Submit a nightly, or import a recording. {RECORDINGS_COME}")
         st.code("tilewatch submit nightly\ntilewatch import FILE")
         return
     compared = pairs.dropna(subset="change")

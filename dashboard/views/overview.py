@@ -11,7 +11,7 @@ from tilewatch.dashboard.charts import grid, scoreboard
 from tilewatch.dashboard.frames import changes, differences, reads
 from tilewatch.dashboard.frames import scoreboard as scores
 from tilewatch.dashboard.panels import headline
-from tilewatch.dashboard.text import rate_text, ratio_to, source_text, time_text
+from tilewatch.dashboard.text import RECORDINGS_COME, rate_text, ratio_to, source_text, time_text
 from tilewatch.dashboard.widgets import badges, filters, first_visit, page_head, plots, repository, tables
 from tilewatch.text import change_text, short_sha
 
@@ -46,7 +46,8 @@ def page(url: str) -> None:
     if reads.snapshot(url, name, now + AN_HOUR).empty:
         st.info(
             f"Nothing of {name} is measured yet: that needs a worker on a machine with an NVIDIA GPU, or a recording "
-            "(`tilewatch import FILE`). Sweeps without a GPU show their static facts on the Series page."
+            f"(`tilewatch import FILE`). {RECORDINGS_COME} Sweeps without a GPU show their static facts on the Series "
+            "page."
         )
     else:
         _scoreboard(url, name)

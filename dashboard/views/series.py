@@ -20,6 +20,7 @@ from tilewatch.dashboard.panels.series import (
     sweep_winner,
 )
 from tilewatch.dashboard.panels.series import sweep as sweep_panel
+from tilewatch.dashboard.text import RECORDINGS_COME
 from tilewatch.dashboard.widgets import address, filters, page_head, plots, repository
 from tilewatch.dashboard.widgets.errors import show_errors
 from tilewatch.db.models import TOTAL
@@ -41,7 +42,7 @@ def page(url: str) -> None:
     if everything.empty:
         st.info(
             "No series is measured yet. A worker on a machine with an NVIDIA GPU measures what is submitted; without "
-            "one, import a recording. The static facts of a submission appear here too."
+            f"one, import a recording. {RECORDINGS_COME} The static facts of a submission appear here too."
         )
         st.code("tilewatch submit nightly\ntilewatch import FILE")
         return

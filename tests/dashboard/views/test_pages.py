@@ -16,6 +16,7 @@ from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import small_database
 from tests.dashboard.fixtures.app import APP, opened, rows
 from tests.dashboard.fixtures.small_database import MACHINE, OTHER_PROBLEM, REPOSITORY
+from tests.db.fixtures import one_commit
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.panels.series import sweep_sizes
 from tilewatch.dashboard.widgets import plots
@@ -734,6 +735,20 @@ def test_an_empty_database_is_explained_with_what_to_do(empty_app: AppTest, page
     assert words_shown in app.info[0].value
     assert not app.error
     assert app.code or app.get("page_link")
+
+
+@pytest.mark.parametrize("page", ["overview", "series", "compare"])
+def test_a_page_without_measurements_says_that_recordings_are_on_their_way(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    """Who opened the page in the first minute of `tilewatch up` read that an import is the visitor's work."""
+    with new_database() as url:
+        if page == "overview":
+            with session.session(url) as opened_session:
+                one_commit.submit(opened_session)
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        app = opened(AppTest.from_file(str(APP), default_timeout=60), page)
+        assert "`tilewatch up` itself imports the recordings that came with it" in app.info[0].value
 
 
 @pytest.mark.parametrize("page", ["overview", "inbox"])
