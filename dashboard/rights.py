@@ -90,8 +90,8 @@ def _signed_in() -> str | None:
 
 
 def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
-    """Returns the address if the provider says that it is verified, or if the provider does not say and
-    `trusts_silence` is True; else None. The text "true" counts as True, because some providers send it."""
+    """Returns the visitor's address if the provider says that it is verified, or says nothing and `trusts_silence` is
+    True; else None. The text "true" counts as True, because some providers send it."""
     verified = claims.get("email_verified", trusts_silence)
     return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None
 

@@ -28,14 +28,14 @@ def read_number(text: str) -> int | None:
 
 
 def show_whole() -> None:
-    """Writes all query parameters into the browser's address. For a link to the current page, Streamlit (1.67) does not
-    do so itself. Adds nothing to the browser's history if this address is already shown."""
+    """Writes all query parameters into the browser's address, because Streamlit (1.67) does not do so after a link to
+    the current page. Adds nothing to the browser's history if this address is already shown."""
     st.query_params.from_dict({key: st.query_params.get_all(key) for key in st.query_params})
 
 
 def restore(key: str, read: Callable[[list[str]], object], *, instead_of: Sequence[str] = ()) -> Callable[[], None]:
-    """Sets a widget to the value that `read` returns for the address. Returns the widget's `on_change`, which writes a
-    new choice to the address and removes the parameters `instead_of`, because these name the same thing."""
+    """Sets a widget to what `read` makes of its parameter in the address. Returns the widget's `on_change`: it writes a
+    new choice into the address, and removes the parameters `instead_of`, which name the same thing in another way."""
     st.session_state[key] = read(st.query_params.get_all(key))
     return lambda: write(key, instead_of)
 

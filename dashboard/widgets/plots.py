@@ -103,9 +103,9 @@ def show_scoreboard(html: str, key: str) -> None:
 
 
 def _send(kind: str, key: str, html: str) -> dict[str, Any]:
-    """Sends HTML and returns the data for the component's script: the id of its element, and the drawings. picture.js
-    inserts the drawings, because Streamlit removes SVG from HTML. A version in the data makes the script run again if
-    only the HTML changes, because the browser then has a new table."""
+    """Shows HTML without its drawings. Returns the data for the component's script: the id of the HTML's element; the
+    drawings, which picture.js inserts, because Streamlit removes SVG from HTML; and a version of the HTML, so that the
+    script also runs again if the HTML changes and the drawings do not."""
     version = zlib.crc32(html.encode())
     st.html(f'<div class="{kind}" id="{key}" data-version="{version}">{_SVG.sub(_keep_place, html)}</div>')
     return {"of": key, "drawings": _SVG.findall(html), "version": version}

@@ -23,7 +23,7 @@ class Programs:
 
 
 def find(can_run: Callable[[Path], bool], copies: Path) -> Programs:
-    """Returns the paths of the programs. Copies all to `copies` if `can_run` is False for any of them."""
+    """Returns the programs' paths. If `can_run` is False for one, copies all to `copies` and returns the new paths."""
     programs = _in(_package(POSTGRES_PACKAGE) / POSTGRES_FOLDER, _valkey())
     if can_run(programs.postgres) and can_run(programs.valkey):
         return programs

@@ -60,9 +60,9 @@ def list_targets(
     base: Library, head: Library, selection: Selection, *, needs_packages: bool = False
 ) -> tuple[Target, ...]:
     """Reads both sides and returns their targets, paired. Raises NoConfigs, UnknownKernel or BadProblem if neither side
-    has what the selection names. Raises LibraryError if a file of the head does not load and the base does not show
-    which kernels the file had, if files do not load and there is no target, or if there is no architecture. With
-    `needs_packages`, raises PackageMissing if a package is missing here."""
+    has what the selection names, and PackageMissing if `needs_packages` is True and a package is missing here. Raises
+    LibraryError without an architecture, if files do not load and nothing is left to compare, or if a file of the head
+    newly fails to load and the base has no target that the head lacks: no target would then show that failure."""
     if not selection.archs:
         raise LibraryError("there is no architecture to compare for")
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]

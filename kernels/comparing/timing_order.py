@@ -41,7 +41,7 @@ class Timing:
 
 
 class TimingRun(Generic[Work]):
-    """Times the pairs that one design judges. `timings` maps each pair's key to its launches, also of earlier runs."""
+    """Times pairs until their verdicts are sure. `timings` maps each pair's key to all its launches so far."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TimingRun(Generic[Work]):
         known: Mapping[Key, Timing] | None = None,
         is_sure: Callable[[Verdict], bool] = lambda verdict: verdict.is_final,
     ) -> None:
-        """Keeps earlier runs' launches, `known`. A pair needs no more launches if `is_sure` accepts its verdict."""
+        """Begins with the launches of earlier runs, `known`. A pair is timed until `is_sure` accepts its verdict."""
         self._works: dict[Key, Work] = {work.key: work for work in works}
         self.timings: dict[Key, Timing] = {key: (known or {}).get(key, Timing()) for key in self._works}
         self._design, self._on_timing, self._is_sure = design, on_timing, is_sure

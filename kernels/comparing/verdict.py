@@ -142,8 +142,8 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
 
 
 def _estimate_needed(change: float, found: Range, launches: int, margin: float) -> int | None:
-    """Estimates how many launches distinguish a change from the farther one of two values: 0 and the margin. The width
-    of an interval shrinks with the square root of the number of launches. None if there are too few launches."""
+    """Estimates how many launches tell a change from 0 or from the margin, whichever is farther from it: the width of
+    an interval shrinks with the square root of their number. Returns None if there are too few for an estimate."""
     if launches < FIRST_FORECAST or math.isinf(found.low) or math.isinf(found.high):
         return None
     room = max(abs(change), margin - abs(change))

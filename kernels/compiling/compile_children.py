@@ -81,7 +81,7 @@ class CompileChildren:
         return (*self._tracers.values(), *([] if self._compiler is None else [self._compiler]))
 
     def _require_ready(self, child: ChildProcess) -> str:
-        """Returns a new child's compiler version. Raises BuildError if it fails to start or uses other packages."""
+        """Returns a new child's compiler version. Raises BuildError if it does not start, or uses another toolchain."""
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:

@@ -78,9 +78,9 @@ class ScopeState:
         return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
-        """Returns how many nights back to search for a change of a series; 0 if no build since its last change can have
-        changed it. If tonight's code is new, only the builds that may have brought it are searched. Otherwise the
-        search goes back to the earliest build that may have changed the code, at most `after_nights` nights."""
+        """Returns how many of the last nights may have changed a series: 0 if its code is the same in all of them. If
+        tonight's code is new, these are the nights that may have brought it; else all since the first that may have
+        changed the code. Counts at most `after_nights` nights, and none before the series' last change."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -177,9 +177,9 @@ class ScopeState:
         return Candidate(key, base, head, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
-        """Yields each series that has had `min_history` nights since its machine or toolchain was new, and its probe.
-        The probe replays tonight's build beside the last build on the old one. It is None if no build can have changed
-        the series. The caller sets `probe_at` to None when it uses the probe, so that a series gets only one."""
+        """Yields each series that has had `min_history` nights on a new machine or toolchain, with its probe: a replay
+        of tonight's build beside the last build on the old one. The probe is None if no build can have changed the
+        series. The caller sets `probe_at` to None when it uses the probe, so that a series gets only one."""
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]

@@ -67,7 +67,7 @@ class OpenNight:
 
 
 def open_night(session: Session, context: Context, scope: Scope, nights: Sequence[Night], run_id: int) -> OpenNight:
-    """Returns a scope's night for the judge job of the run `run_id`, with the replays since the first of `nights`."""
+    """Returns the night that the judge job of the run `run_id` judges, with the replays since the first of `nights`."""
     facts = judging.list_replays(session, scope, nights[0].position if nights else 0)
     history = History(session, watched.find_history(session, context, scope.repository), scope, nights, facts)
     store = CubinStore(context.store_url)

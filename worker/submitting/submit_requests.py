@@ -114,8 +114,8 @@ def submissions(
 
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Carries out one request and returns its outcome; None if the request must wait: a check for its commit, or a
-    bisection for a replay. Refuses a request after an unexpected error, which would recur each minute."""
+    """Carries out one request and returns its outcome; None if the request must wait, for example for a commit or a
+    replay. An unexpected error is an outcome too, because it would recur each minute."""
     try:
         with opened.begin_nested():  # what it raised may have been Postgres's, and its outcome is still to be written
             return _carry_out(opened, settings, asked)
@@ -173,7 +173,7 @@ def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
 
 
 def _bisect(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Takes the next step of a bisection or of the replay of one run. Returns the outcome; None until it has ended."""
+    """Takes the next step of a bisection or of the replay of one run. Returns the last step's outcome, else None."""
     # Imported here, as only replays need NumPy and the judge.
     from tilewatch.worker.judging import bisection, requested_replay
 

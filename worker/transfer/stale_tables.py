@@ -99,7 +99,7 @@ def read_tables(repository: Path, revision: str) -> ShippedTables | None:
 def compare(
     session: Session, repository: str, tables: ShippedTables, policy: Policy, *, gpu_model: str | None = None
 ) -> tuple[Sweeps, list[TableState]]:
-    """Compares tables with a repository's newest runs, of one GPU model if given. Leaves out kernels without runs."""
+    """Returns the newest runs of the tables' kernels, and each table's state beside them. Skips tables without runs."""
     shipped: dict[Key, dict[str, Params]] = {}
     for _, key, row in tables.list_rows():
         shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]

@@ -69,7 +69,7 @@ def read_checklist(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
 
 
 def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
-    """Returns a table of the lines, those not kept first. If an answer of `before` differs, a column shows it."""
+    """Returns a table of checklist lines, those not kept first. A column shows the answers of `before` that differ."""
     answers = {line["item"]: line["answer"] for line in before}
     rows = []
     for line in sorted(
@@ -86,7 +86,7 @@ def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapp
 
 
 def count_kept(lines: Sequence[Mapping[str, str]]) -> str:
-    """Returns words such as "11 of 13 lines kept". Lines without the answer yes or no are not counted."""
+    """Returns how many checklist lines are kept, such as "11 of 13 lines kept". Counts lines answered yes or no."""
     answers = [line["answer"] for line in lines if line["answer"] in ("yes", "no")]
     return f"{answers.count('yes')} of {len(answers)} lines kept"
 
