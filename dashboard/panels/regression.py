@@ -177,7 +177,7 @@ def _more_runs(url: str, found: pd.Series, who: str) -> None:
     tip = (
         "The range is one commit."
         if commits <= 1
-        else "Replays commits of the range on its worst series, halving it each time."
+        else "Replays commits on the regression's worst series. Each replay halves the range."
     )
     with st.container(horizontal=True):
         if st.button("Measure again", key="rerun", help="Runs its series once more at the first bad commit."):

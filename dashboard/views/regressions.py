@@ -68,7 +68,7 @@ def _list(shown: pd.DataFrame, group: str, word: str, scope: str) -> None:
     if shown["repository"].nunique() == 1 and not (shown["recorded"] | shown["simulated"]).any():
         table = table.drop(columns="repository")
     picked = tables.pick_row(table.style.map(badges.word_colour, subset="state"), shown, "regressions")
-    st.caption("Select a row to open it. Its time is the change of its worst series, with the 95 % interval.")
+    st.caption("Select a row to open it. Time: how much its worst series changed, with the 95 % interval.")
     if picked is not None:
         address.open_page("views/regressions.py", {"regression": picked["id"]})
 

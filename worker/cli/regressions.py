@@ -97,7 +97,7 @@ _add_triage(
 )
 _add_triage(
     "resolve",
-    "Mark a regression as fixed. One whose series are back at their old level is resolved without this.",
+    "Mark a regression as fixed. This happens by itself when its series are back at their old level.",
     '7 --note "reverted in 1a2b3c4d"',
 )
 _add_triage("reopen", "Open a regression again that was resolved or expected.")

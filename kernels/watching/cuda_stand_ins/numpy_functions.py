@@ -106,7 +106,7 @@ def _call_shrunk(name: str, args: Any, named: Any) -> Any:
         shape = [size if size < SMALL_SIZES[0] else large.get(size) for size in np.shape(made)]
         if None in shape or len(sizes) > len(SMALL_SIZES):
             raise TracingError(
-                f"without a GPU, Tilewatch's stand-in for CuPy has {name} for at most {MOST_VALUES:,} elements"
+                f"without a GPU, Tilewatch's stand-in for CuPy computes {name} of at most {MOST_VALUES:,} elements"
             )
         is_turned = isinstance(made, np.ndarray) and made.flags.f_contiguous and not made.flags.c_contiguous
         return new(shape, np.asarray(made).dtype, "F" if is_turned else "C")
