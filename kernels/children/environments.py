@@ -205,7 +205,7 @@ def find_settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs pip in this process's sandbox. Returns as "failure" pip's error, or None if pip installed all packages."""
+    """Runs pip in this process's sandbox. Returns {"failure": pip's error}, or {"failure": None} if pip succeeded."""
     folder, python = request["folder"], request["python"]
     other = [] if Path(python) == Path(sys.executable).resolve() else ["--python", python]
     files = ["--requirement", f"{folder}/{LIST}", "--target", f"{folder}/{SITE}"]

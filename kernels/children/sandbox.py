@@ -278,8 +278,8 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def name_user(folder: str | Path) -> int:
-    """Returns the id of the user that is to own `folder` and to run the children on a GPU that write into it. These
-    children may follow each other or run at once, so the id depends on the folder's path alone."""
+    """Returns the id of a user for the children on a GPU that write into `folder`: it runs them and owns the folder.
+    The id depends on the folder's path alone, because several such children may run, at once or one by one."""
     return FIRST_GPU_USER + int(hashlib.sha256(os.fsencode(folder)).hexdigest()[:6], 16)
 
 

@@ -41,7 +41,7 @@ def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
-    """Returns a copy of the config `example` with the values `fields`. Host code's own configs may lack this config."""
+    """Returns a config of the kind of `example` with the values `fields`, which host code's own configs may lack."""
     if isinstance(example, Mapping):
         return {**example, **fields}
     if dataclasses.is_dataclass(example) and not isinstance(example, type):

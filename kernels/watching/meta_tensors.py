@@ -209,7 +209,7 @@ def _keep_values(value: Any) -> Any:
 
 
 def _forget_written(value: Any) -> Any:
-    """Returns a tensor of PyTorch's own class, without values if a kernel may have written to `value`."""
+    """Returns a tensor with values as a plain tensor, without them if a kernel may have written to its memory."""
     import torch
 
     with_values: Any = _class_with_values()

@@ -211,7 +211,7 @@ def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[s
 
 
 def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
-    """Shows every config in the order of the search space. New results keep this order and the selected row."""
+    """Shows a table of all configs. They are sorted by id, so that new results move neither rows nor the selection."""
     st.subheader("All configs", anchor=False)
     trials = trials.sort_values("config_id")
     table = _params(trials, sweep)

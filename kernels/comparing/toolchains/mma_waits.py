@@ -34,13 +34,13 @@ class MmaWaits:
 
 
 def count_mma_waits(cubins: Iterable[bytes]) -> MmaWaits:
-    """Returns the numbers of MMAs and of groups in all functions of cubins for sm_90."""
+    """Counts the MMAs, and their groups with one wait each, in all functions of cubins for sm_90."""
     counted = [count_in_code(section) for cubin in cubins for section in _list_code(cubin)]
     return MmaWaits(sum(each.groups for each in counted), sum(each.mmas for each in counted))
 
 
 def count_in_code(code: bytes) -> MmaWaits:
-    """Returns the numbers of MMAs and of groups in the instructions of one function."""
+    """Counts the MMAs, and their groups with one wait each, in the machine code of one function."""
     words = [int.from_bytes(code[start : start + 8], "little") for start in range(0, len(code), INSTRUCTION_BYTES)]
     return MmaWaits(
         sum(word & OPCODE == WARPGROUP and not word & DEPBAR for word in words),
