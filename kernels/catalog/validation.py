@@ -143,7 +143,7 @@ def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
         names = [name for each in named if isinstance(each, Mapping) for name in each]
         raise _make_error(
             loaded,
-            f"`{field}` asks for {error}{_find_line(error)}, which is none of its axes and sizes: {', '.join(names)}",
+            f"`{field}` asks for {error}{_find_line(error)}; its axes and sizes are {', '.join(names)}",
         ) from error
     except Exception as error:
         raise _make_error(loaded, f"`{field}` fails: {type(error).__name__}: {error}{_find_line(error)}") from error

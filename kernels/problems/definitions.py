@@ -156,7 +156,7 @@ def _read_tensors(
             raise BadProblem(f"{name} has the type {spec.get('dtype')!r}; expected one of {', '.join(TYPES)}")
         for axis in spec["shape"] or ():
             if axis not in axes:
-                raise BadProblem(f"{name} has the axis {axis!r}, which is none of its axes: {', '.join(axes)}")
+                raise BadProblem(f"{name} has the axis {axis!r}; the definition's axes are {', '.join(axes)}")
         shape = None if spec["shape"] is None else tuple(spec["shape"])
         yield TensorSpec(name, shape, spec["dtype"], defaults.get(name))
 

@@ -86,7 +86,7 @@ def test_an_operator_of_constants_has_one_problem(tmp_path: Path) -> None:
         ({"axes": {"D": {"type": "const"}}}, "conv.json: axis D is neither var nor a const with a value"),
         (
             {"outputs": {"y": {"shape": ["Q"], "dtype": "int8"}}},
-            "conv.json: y has the axis 'Q', which is none of its axes: D, K, T, P",
+            "conv.json: y has the axis 'Q'; the definition's axes are D, K, T, P",
         ),
         ({"outputs": {"y": {"dtype": "int8"}}}, "conv.json: y has no shape"),
     ],

@@ -27,7 +27,7 @@ def read_with(folder: Path, source: str) -> catalog.LibraryPlans:
         ('"float32", output=True)', '"float32", output=True, inout=True)', "array 'y' is both `output` and `inout`"),
         ('Array("y"', 'Array("x"', "two arrays have the same name: x, x"),
         ('"float32"),', '"fp32"),', "array 'x' has the type 'fp32'; expected one of cuTile, e.g. "),
-        ('config["width"],),\n', 'config["with"],),\n', "(line 30), which is none of its axes and sizes: n, width"),
+        ('config["width"],),\n', 'config["with"],),\n', "(line 30); its axes and sizes are n, width"),
         ('// config["width"]', '// config["with"]', "`grid` asks for 'with' (line 31)"),
         ('(config["width"],)', "(ct.float32,)", "the constant of parameter 'width' is "),
         ('(config["width"],)', "()", "parameter 'width' is a ct.Constant, but `constants` has no value for it"),
