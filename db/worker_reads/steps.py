@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import (
+    ENDED_SHORT,
     OPEN_JOB,
     RECORDED_HOST_END,
     Commit,
@@ -199,6 +200,20 @@ def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfi
         .order_by(drawn, Trial.config_id)
     )
     return [CompiledConfig(**row._mapping) for row in session.execute(query)]
+
+
+def count_uncompiled(session: Session, sweep_id: int) -> int:
+    """Counts the configs of a sweep's short list that no job compiled, not even without success."""
+    query = select(func.count()).select_from(Trial).join(Sweep, Sweep.id == Trial.sweep_id)
+    return session.scalars(query.where(Trial.sweep_id == sweep_id, Trial.status == "waiting", ~is_drawn())).one()
+
+
+def find_stopped_compile(session: Session, facts: SweepFacts) -> str | None:
+    """Describes the first compile job of a sweep's kernel that ended before its work was done; None if all did it."""
+    sentence = func.concat_ws(": ", func.format("compile job %s ended as %s", Job.id, Job.state), Job.failure)
+    of_kernel = (Job.submission_id == facts.submission_id, Job.payload["kernel"].astext == facts.kernel)
+    query = select(sentence).where(Job.kind == "compile", *of_kernel, Job.state.in_(ENDED_SHORT)).order_by(Job.id)
+    return session.scalars(query.limit(1)).first()
 
 
 def list_compilers(session: Session, sweep_id: int) -> list[str]:

@@ -35,7 +35,8 @@ may have changed. The days of the series are spread, so that no night sweeps all
 
 
 class NothingToMeasure(ExpectedError):
-    """Raised if no config of a sweep compiled, or if a cubin is not in the cubin store. The message is a sentence."""
+    """Raised if no config of a sweep compiled, if a config was never compiled, or if a cubin is not in the cubin store.
+    The message is a sentence."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -50,6 +51,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(context.database_url) as opened:
             return [judge_run(opened, facts, run_id, job.priority)]
+    _require_whole_list(job.sweep_id, facts, context.database_url)
     configs = _with_cubins(job.sweep_id, facts, compiled, context.store_url, context.database_url)
     trials = TrialWriter(
         context.database_url, job.sweep_id, {config_sha256(each.params): each.config_id for each in configs}
@@ -91,6 +93,19 @@ def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS
     return dt.datetime.combine(now.date() - dt.timedelta(days=since), dt.time(), dt.UTC)
+
+
+def _require_whole_list(sweep_id: int, facts: SweepFacts, database_url: str) -> None:
+    """Raises NothingToMeasure if a config of the short list was never compiled. Without a short list, all configs must
+    be. Else the judge would take the best of the others for the best of all, and report a change."""
+    with session(database_url) as opened:
+        missing = steps.count_uncompiled(opened, sweep_id)
+        why = steps.find_stopped_compile(opened, facts) if missing else None
+    if missing:
+        raise NothingToMeasure(
+            f"{missing:,} configs of {facts.kernel} {facts.problem} were not compiled, because {why or 'no job did'}; "
+            f"`tilewatch retry --submission {facts.submission_id}` compiles them and measures"
+        )
 
 
 def _with_cubins(

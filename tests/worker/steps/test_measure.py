@@ -1,7 +1,5 @@
 """From a GPU's result to rows and a verdict. The GPU's part is made, but for one test that wants a real one."""
 
-import datetime as dt
-
 import pytest
 from sqlalchemy import select, update
 
@@ -9,7 +7,7 @@ from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
-from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.models import Config, Job, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
@@ -20,8 +18,10 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import healthy_gpu
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
+from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import compile
 from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 
@@ -153,15 +153,46 @@ def test_a_measure_job_whose_run_is_on_record_goes_straight_to_the_judge(
         assert len(opened.scalars(select(Run.id)).all()) == 1
 
 
-def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Settings, context: Context) -> None:
+def test_a_sweep_of_which_a_batch_failed_is_not_measured(
+    settings: Settings, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of the other configs would be judged as the best of all: a change that no commit made."""
+    monkeypatch.setattr(compile, "BATCH", 2)
     add_gpu_worker(context)
-    submit_nightly(settings, night=dt.date(2026, 11, 1))
+    submit_sweep(settings, tiny_repository.KERNEL, "1024", gpus=("h200",))
     with session(context.database_url) as opened:
-        waiting = opened.scalars(select(Job.id).where(Job.kind == "measure")).all()
-        (queued, *_) = jobs.release(opened, waiting)
-    run_job.run(queued.id, "tester#1", context)
+        (planning,) = opened.scalars(select(Job.id).where(Job.kind == "compile")).all()
+    first, second = run_job.run(planning, "tester#1", context)
+    run_job.run(first.id, "tester#1", context)
     with session(context.database_url) as opened:
-        job = opened.get_one(Job, queued.id)
+        claimed = jobs.claim(opened, second.id, "tester#1", 60)
+        assert claimed is not None
+        jobs.fail(opened, second.id, "tester#1", "the compiler's folder is gone")
+        (measuring,) = follow_up.queue_next(opened, claimed)
+    run_job.run(measuring.id, "tester#2", context)
+    with session(context.database_url) as opened:
+        job = opened.get_one(Job, measuring.id)
+        assert (job.state, job.failure) == (
+            "failed",
+            f"2 configs of double 1024 were not compiled, because compile job {second.id} ended as failed: "
+            "the compiler's folder is gone; `tilewatch retry --submission 1` compiles them and measures",
+        )
+        actions.retry(opened, actions.JobSelection.of(None, job.submission_id), "tester")
+    (measuring,) = run_job.run(second.id, "tester#1", context)
+    if gpus():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(NotNow, match="no NVIDIA GPU"):
+        run_job.run(measuring.id, "tester#2", context)
+
+
+def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Settings, context: Context) -> None:
+    broken = tiny_repository.SOURCE.replace("FACTOR", "2.0").replace("(64, 128, 256, 96)", "(96, 48)")
+    (settings.repository / "library" / "double.py").write_text(broken)
+    tiny_repository.git(settings.repository, "commit", "--all", "--quiet", "--message", "Break all tiles")
+    measuring = compiled(settings, context)
+    run_job.run(measuring, "tester#1", context)
+    with session(context.database_url) as opened:
+        job = opened.get_one(Job, measuring)
     assert (job.state, job.failure) == ("failed", "no config of double compiled for 1024 on sm_90")
 
 
