@@ -216,6 +216,12 @@ def find_stopped_compile(session: Session, facts: SweepFacts) -> str | None:
     return session.scalars(query.limit(1)).first()
 
 
+def find_compile_failure(session: Session, sweep_id: int) -> str | None:
+    """Returns why the first of a sweep's configs that did not compile failed."""
+    query = select(Trial.failure).where(Trial.sweep_id == sweep_id, Trial.status == "not_compiled")
+    return session.scalars(query.order_by(Trial.config_id).limit(1)).one()
+
+
 def list_compilers(session: Session, sweep_id: int) -> list[str]:
     """Lists the compilers that made the cubins of a sweep."""
     query = (

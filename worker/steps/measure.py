@@ -126,5 +126,8 @@ def _with_cubins(
             fact_writes.write_trial_results(opened, {sweep_id: rows})
     here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
     if not here:
-        raise NothingToMeasure(f"no config of {facts.kernel} compiled for {facts.problem} on {facts.arch}")
+        with session(database_url) as opened:
+            why = steps.find_compile_failure(opened, sweep_id)
+        where = f"{facts.kernel} compiled for {facts.problem} on {facts.arch}"
+        raise NothingToMeasure(f"no config of {where}; the first failure: {why}")
     return here

@@ -8,7 +8,7 @@ from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import actions, jobs
-from tilewatch.db.models import Config, Job, Measurement, Run, Sweep, Trial, Verdict
+from tilewatch.db.models import Compilation, Config, Job, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.compiling.store import CubinStore
@@ -185,7 +185,7 @@ def test_a_sweep_of_which_a_batch_failed_is_not_measured(
         run_job.run(measuring.id, "tester#2", context)
 
 
-def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Settings, context: Context) -> None:
+def test_a_sweep_of_which_nothing_compiled_fails_with_the_first_reason(settings: Settings, context: Context) -> None:
     broken = tiny_repository.SOURCE.replace("FACTOR", "2.0").replace("(64, 128, 256, 96)", "(96, 48)")
     (settings.repository / "library" / "double.py").write_text(broken)
     tiny_repository.git(settings.repository, "commit", "--all", "--quiet", "--message", "Break all tiles")
@@ -193,7 +193,10 @@ def test_a_sweep_of_which_nothing_compiled_fails_with_a_sentence(settings: Setti
     run_job.run(measuring, "tester#1", context)
     with session(context.database_url) as opened:
         job = opened.get_one(Job, measuring)
-    assert (job.state, job.failure) == ("failed", "no config of double compiled for 1024 on sm_90")
+        reasons = set(opened.scalars(select(Compilation.failure)))
+    said, _, why = (job.failure or "").partition("; the first failure: ")
+    assert (job.state, said) == ("failed", "no config of double compiled for 1024 on sm_90")
+    assert why in reasons
 
 
 def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Settings, context: Context) -> None:
