@@ -1,7 +1,8 @@
 """Reads which configs a series has tried in one state, without those of its kernel's short list.
 
-A state of a series is the compiler, the configs' machine code, and the driver's major version. Two runs have the same
-state if each config that both sweeps compiled has the same code. A run's certificate names the first run of its state.
+A state of a series is the compiler, the configs' machine code, the driver's major version, and the search space. Two
+runs have the same state if each config that both sweeps compiled has the same code. A run's certificate names the first
+run of its state. Configs that left a space are not counted, because a space of other axes or size is another state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -132,10 +133,15 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
         .correlate(Sweep)
         .scalar_subquery()
     )
+    has_same_space = and_(
+        this.space["axes"] == Sweep.space["axes"],
+        func.jsonb_array_length(Sweep.space["listed"]) + Sweep.space["rest"].as_integer()
+        == len(space["listed"]) + space["rest"],
+    )
     same = (
         _join_runs(select(CERTIFICATE))
         .join(this, is_series)
-        .where(CERTIFICATE.has_key("first_run"), driver == DRIVER, has_same_code)
+        .where(CERTIFICATE.has_key("first_run"), driver == DRIVER, has_same_code, has_same_space)
         .order_by(Run.finished_at.desc())
         .limit(1)
     )

@@ -187,6 +187,21 @@ def test_another_state_begins_another_look(settings: Settings, night: Night, run
         assert night(4)[problem] == WIDTHS - third | {128}
 
 
+def test_configs_that_left_the_space_do_not_count_as_tried(settings: Settings, night: Night, run: Run) -> None:
+    """Two nights tried two configs. Two that no night has tried remain when these leave."""
+    problem, tried = PROBLEMS[0], set[int]()
+    for day in (1, 2):
+        drawn = night(day)[problem]
+        run(problem, time_all(drawn), day=day)
+        tried |= drawn - {128}
+    source = SOURCE.replace("FACTOR", "2.0").replace(str(tuple(sorted(WIDTHS))), str(tuple(sorted(WIDTHS - tried))))
+    (settings.repository / "library" / "double.py").write_text(source)
+    tiny_repository.git(settings.repository, "commit", "--all", "--quiet", "--message", "A smaller space")
+    night(3)
+    smaller = run(problem, time_all({128}), day=3)
+    assert (smaller["space"], smaller["untried"], smaller["full_look"]) == (3, 2, None)
+
+
 def test_a_run_in_an_earlier_state_continues_its_certificate(night: Night, run: Run) -> None:
     """Two nodes with two drivers measure in turn."""
     problem = PROBLEMS[0]
