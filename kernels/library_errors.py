@@ -12,7 +12,10 @@ class NoConfigs(LibraryError):
 
 
 class PackageMissing(LibraryError):
-    """Raised if a file or its host code needs a package that is missing here, but may be on another machine."""
+    """Raised if a file or its host code needs a package that is missing here, but may be on another machine. `compiler`
+    is the version with which that machine must trace the code; None if the code is not compiled here."""
+
+    compiler: str | None = None
 
 
 def first_line(error: BaseException) -> str:

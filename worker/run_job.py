@@ -130,7 +130,8 @@ def _move_to_tracer(
         try:
             with session(context.database_url) as opened:
                 require_tracer(opened, error)
-                moved = jobs.hand_back(opened, job.id, owner, queue=TRACE_QUEUE)
+                payload = job.payload if error.compiler is None else {**job.payload, "compiler": error.compiler}
+                moved = jobs.hand_back(opened, job.id, owner, queue=TRACE_QUEUE, payload=payload)
             log.info("moved", queue=TRACE_QUEUE, reason=str(error))
             return [UnsentJob(job.id, TRACE_QUEUE)] if moved else []
         except PackageMissing as unhelped:

@@ -17,7 +17,7 @@ from tilewatch.kernels.compiling.store import StoreError, is_final, require_room
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.results import Compiled, Params, StaticFacts
 from tilewatch.kernels.toolchains.toolchain import Toolchain
-from tilewatch.kernels.toolchains.versions import compiler_version
+from tilewatch.kernels.toolchains.versions import compiler_version, describe_other_compiler
 
 LIMIT_S = 15.0
 """CPU seconds that a config may take to compile. 31 to 35 of the 500 configs in the space of the FP8 kernel take
@@ -81,8 +81,11 @@ class Compiler:
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("read", request)
-        except PackageMissing:
-            found = None if code_key is None else self._cubins.store.find_traced(self._traced_key(code_key))
+        except PackageMissing as missing:
+            if code_key is None:
+                raise
+            missing.compiler = self._read_toolchain_version()
+            found = self._cubins.store.find_traced(_make_traced_key(code_key, missing.compiler))
             if found is None:
                 raise
             traced = found
@@ -95,23 +98,29 @@ class Compiler:
         return self._compile({**request, "traced": traced})
 
     def trace(
-        self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str
+        self,
+        library: Path,
+        kernel: str,
+        problem: str,
+        config: Params,
+        arch: str,
+        *,
+        code_key: str,
+        compiler: str | None = None,
     ) -> Mapping[str, Any]:
         """Stores the launches of a config, for machines that cannot run its host code. Returns them in the format of
-        config_code.py, or the reason why the config has none. Raises the errors of `compile`."""
+        config_code.py, or the reason why the config has none. `compiler` is the version that compiles them; None means
+        this machine's. Raises BuildError if the launches were traced with another, and the errors of `compile`."""
+        wanted = compiler or self._read_toolchain_version()
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("trace", request)
         except (ChildHung, ChildDied) as died:
             raise BuildError(f"{kernel} on {problem} with {config} cannot be traced: {died}") from None
-        self._cubins.store.put_traced(self._traced_key(code_key), traced)
+        if traced.get("compiler") != wanted:  # who asked would not find it, and would ask again
+            raise BuildError(describe_other_compiler(traced.get("compiler"), wanted))
+        self._cubins.store.put_traced(_make_traced_key(code_key, wanted), traced)
         return traced
-
-    def _traced_key(self, code_key: str) -> str:
-        """Returns the store key of traced code. It contains the toolchain, because others cannot read the bytecode."""
-        if self._packages is None:
-            return code_key
-        return hashlib.sha256(f"{code_key} {self._read_toolchain_version()}".encode()).hexdigest()
 
     def _compile(self, request: Mapping[str, Any]) -> Compiled:
         arch = request["arch"]
@@ -225,3 +234,8 @@ class Compiler:
             symbol=answer.get("symbol"),
             facts=StaticFacts(**{**facts, "remarks": tuple(facts["remarks"])}) if facts else None,
         )
+
+
+def _make_traced_key(code_key: str, compiler: str) -> str:
+    """Returns the store key of traced code. It contains the compiler, because others cannot read the bytecode."""
+    return hashlib.sha256(f"{code_key} {compiler}".encode()).hexdigest()

@@ -2,7 +2,7 @@
 
 `<content key>.json` is the outcome of a compilation, `<content key>.cubin` its machine code and `<content
 key>.tileirbc` its bytecode (2 to 6 KB; a cubin has 40 to 400). A timeout or a compiler error has only an outcome, so
-that the config is not compiled again if `is_final` returns True. `<code key>.recorded` is the traced code of a config
+that the config is not compiled again if `is_final` returns True. `<key>.recorded` is the traced code of a config
 whose host code runs on some machines only (config_code.py)."""
 
 import json

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict  # pydantic wants this one before Python
 
 from tilewatch.kernels.compiling.compiler_input import CompilerInput, LinkedLibrary
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.toolchains.versions import compiler_version
+from tilewatch.kernels.toolchains.versions import compiler_version, describe_other_compiler
 from tilewatch.kernels.watching.tracer import TracingError
 
 Name = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -80,11 +80,7 @@ def read_traced(traced: Mapping[str, Any]) -> TracedCode:
     """Checks and returns traced code. Raises BadTracedCode or OtherCompiler, or TracingError if tracing had failed."""
     compiler = traced.get("compiler")
     if compiler != compiler_version():  # another version may write another form
-        raise OtherCompiler(
-            f"the code was traced with {str(compiler)[:200]}, but this worker compiles with {compiler_version()}: "
-            "set TILEWATCH_COMPILER on every node (docs/operate/settings.md), and install the same cuda-tile in the "
-            "environment that records"
-        )
+        raise OtherCompiler(describe_other_compiler(compiler, compiler_version()))
     try:
         code = _CODE.validate_python(traced)
         if "failure" in code:

@@ -46,6 +46,14 @@ def compiler_version() -> str:
     return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(installed.items()))
 
 
+def describe_other_compiler(traced_with: object, wanted: str) -> str:
+    """Returns a sentence that code was traced with another compiler than the one that compiles it, and what to do."""
+    return (
+        f"the code was traced with {str(traced_with)[:200]}, but is compiled with {wanted}: set TILEWATCH_COMPILER on "
+        "every node (docs/operate/settings.md), and install the same cuda-tile in the environment that records"
+    )
+
+
 def read_compilers(lines: Collection[str]) -> dict[str, str]:
     """Returns the versions by package name in lines of `compiler_version`. Ignores words after the versions. If the
     lines differ in a package, returns all versions of the package, separated by commas."""

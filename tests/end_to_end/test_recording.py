@@ -15,9 +15,13 @@ from tilewatch.db import fact_writes
 from tilewatch.db.models import Compilation, Job, Sweep, Trial
 from tilewatch.db.page_reads.queue import list_queues
 from tilewatch.db.session import session
+from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.kernels.toolchains.versions import compiler_version
+from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import compiler
 from tilewatch.worker.submitting.submit import submit_nightly
 
 CONFIGS = 2
@@ -87,6 +91,30 @@ def test_a_batch_that_no_worker_can_record_fails_with_what_to_do(
     assert failure is not None
     assert "No module named 'host_package'" in failure
     assert failure.endswith("start a worker there with -Q record (docs/operate/nodes.md)")
+
+
+def test_a_batch_is_not_traced_for_another_compiler_again_and_again(
+    settings: Settings, context: Context, with_package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compile workers got a newer compiler, and the worker that has the package did not."""
+    with session(context.database_url) as opened:
+        fact_writes.write_heartbeat(opened, name="record@b", kind="compile", host="b", toolchain={}, queues=["record"])
+    with monkeypatch.context() as able:
+        able.setenv("PYTHONPATH", with_package)
+        submit_nightly(settings)
+    with session(context.database_url) as opened:
+        (planning,) = opened.scalars(select(Job.id)).all()
+    (batch,) = run_job.run(planning, "compile@a#1", context)
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr(Compiler, "_read_toolchain_version", lambda _: "cuda-tile 99")
+        (moved,) = run_job.run(batch.id, "compile@a#1", context)
+    assert moved.queue == "record"
+    compiler.close()
+    monkeypatch.setenv("PYTHONPATH", with_package)
+    assert run_job.run(moved.id, "record@b#1", context) == []
+    with session(context.database_url) as opened:
+        failure = opened.get_one(Job, moved.id).failure or ""
+    assert f"traced with {compiler_version()}, but is compiled with cuda-tile 99" in failure
 
 
 def test_a_batch_is_not_moved_twice(

@@ -16,7 +16,8 @@ Payload = TypeVar("Payload")
 @dataclass(frozen=True)
 class CompilePayload:
     """The payload of a job that compiles a kernel of a submission. `library` is the folder to use if the commit's
-    pyproject.toml names none. A `toolchain` of None is the installed one. `items` is None if the job plans batches."""
+    pyproject.toml names none. A `toolchain` of None is the installed one. `items` is None if the job plans batches.
+    `compiler` is the version for which a worker of the queue `record` must trace; None for a job not moved there."""
 
     repository: str
     sha: str
@@ -25,6 +26,7 @@ class CompilePayload:
     arch: str
     toolchain: str | None = None
     items: tuple[UnmeasuredCode, ...] | None = None
+    compiler: str | None = None
 
 
 @dataclass(frozen=True)

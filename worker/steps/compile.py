@@ -142,7 +142,8 @@ def _trace_batch(
     library = watched.library_at(context, payload.repository, payload.sha, payload.library)
     for done, item in enumerate(items):
         lease.progress(done)
-        compiler.trace(library, payload.kernel, item.problem, item.params, payload.arch, code_key=item.code_key)
+        what = (library, payload.kernel, item.problem, item.params, payload.arch)
+        compiler.trace(*what, code_key=item.code_key, compiler=payload.compiler)
     with session(context.database_url) as opened:
         job_id, _ = jobs.add(
             opened,

@@ -14,7 +14,7 @@ from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.compiler_input import compile_input, make_input
 from tilewatch.kernels.compiling.store import CubinStore, folder
-from tilewatch.kernels.compiling.traced_code import read_traced
+from tilewatch.kernels.compiling.traced_code import OtherCompiler, read_traced
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.toolchains.versions import compiler_version
 
@@ -58,18 +58,44 @@ def test_what_one_machine_records_another_compiles_to_the_same_machine_code(
     assert cubins[0] == cubins[1]
 
 
-def test_code_of_another_compiler_is_refused_with_both_names(watch: Path, tmp_path: Path) -> None:
+def trace_failure(version: str, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with this compiler traces a config that has no code."""
+    with monkeypatch.context() as other, Compiler(store) as compiler:
+        other.setattr(Compiler, "_read_toolchain_version", lambda _: version)
+        other.setattr(Compiler, "_ask_tracer", lambda *_: {"compiler": version, "failure": "TileTypeError: no"})
+        compiler.trace(Path("watch"), "doubled", PROBLEM, {}, "sm_90", code_key="key")
+
+
+def test_code_of_another_compiler_is_traced_again(watch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes got a newer cuda-tile. The store has what the older one traced."""
     store = folder(tmp_path / "store")
-    CubinStore(store).put_traced("key", {"compiler": "cuda-tile 0.9", "launches": []})
-    with Compiler(store) as compiler, pytest.raises(BuildError, match=r"cuda-tile 0\.9, but .*TILEWATCH_COMPILER"):
+    trace_failure("cuda-tile 0.9", store, monkeypatch)
+    with Compiler(store) as compiler, pytest.raises(PackageMissing) as missing:
         compiler.compile(watch, "doubled", PROBLEM, {}, "sm_90", code_key="key")
+    assert missing.value.compiler == compiler_version()
 
 
-def test_a_config_without_code_is_recorded_with_its_reason(watch: Path, tmp_path: Path) -> None:
+def test_code_for_another_compiler_is_refused_with_both_names(
+    watch: Path, with_package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", with_package)
+    wanted = rf"traced with {compiler_version()}, but is compiled with cuda-tile 99: set TILEWATCH_COMPILER on every"
+    with Compiler(folder(tmp_path / "store")) as compiler, pytest.raises(BuildError, match=wanted):
+        compiler.trace(watch, "doubled", PROBLEM, {"tile": 32}, "sm_90", code_key="key", compiler="cuda-tile 99")
+    assert not list(tmp_path.glob("store/*/*.recorded"))
+
+
+def test_an_owners_code_of_another_compiler_is_not_compiled() -> None:
+    with pytest.raises(OtherCompiler, match=r"cuda-tile 0\.9, but .*TILEWATCH_COMPILER"):
+        read_traced({"compiler": "cuda-tile 0.9", "launches": []})
+
+
+def test_a_config_without_code_is_recorded_with_its_reason(
+    watch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = folder(tmp_path / "store")
+    trace_failure(compiler_version(), store, monkeypatch)
     with Compiler(store) as compiler:
-        traced = {"compiler": compiler.version.partition(" limit")[0], "failure": "TileTypeError: no"}
-        CubinStore(store).put_traced("key", traced)
         outcome = compiler.compile(watch, "doubled", PROBLEM, {}, "sm_90", code_key="key")
     assert (outcome.status, outcome.failure) == ("error", "TileTypeError: no")
 
