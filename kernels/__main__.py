@@ -167,6 +167,7 @@ def sweep(
             plan.ships,
             environments=list_toolchains(environments.expanduser()),
             drawn=tuple(each.config for each in plan.trials[len(plan.trials) - plan.drawn :]),
+            wide=wide,
         )
         result = measure(request, on_trial=journal.add, on_step=_print_step)
         made = [(trial.config, each) for trial, each in outcomes if each.status == "ok"]

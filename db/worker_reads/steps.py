@@ -52,7 +52,7 @@ class UnmeasuredCode:
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """The fields of a sweep that its measure job needs."""
+    """The fields of a sweep that its measure job needs. `reason` is that of its submission."""
 
     submission_id: int
     repository: str
@@ -61,6 +61,7 @@ class SweepFacts:
     problem: str
     gpu_model: str
     arch: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,10 +183,9 @@ def is_taken(session: Session, queue: str) -> bool:
 
 
 def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
-    query = (
-        select_row(SweepFacts, [Commit, Sweep]).join(Commit, Commit.id == Sweep.commit_id).where(Sweep.id == sweep_id)
-    )
-    return SweepFacts(**session.execute(query).one()._mapping)
+    query = select_row(SweepFacts, [Commit, Sweep, Submission]).join(Commit, Commit.id == Sweep.commit_id)
+    of_sweep = query.join(Submission, Submission.id == Sweep.submission_id).where(Sweep.id == sweep_id)
+    return SweepFacts(**session.execute(of_sweep).one()._mapping)
 
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:

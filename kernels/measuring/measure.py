@@ -62,7 +62,8 @@ class MeasureRequest:
     its own seed, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
     name in the result. `environments` have other versions of the baselines' libraries. `counted` maps launches to
     hardware counters that were read before and are not read again. `drawn` are configs outside of the kernel's short
-    list; if there are any, `cubins` is no iterator.
+    list; if there are any, `cubins` is no iterator. Unless `wide`, the first of these that hangs or kills its process
+    is the last one.
     """
 
     library: Path
@@ -80,6 +81,7 @@ class MeasureRequest:
     environments: tuple[Toolchain, ...] = ()
     counted: Mapping[str, Counted] = field(default_factory=dict)
     drawn: tuple[Params, ...] = ()
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def _measure(
             earlier=request.earlier,
             policy=policy,
             floor_us=_find_floor_us(gpu, introduction["work"]),
-            drawn=set(map(config_key, request.drawn)),
+            drawn=() if request.wide else set(map(config_key, request.drawn)),
         )
         sweep_gpu_s = child.gpu_s
         result, measurements, readings = _time_winner(

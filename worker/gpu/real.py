@@ -87,6 +87,7 @@ class RealGpu:
                 environments=list_toolchains(self.context.baseline_environments),
                 counted=sweep.counted,
                 drawn=tuple(each.params for each in configs if each.drawn),
+                wide=sweep.facts.reason == "manual",  # a person who wants drawn configs wants all of them
             )
             run = measure_uncounted(request, on_trial=trial_ended, kept=kept)
             if len(configs) < len(sweep.configs) and sweep.last_sweep is not None:

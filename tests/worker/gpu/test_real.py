@@ -147,6 +147,22 @@ def test_a_space_that_did_not_change_is_not_swept_again(backend: RealGpu, rig: R
     assert backend.measure(sweep, backend.own_gpu(), on_trial=lambda _: None).winner == {"tile_rows": 4}
 
 
+@pytest.mark.parametrize(
+    ("reason", "ended"), [("nightly", ["timed", "crashed"]), ("manual", ["timed", "crashed", "timed"])]
+)
+def test_a_wide_sweep_goes_on_after_a_drawn_config_that_dies(
+    backend: RealGpu, rig: Rig, sha: str, reason: str, ended: list[str]
+) -> None:
+    cubins = [rig.cubin(1), rig.cubin(2, fault="abort"), rig.cubin(4, 70.0)]
+    configs = [
+        CompiledConfig(n, dict(each.config), each.content_key, each.symbol, n > 0) for n, each in enumerate(cubins)
+    ]
+    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90", reason)
+    sweep = SweepToMeasure("measure:1", facts, configs, "library", ("copy",))
+    result = backend.measure(sweep, backend.own_gpu(), on_trial=lambda _: None)
+    assert [trial.status for trial in result.trials] == ended
+
+
 def measure_twice(backend: RealGpu, gpu: Gpu, rig: Rig, sha: str) -> None:
     cubin = rig.cubin(1)
     configs = [CompiledConfig(1, dict(cubin.config), cubin.content_key, cubin.symbol)]

@@ -92,6 +92,7 @@ def test_a_sweep_is_measured_with_the_counters_that_its_series_has(
     known, of_another_problem = (each.counted for each in asked)
     assert {launch: each.counts for launch, each in known.items()} == {"a launch": {"instructions": 3.0}}
     assert of_another_problem == {}
+    assert {each.facts.reason for each in asked} == {"manual"}
 
 
 def test_a_sweep_whose_cubins_are_gone_fails_with_a_sentence_before_it_takes_a_gpu(
