@@ -202,8 +202,7 @@ def library_at(context: Context, name: str, sha: str, library: str) -> Path:
     if row.removed_at is not None:
         raise RepositoryError(f"{row.name} is not watched any more; `tilewatch watch add` takes it up again")
     clone = _clone(row, context.clones)
-    if not (context.checkouts / sha).is_dir():
-        clones.bring_commit(clone, sha)
+    clones.bring_commit(clone, sha)
     return library_of(_of_clone(clone, row.branch, row.own_python), sha, library, context.checkouts)
 
 

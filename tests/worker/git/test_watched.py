@@ -191,6 +191,18 @@ def test_a_commit_that_came_later_is_fetched_by_the_worker_that_lacks_it(
         watched.library_at(node, "other", "0" * 40, "library")
 
 
+def test_a_checkout_of_a_commit_that_a_fork_shares_does_not_stand_in_for_the_clone_of_the_fork(
+    two: Settings, tmp_path: Path
+) -> None:
+    fork = Path(shutil.copytree(two.clones.parent.parent / "watched", tmp_path / "fork"))
+    add(two, fork)
+    node = Context.of(two.model_copy(update={"home": tmp_path / "node"}))
+    sha = tiny_repository.git(fork, "rev-parse", "HEAD").strip()
+    of_watched = watched.library_at(node, "watched", sha, "library")
+    assert watched.library_at(node, "fork", sha, "library") == of_watched
+    assert {folder.name.split("-")[0] for folder in node.clones.glob("*.git")} == {"watched", "fork"}
+
+
 def test_a_job_waits_while_its_repository_cannot_be_reached(
     two: Settings, context: Context, other: Path, tmp_path: Path
 ) -> None:
