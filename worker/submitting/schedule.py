@@ -2,8 +2,9 @@
 
 Each night has a nightly of each watched repository. A repository that was added is fetched first. If the fetch fails,
 the last fetched commit is measured, and an alarm is opened. TILEWATCH_REPOSITORY is measured at its HEAD, which its
-owner keeps up to date. If two schedulers run, they submit one nightly, because a submission's key contains the night
-and the commit. All times are UTC, so that no clock change repeats or skips a night."""
+owner keeps up to date, or at the newest commit of TILEWATCH_BRANCH if HEAD is not on it. If two schedulers run, they
+submit one nightly, because a submission's key contains the night and the commit. All times are UTC, so that no clock
+change repeats or skips a night."""
 
 import datetime as dt
 from dataclasses import dataclass

@@ -118,14 +118,15 @@ def submit_nightly(
     settings: Settings,
     *,
     repository: str | None = None,
-    commit: str = "HEAD",
+    commit: str | None = None,
     gpus: Sequence[str] = (),
     night: dt.date | None = None,
     toolchain: str | None = None,
 ) -> Submitted:
-    """Submits the library's whole suite. A second submission of a commit in the same night changes nothing. With a
-    toolchain of `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers need
-    that toolchain to be installed. Raises BadToolchainName for a name that no toolchain can have."""
+    """Submits the library's whole suite. If `commit` is None, this is HEAD, or the followed branch's newest commit
+    if HEAD is not on it. A second submission of a commit in the same night changes nothing. With a toolchain of
+    `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers need that toolchain
+    to be installed. Raises BadToolchainName for a name that no toolchain can have."""
     if toolchain is not None and not is_name(toolchain):
         raise BadToolchainName(f"'{toolchain}' is not a name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
@@ -228,7 +229,7 @@ def open_source(settings: Settings, name: str | None) -> Source:
 def _submit(
     settings: Settings,
     source: Source,
-    revision: str,
+    revision: str | None,
     gpus: Sequence[str],
     request: _Request,
     *,
@@ -239,6 +240,7 @@ def _submit(
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
         order = watched.read_order(opened, source.watched)
+    revision = revision or _choose_revision(source.watched, order)
     commit = _resolve(source.watched, order, revision, branch or revision, request.toolchain)
     library = watched.library_of(source.watched, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
@@ -279,6 +281,12 @@ def _submit(
 def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
     """Returns how many measured commits left the branch since the last call, as a clause; "" if none did."""
     return f"; {count_text(removed, 'measured commit')} left {source.branch}, which was rewritten" if removed else ""
+
+
+def _choose_revision(source: WatchedRepository, order: BranchOrder) -> str:
+    """Returns HEAD, or the newest commit of the followed branch if HEAD is not on that branch."""
+    is_followed = order.has(watched.resolve(source, "HEAD").sha)
+    return "HEAD" if is_followed else git_reads.find_tips(source.folder, source.branch)[-1]
 
 
 def _resolve(

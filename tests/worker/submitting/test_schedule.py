@@ -76,6 +76,21 @@ def test_a_missed_night_is_submitted_once(settings: Settings, context: Context) 
     assert nights(context) == [dt.date(2026, 11, 17), NIGHT]
 
 
+@pytest.mark.parametrize("where", [("--create", "other"), ("--detach",)])
+def test_a_checkout_off_its_branch_misses_no_night_of_the_branch(
+    settings: Settings, context: Context, where: tuple[str, ...]
+) -> None:
+    followed = settings.model_copy(update={"branch": "main"})
+    submit_nightly(followed, night=dt.date(2026, 11, 17))
+    tip = tiny_repository.commit(settings.repository, "Change main", factor=3)
+    tiny_repository.git(settings.repository, "switch", *where)
+    tiny_repository.commit(settings.repository, "Leave main", factor=4)
+    (sentence,) = schedule.catch_up(followed, at(9))
+    assert sentence.startswith(f"submitted the nightly of 2026-11-20 for {tip[:8]}")
+    assert schedule.catch_up(followed, at(9, 1)) == []
+    assert nights(context) == [dt.date(2026, 11, 17), NIGHT]
+
+
 def test_a_nightly_that_is_late_at_midnight_is_that_of_its_day(
     settings: Settings, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
