@@ -257,7 +257,8 @@ def _submit(
     wanted = PlansWanted(request.kernel, request.problem, kernels, request.wide, night)
     submodules = outside_files.list_submodules(source.watched.folder, commit.sha)
     read = _read(servers.database_url, library, commit.repository, models, wanted, submodules)
-    targets = [_Target(model, model.slug in measured, read.plans.get(model.slug)) for model in models]
+    planned = [model for model in models if read.plans.get(model.slug) != ()]
+    targets = [_Target(model, model.slug in measured, read.plans.get(model.slug)) for model in planned]
     with session(servers.database_url) as opened:
         commit_id = fact_writes.add_commit(
             opened, **{**asdict(commit), "committed_at": dt.datetime.fromisoformat(commit.committed_at)}
@@ -333,10 +334,11 @@ def _read(
                 return _read_elsewhere(missing[0])
         advice = f"; {ADVICE}"
     plans = {slug: tuple(filter(wanted.has, reading.plans)) for slug, reading in readings.items()}
-    if not any(plans.values()):
-        named = ", ".join(wanted.kernels or ())
-        raise NothingToSubmit(f"the library's suite has none of the kernels {named} (TILEWATCH_KERNELS)")
-    return _Read(plans, "".join(f"; left out: {failure}" for failure in failures) + advice)
+    without = [f"{slug}, for which no kernel has a config" for slug in plans if not plans[slug]]
+    if len(without) == len(plans):
+        named = f"of {', '.join(wanted.kernels)} (TILEWATCH_KERNELS) " if wanted.kernels is not None else ""
+        raise NothingToSubmit(f"no kernel {named}in the library's suite has a config for {', '.join(plans)}")
+    return _Read(plans, "".join(f"; left out: {each}" for each in (*failures, *without)) + advice)
 
 
 def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:

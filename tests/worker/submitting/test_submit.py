@@ -14,7 +14,7 @@ from tilewatch.kernels.catalog.catalog import UnknownKernel
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.device import UnknownGpu
 from tilewatch.worker.git.commits import RepositoryError
-from tilewatch.worker.settings import Settings
+from tilewatch.worker.settings import EVERY_KERNEL, Settings
 from tilewatch.worker.submitting.submit import NothingToSubmit, submit_nightly, submit_sweep
 
 NIGHT = dt.date(2026, 11, 1)
@@ -130,3 +130,37 @@ def test_a_file_that_does_not_load_costs_its_own_kernels_and_the_sentence_says_s
     assert "; left out: library file broken.py does not load: ModuleNotFoundError" in submitted.sentence
     with session(settings.connection().database_url) as opened:
         assert len(opened.scalars(select(Sweep)).all()) == len(tiny_repository.PROBLEMS)
+
+
+def test_a_gpu_model_without_a_config_gets_no_submission(settings: Settings) -> None:
+    """It had no sweep, so it never ended and its night was late for ever."""
+    only_of(settings, "sm_100")
+    submitted = submit_nightly(settings, gpus=("b200", "h200"), night=NIGHT)
+    assert "on b200;" in submitted.sentence
+    assert "; left out: h200, for which no kernel has a config" in submitted.sentence
+    with session(settings.connection().database_url) as opened:
+        assert opened.scalars(select(Submission.gpu_model)).all() == ["b200"]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "words"),
+    [
+        ((EVERY_KERNEL,), "no kernel in the library's suite has a config for h200"),
+        (("double", "add"), "of double, add "),
+    ],
+)
+def test_a_night_without_any_config_is_refused_and_the_setting_is_named_if_there_is_one(
+    settings: Settings, kernels: tuple[str, ...], words: str
+) -> None:
+    only_of(settings, "sm_100")
+    with pytest.raises(NothingToSubmit, match=words) as raised:
+        submit_nightly(settings.model_copy(update={"kernels": kernels}), gpus=("h200",), night=NIGHT)
+    assert ("TILEWATCH_KERNELS" in str(raised.value)) == (kernels != (EVERY_KERNEL,))
+
+
+def only_of(settings: Settings, arch: str) -> None:
+    """Commits a library whose only kernel has configs for one architecture."""
+    tiny_repository.commit(settings.repository, "Change the space", factor=3)
+    file = settings.repository / "library" / "double.py"
+    file.write_text(file.read_text().replace("(64, 128, 256, 96)", f'(64,) if arch == "{arch}" else ()'))
+    tiny_repository.git(settings.repository, "commit", "--quiet", "--all", "--message", "Need one architecture")
