@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from tilewatch.db.lifecycle import jobs, suspicions
 from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
 from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
-from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, TOTAL, Action, Submission, Verdict
+from tilewatch.db.models import ENDED_SHORT, OPEN_JOB, TOTAL, Action, Job, Submission, Verdict
 from tilewatch.db.page_reads import regressions as regression_queries
 from tilewatch.db.page_reads.evidence import RunRow, find_run
 from tilewatch.db.page_reads.regressions import RegressionRow
@@ -73,7 +73,11 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
     """Queues again those selected jobs that ended before their work was done, and stores this as a person's action.
-    Returns a sentence about the queued jobs. Raises NoSuchWork if no selected job ended this way."""
+    Returns a sentence about the queued jobs. Raises NoSuchWork if no selected job ended this way, or for the job of a
+    check: the check has an outcome then, and the job would find nothing to do."""
+    ended = select(Job.check_id).where(Job.id == chosen.job_id, Job.state.in_(ENDED_SHORT))
+    if (check_id := session.scalar(ended)) is not None:
+        raise NoSuchWork(f"job {chosen.job_id} is of check {check_id}, which ends with it: submit the check again")
     again = jobs.retry(session, _list_chosen(session, chosen, ENDED_SHORT))
     if not again:
         raise NoSuchWork(

@@ -12,8 +12,9 @@ from tests.worker.fixtures.git_history import ADD, BASE, CAST, NARROW, WORDS
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
+from tilewatch.db.lifecycle.actions import JobSelection, NoSuchWork, retry
 from tilewatch.db.lifecycle.jobs import ClaimedJob, Priority
-from tilewatch.db.models import Commit, Config, Job, Measurement, Replay, Run, Submission, Sweep, Verdict
+from tilewatch.db.models import Action, Commit, Config, Job, Measurement, Replay, Run, Submission, Sweep, Verdict
 from tilewatch.db.page_reads import checks
 from tilewatch.db.page_reads.checks import CheckStory, find_check, list_checks
 from tilewatch.db.session import session
@@ -173,6 +174,11 @@ def test_an_equal_check_is_found_again_and_a_failed_one_is_tried_again(
     reconcile(context.database_url, context.broker_url)
     ended = read(context, first).check
     assert (ended.exit_code, ended.failure) == (2, "its job was cancelled")
+    with session(context.database_url) as opened:
+        for job_id in opened.scalars(select(Job.id).where(Job.check_id == first)):
+            with pytest.raises(NoSuchWork, match=f"job {job_id} is of check {first}, which ends with it"):
+                retry(opened, JobSelection.of(job_id, None), "ada")
+        assert opened.scalars(select(Action)).all() == [], "it was not queued, and nothing says that it was"
     again = submit(settings, shas, NARROW, ADD)
     assert again != first
     drain()
