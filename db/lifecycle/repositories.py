@@ -15,13 +15,18 @@ class RepositoryRefused(ExpectedError):
     """Raised if a repository cannot be added or removed. The message is a sentence."""
 
 
-def add(session: Session, name: str, url: str, branch: str, own_python: bool = False) -> None:
-    """Adds a watched repository, or watches a removed one again. Raises RepositoryRefused if the name is taken."""
+def require_free(session: Session, name: str, url: str) -> None:
+    """Raises RepositoryRefused if a repository with this name and address cannot be added, as the name is taken."""
     known = find_repository(session, name)
     if known is not None and known.removed_at is None:
         raise RepositoryRefused(f"{name} is watched already, from {known.url}")
     if known is not None and known.url != url:
         raise RepositoryRefused(f"the name {name} belongs to {known.url} and its history: choose another name")
+
+
+def add(session: Session, name: str, url: str, branch: str, own_python: bool = False) -> None:
+    """Adds a watched repository, or watches a removed one again. Raises RepositoryRefused if the name is taken."""
+    require_free(session, name, url)
     now = {
         "branch": branch,
         "own_python": own_python,

@@ -135,6 +135,7 @@ def add(
         lifecycle.require_own_python(opened, name)
         owner_python.write(clone, python)
         return _of_clone(clone, known.branch, True)
+    lifecycle.require_free(opened, name, url)  # before the clone changes, which others may be reading
     clones.fetch(clone)
     commits.require_history(clone.folder)
     branch = branch or clones.choose_branch(clone)

@@ -126,12 +126,18 @@ def test_a_repository_that_cannot_be_cloned_is_not_added(settings: Settings, tmp
 
 
 def test_a_name_is_of_one_repository_for_ever(two: Settings, other: Path, repository: Path) -> None:
+    tiny_repository.git(other, "branch", "release")
     with pytest.raises(RepositoryRefused, match="other is watched already"):
-        add(two, other)
+        add(two, other, branch="release")
+    with session(two.connection().database_url) as opened:
+        clone = watched.choose(opened, two, "other").clone
+    assert clone is not None
+    assert tiny_repository.git(clone.folder, "symbolic-ref", "HEAD").strip() == "refs/heads/main", "it is as it was"
     with session(two.connection().database_url) as opened:
         lifecycle.remove(opened, "other")
     with pytest.raises(RepositoryRefused, match="the name other belongs to"):
         add(two, repository, name="other")
+    assert [folder.name for folder in two.clones.glob("other-*.git")] == [clone.folder.name], "nothing was cloned"
     assert add(two, other, branch="main") == "other"
 
 
