@@ -1,11 +1,12 @@
 """Finds files that a commit names but does not contain: submodules, and files that are pointers of Git LFS. Nightlies
 check out commits with plain Git. So both kinds of files are missing in a nightly, even if a working tree has them."""
 
-import os
 import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+
+from tilewatch.git_environment import make_environment
 
 SUBMODULE = "160000"
 """Git's mode for an entry that is a submodule."""
@@ -45,7 +46,7 @@ def _git(folder: Path, *arguments: str) -> str:
     """Returns what git prints, or "" if git fails."""
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments],
-        env={**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"},
+        env=make_environment(),
         capture_output=True,
         encoding="utf-8",
         errors="replace",

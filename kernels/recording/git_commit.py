@@ -1,7 +1,6 @@
 """Reads from Git which commit a library folder is at. Uses no network and no database."""
 
 import datetime as dt
-import os
 import re
 import subprocess
 from dataclasses import dataclass
@@ -9,12 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from tilewatch.errors import ExpectedError
+from tilewatch.git_environment import make_environment
 from tilewatch.text import without_controls
-
-OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
-"""The variables that git sets for a hook. They would make another git command use the hook's repository."""
-AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
-"""An environment in which Git ignores `git replace` and grafts, which exist on one machine only."""
 
 LOG = ("log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8")
 """Options of `git log` that override a person's settings, with which it might print gpg's output or Latin-1."""
@@ -82,12 +77,6 @@ def repository_name(folder: Path) -> str:
         host = parts.hostname + (f":{parts.port}" if parts.port else "")
         return urlunsplit((parts.scheme, host, parts.path, "", ""))
     return Path(url).name.removesuffix(".git") if "/" in url and ":" not in url else url
-
-
-def make_environment() -> dict[str, str]:
-    """Returns the environment of a git that reads the repository of its folder, as it is stored, also if this process
-    was started by a hook of another repository."""
-    return {**{name: value for name, value in os.environ.items() if name not in OF_A_HOOK}, **AS_STORED}
 
 
 def _git(folder: Path, *arguments: str) -> str:

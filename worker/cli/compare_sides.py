@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tilewatch import processes
+from tilewatch.git_environment import make_environment
 from tilewatch.kernels import project_settings
 from tilewatch.kernels.comparing.changes import Comparison, end_by_static_facts, find_changed
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource, read_winners
@@ -64,7 +65,8 @@ def find_repository(settings: Settings) -> Path:
     if "repository" in settings.model_fields_set:
         return settings.repository
     try:
-        top = subprocess.run(["git", "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=True).stdout
+        command, variables = ["git", "rev-parse", "--show-toplevel"], make_environment()
+        top = subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
     except FileNotFoundError:
         raise RepositoryError("git is not installed, and commits are what Tilewatch compares") from None
     except subprocess.CalledProcessError:

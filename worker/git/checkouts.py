@@ -15,8 +15,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewatch.git_environment import make_environment
 from tilewatch.text import short_sha
-from tilewatch.worker.git.commits import RepositoryError, environment, git, read_settings, resolve
+from tilewatch.worker.git.commits import RepositoryError, git, read_settings, resolve
 
 MOST_FILES, MOST_BYTES = 200_000, 4 << 30
 """The most files and bytes of a commit. A few kilobytes in Git can be a huge file of zeros or many copied folders."""
@@ -104,7 +105,7 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
 def _require_size(repository: Path, sha: str) -> None:
     """Raises RepositoryError if a commit has more than MOST_FILES or MOST_BYTES. It stops reading Git's list there."""
     count = size_bytes = 0
-    command, variables = ("git", "ls-tree", "-r", "--long", "--full-tree", sha), environment(repository)
+    command, variables = ("git", "ls-tree", "-r", "--long", "--full-tree", sha), make_environment(repository)
     with subprocess.Popen(
         command, cwd=repository, env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as listing:

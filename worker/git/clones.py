@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.recording.git_commit import make_environment
+from tilewatch.git_environment import make_environment
 from tilewatch.text import short_sha, without_controls
 from tilewatch.worker.git.commits import UNSHALLOW, GitFailed, RepositoryError, git, read_settings
 

@@ -3,22 +3,19 @@
 Branches are named in full, refs/heads/BRANCH, because Git takes a short name for a tag if there is such a tag. The
 repository may be read-only, so nothing is written. Uncommitted changes in its working tree are not measured."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
+from tilewatch.git_environment import make_environment
 from tilewatch.given_files import MOST_TOML_BYTES
 from tilewatch.kernels import project_settings
 from tilewatch.kernels.project_settings import ProjectSettings
-from tilewatch.kernels.recording.git_commit import AS_STORED, GitCommit, NoHistory, commit_of
+from tilewatch.kernels.recording.git_commit import GitCommit, NoHistory, commit_of
 
 LIMIT_S = 300.0
 """The most seconds that a git command may take, in case a disk is dead. A million commits are listed in 10 s."""
-
-IN_BLOCKS = {"GIT_FLUSH": "0"}
-"""Makes git write lists into pipes in blocks, not by line: 100,000 commits take 0.3 s instead of 0.6 (2026-11-28)."""
 
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -209,12 +206,6 @@ def _succeeds(repository: Path, *arguments: str) -> bool:
     return True
 
 
-def environment(repository: Path) -> dict[str, str]:
-    """Returns the environment in which git uses exactly this repository and ignores replacement objects and grafts."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return {**clean, **AS_STORED, **IN_BLOCKS, "GIT_CEILING_DIRECTORIES": str(repository.resolve().parent)}
-
-
 def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
     """Runs git and returns its output. Git uses exactly this repository: neither a repository around it, nor that of a
     hook that started this process. Raises GitFailed if the command fails, RepositoryError if git is not installed."""
@@ -224,7 +215,7 @@ def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: st
         return subprocess.run(
             ["git", *arguments],
             cwd=repository,
-            env={**environment(repository), **extra},
+            env={**make_environment(repository), **extra},
             check=True,
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tilewatch.git_environment import make_environment
 from tilewatch.worker.git.commits import RepositoryError
 
 
@@ -36,6 +37,7 @@ def _list_files(repository: Path) -> list[str]:
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=repository,
+            env=make_environment(),
             capture_output=True,
             text=True,
             check=True,

@@ -2,10 +2,11 @@
 comment. One commit changes a kernel so that the simulated GPU is slower, and one makes the other kernel faster."""
 
 import datetime as dt
-import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from tilewatch.git_environment import make_environment
 
 SLOWER, FASTER = "scale", "shift"
 """Names the kernel that becomes slower, and the kernel that becomes faster."""
@@ -102,10 +103,5 @@ def _git(folder: Path, *arguments: str, at: str | None = None) -> str:
     settings = ["-c", "user.name=Demo", "-c", "user.email=demo@example.org", "-c", "commit.gpgsign=false"]
     dates = {} if at is None else {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
     command = ["git", *settings, *arguments]
-    environment = {**_environment(), **dates}
+    environment = {**make_environment(folder), **dates}
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment).stdout
-
-
-def _environment() -> dict[str, str]:
-    """Returns the environment without git's variables, which may have been set by a hook of another repository."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

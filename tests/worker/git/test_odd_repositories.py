@@ -7,6 +7,8 @@ import pytest
 
 from tests.worker.fixtures import odd_histories
 from tests.worker.fixtures.tiny_repository import git
+from tilewatch.kernels.problems.outside_files import POINTER, list_pointers
+from tilewatch.worker.cli.compare_sides import find_repository
 from tilewatch.worker.git import clones
 from tilewatch.worker.git.branch_order import order_branch
 from tilewatch.worker.git.clones import Clone, FetchFailed
@@ -19,6 +21,8 @@ from tilewatch.worker.git.commits import (
     resolve,
 )
 from tilewatch.worker.git.commits import git as read_git
+from tilewatch.worker.git.working_tree import copy_working_tree
+from tilewatch.worker.settings import Settings
 
 
 def follow(tmp_path: Path, remote: Path, branch: str | None = None) -> Clone:
@@ -236,9 +240,21 @@ def test_histories_without_a_common_commit_have_no_merge_base(tmp_path: Path) ->
     assert first_parents(folder, "f" * 40, 5) == []
 
 
-def test_a_hooks_environment_makes_no_other_repository_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [("GIT_DIR",), ("GIT_DIR", "GIT_WORK_TREE"), ("GIT_INDEX_FILE",)])
+def test_a_hooks_environment_makes_no_other_repository_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
     shas = odd_histories.make(tmp_path / "r", "Two")
+    (tmp_path / "r" / "library").mkdir(exist_ok=True)
+    (tmp_path / "r" / "library" / "sizes.jsonl").write_text(f"{POINTER}v1\n")
+    git(tmp_path / "r", "add", ".")
     odd_histories.make(tmp_path / "other")
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    for name in names:
+        place = {"GIT_DIR": ".git", "GIT_INDEX_FILE": ".git/index"}.get(name, "")
+        monkeypatch.setenv(name, str(tmp_path / "other" / place))
     assert places(tmp_path / "r") == shas
     assert resolve(tmp_path / "r", "HEAD").sha == shas[-1]
+    assert list_pointers(tmp_path / "r" / "library") == ["sizes.jsonl"]
+    assert (copy_working_tree(tmp_path / "r", "library", tmp_path / "copy") / "sizes.jsonl").is_file()
+    monkeypatch.chdir(tmp_path / "r" / "library")
+    assert find_repository(Settings()) == tmp_path / "r"

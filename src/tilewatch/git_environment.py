@@ -1,0 +1,25 @@
+"""Makes the environment in which each git of Tilewatch runs."""
+
+import os
+import re
+from pathlib import Path
+
+OF_A_PERSON = re.compile(
+    "GIT_(ASKPASS|SSH|SSL_|HTTP_|PROXY_|ALLOW_PROTOCOL|CEILING_|DISCOVERY_|CONFIG_(COUNT|KEY_|VALUE_|GLOBAL|(NO)?SYSTEM))"
+)
+"""Begins of the names of git's variables by which people reach servers and configure git. Others may have been set by a
+hook, and would make git use the repository or the index of that hook."""
+
+AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
+"""An environment in which Git ignores `git replace` and grafts, which exist on one machine only."""
+
+IN_BLOCKS = {"GIT_FLUSH": "0"}
+"""Makes git write lists into pipes in blocks, not by line: 100,000 commits take 0.3 s instead of 0.6 (2026-11-28)."""
+
+
+def make_environment(repository: Path | None = None) -> dict[str, str]:
+    """Returns the environment of a git that reads the repository of its folder, as it is stored, also if this process
+    was started by a hook of another repository. With `repository`, git uses none around that folder."""
+    kept = {name: each for name, each in os.environ.items() if not name.startswith("GIT_") or OF_A_PERSON.match(name)}
+    own = {} if repository is None else {"GIT_CEILING_DIRECTORIES": str(repository.resolve().parent)}
+    return {**kept, **AS_STORED, **IN_BLOCKS, **own}
