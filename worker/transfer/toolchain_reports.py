@@ -19,7 +19,8 @@ END = ".json"
 def import_report(database_url: str, path: Path) -> Imported:
     """Stores a report, or the new parts of one that is stored. Raises BadReport, after which nothing has changed."""
     report = read_report(path)
-    names = [side.name for side in (report.base, *report.heads)]
+    sides = (report.base, *report.heads)
+    names = [side.name for side in sides]
     for name in names:
         if not is_name(name):
             raise BadReport(f"{path} cannot be imported: {name!r:.60} is not the name of a toolchain")
@@ -28,7 +29,7 @@ def import_report(database_url: str, path: Path) -> Imported:
     except ValueError as error:
         raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {error}") from None
     judged = JudgedReport(
-        key=" ".join([report.made_at, *(side.compiler for side in (report.base, *report.heads))]),
+        key=" ".join([report.made_at, *([report.id] if report.id else (side.compiler for side in sides))]),
         toolchains=names,
         made_at=made_at,
         contents=list_rows(report),

@@ -3,6 +3,7 @@
 import datetime as dt
 import functools
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +130,7 @@ def find_installed_side(name: str, root: Path) -> Toolchain | None:
 def begin_report(sides: Iterable[ComparedSide]) -> ToolchainReport:
     """Returns a new report about these sides, without results."""
     named = tuple(ToolchainName(side.name, packages=_list_packages(side)) for side in sides)
-    return ToolchainReport(named, dt.datetime.now(dt.UTC).strftime(MADE_AT))
+    return ToolchainReport(named, dt.datetime.now(dt.UTC).strftime(MADE_AT), uuid.uuid4().hex)
 
 
 def _list_packages(side: ComparedSide) -> dict[str, str]:

@@ -69,10 +69,12 @@ class GpuUsed:
 @dataclass
 class ToolchainReport:
     """All results so far. `sides` are the toolchains: the base, then the heads, then the rungs of ladders. `baselines`
-    are launches of each operator's main baseline: the base's version beside that of the head or rung in the key."""
+    are launches of each operator's main baseline: the base's version beside that of the head or rung in the key. `id`
+    distinguishes reports that were begun in one minute; it is empty in files that an older Tilewatch began."""
 
     sides: tuple[ToolchainName, ...]
     made_at: str
+    id: str = ""
     fail_over: float = 0.0
     static_wall_s: float = 0.0
     static_jobs: int = 0
@@ -159,6 +161,7 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
     return ToolchainReport(
         sides=tuple(_read(ToolchainName, each) for each in rows["sides"]),
         made_at=rows["made_at"],
+        id=str(rows.get("id", "")),
         fail_over=rows["fail_over"],
         static_wall_s=rows["static_wall_s"],
         static_jobs=rows["static_jobs"],

@@ -9,6 +9,8 @@ import pytest
 from tests.conftest import NewDatabase
 from tilewatch.db.page_reads.toolchain_reports import find_report, list_reports, list_reports_of
 from tilewatch.db.session import session
+from tilewatch.kernels.comparing.toolchains.comparison import begin_report
+from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide
 from tilewatch.kernels.comparing.toolchains.report_file import (
     BadReport,
     ToolchainName,
@@ -16,6 +18,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     list_rows,
     read_report,
 )
+from tilewatch.kernels.toolchains.toolchain import Toolchain
 from tilewatch.worker.transfer.toolchain_reports import import_report
 
 ROOT = Path(__file__).parents[3]
@@ -39,6 +42,23 @@ def test_a_report_whose_text_cannot_be_stored_or_shown_is_refused_in_a_sentence(
         assert import_report(database_url, write(file, "installed", "A\\u0000")).created
         with session(database_url) as opened:
             assert [row.title for row in list_reports(opened)] == ["installed → next"]
+
+
+def test_reports_of_one_minute_are_two_and_what_a_report_gains_is_stored_in_it(
+    tmp_path: Path, new_database: NewDatabase
+) -> None:
+    """The second one, of another kernel for example, took the place of the first."""
+    sides = (ComparedSide("installed", Toolchain("installed", None)), ComparedSide("next", Toolchain("next", None)))
+    file = tmp_path / "a..b.json"
+    with new_database() as database_url:
+        for verbs in (["imported the"], ["imported the", "imported what is new"]):
+            report = begin_report(sides)
+            for minutes, verb in enumerate(verbs):
+                report.made_at, report.static_wall_s = "2026-11-23 09:00 UTC", 60.0 * minutes
+                file.write_text(json.dumps(list_rows(report)))
+                assert import_report(database_url, file).sentence.startswith(verb)
+        with session(database_url) as opened:
+            assert len(list_reports(opened)) == 2
 
 
 def test_a_recorded_report_is_read_and_stored(new_database: NewDatabase) -> None:
