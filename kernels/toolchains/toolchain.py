@@ -73,7 +73,8 @@ def find_toolchain(root: Path, name: str) -> Toolchain:
 
 
 def _read(folder: Path) -> Toolchain:
-    return Toolchain(folder.name, folder / SITE, read_list((folder / LIST).read_text(encoding="utf-8")))
+    # resolved, because Python's paths of imported files have no ".."
+    return Toolchain(folder.name, folder.resolve() / SITE, read_list((folder / LIST).read_text(encoding="utf-8")))
 
 
 def read_list(text: str) -> tuple[Package, ...]:

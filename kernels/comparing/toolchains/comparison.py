@@ -75,6 +75,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
         wanted.jobs,
         wanted.limit_s,
     )
+    _refuse_one_name(place)
     gpu = None if wanted.gpu is None else find_gpu(wanted.gpu)
     model = None if gpu is None else gpu.model
     archs = choose_archs(wanted.archs, model)
@@ -140,6 +141,14 @@ def _list_packages(side: ComparedSide) -> dict[str, str]:
     others = () if environment is None else environment.packages
     listed = {each.package: each.version for each in (*toolchain.packages, *others)}
     return {**versions(tuple(PACKAGES)), **own, **listed, **({DRIVER: side.driver} if side.driver else {})}
+
+
+def _refuse_one_name(place: Workplace) -> None:
+    """Raises ExpectedError if two different toolchains have one name, under which their cubins would be mixed."""
+    known: dict[str, Path | None] = {}
+    for name, folder in ((side.toolchain.name, side.toolchain.folder) for side in place.sides):
+        if known.setdefault(name, folder) != folder:
+            raise ExpectedError(f"two toolchains are named {name}: {known[name]} and {folder}; rename one's folder")
 
 
 def _open(path: Path, place: Workplace) -> ToolchainReport:

@@ -98,6 +98,18 @@ def test_a_toolchain_alone_or_named_twice_is_refused(library: Path, names: tuple
     assert "name two or more different toolchains, the one in use first" in " ".join(done.stderr.split())
 
 
+def test_two_toolchains_of_one_name_are_refused_and_one_by_two_paths_is_not(library: Path, tmp_path: Path) -> None:
+    """Both sides were compiled with the toolchain that was named last, so that each was identical and safe."""
+    make_toolchain(tmp_path, "next")
+    make_toolchain(tmp_path / "other", "next", script=f'{WORSE}exec "$TILEIRAS" --opt-level=0 "$@"')
+    done = compare(library, "next", "other/next@580.65")
+    assert done.returncode == 2
+    sites = " and ".join(str(tmp_path / each / "site") for each in ("next", "other/next"))
+    assert f"two toolchains are named next: {sites}; rename one's folder" in " ".join(done.stderr.split())
+    done = compare(library, "next", "other/../next@580.65", "--json")
+    assert [each["static"] for each in json.loads(done.stdout)["operators"]] == ["identical"] * 2
+
+
 def test_an_unknown_toolchain_is_a_sentence(library: Path) -> None:
     done = compare(library, "installed", "none")
     assert done.returncode == 2
