@@ -48,6 +48,11 @@ class Toolchain:
     folder: Path | None
     packages: tuple[Package, ...] = ()
 
+    @property
+    def is_installed(self) -> bool:
+        """Returns whether it can compile here. It cannot if a report names it that was made on another machine."""
+        return self.folder is None or bool(self.packages)
+
 
 def is_name(text: str) -> bool:
     """Returns whether a toolchain in a folder of its own may have this name."""

@@ -10,7 +10,6 @@ from tilewatch.configs import config_key
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
-from tilewatch.kernels.comparing.toolchains.comparison import find_installed_side
 from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
 from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
 from tilewatch.kernels.device import GpuSpec, gpu_model
@@ -35,9 +34,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     model = gpu_model(wanted.gpus[0])
     used = stored.report.gpus.get(model.slug)
     left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
-    heads = (find_installed_side(name, context.toolchains) for name in wanted.toolchains[1:])
-    retunes = wanted.retunes and all(head is not None for head in heads)
-    times = partial(_read_times, context, wanted.stored_as, model) if retunes else None
+    times = partial(_read_times, context, wanted.stored_as, model) if wanted.retunes else None
     try:
         with use_gpu(context, model.slug) as own, own.backend.open_bench(own.gpu) as bench:
             timer = ToolchainTimer(place, stored.report, stored, own.gpu, bench, log.info)

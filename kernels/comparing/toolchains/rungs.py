@@ -25,7 +25,7 @@ def make_rungs(root: Path, place: Workplace, report: ToolchainReport, head: Tool
     """Makes the rungs of a head in the folder `root`, and returns them. Returns () if the base or the head is not
     installed here, as on a machine that only times the cubins of a report."""
     base, end = place.sides[0], place.find_side(head.name)
-    if not all(side.toolchain.packages or side.toolchain.folder is None for side in (base, end)):
+    if not all(side.toolchain.is_installed for side in (base, end)):
         return ()
     return tuple(_make_rung(root, base, end, rung) for rung in name_rungs(report, head))
 

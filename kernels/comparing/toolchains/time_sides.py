@@ -92,8 +92,12 @@ class ToolchainTimer:
         for head in self.report.heads:
             of_head = [pair for pair in worse if pair.head_name == head.name]
             todo = [pair for pair in of_head if self._key(pair) not in self.report.retunings]
-            if todo and not is_spent():
+            if not todo or is_spent():
+                continue
+            if self.place.find_side(head.name).toolchain.is_installed:
                 self._sweep(todo, times(), is_spent)
+            else:
+                self.on_progress(f"nothing is re-tuned with {head.name}, which is not installed here")
         swept = [(pair, self.report.retunings.get(self._key(pair))) for pair in worse]
         works = [
             (pair, retuning.side)

@@ -99,7 +99,8 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def make_half(report: ToolchainReport, folder: Path, bench: MadeBench) -> ToolchainTimer:
-    place = Workplace(Path("library"), (), folder, 1, 15.0)
+    sides = tuple(ComparedSide(each.name, Toolchain(INSTALLED, None)) for each in report.sides)
+    place = Workplace(Path("library"), sides, folder, 1, 15.0)
     file = ReportFile(folder / "r.json", report)
     return ToolchainTimer(place, report, file, THIS_GPU, bench, lambda _: None)
 
