@@ -10,10 +10,13 @@ from tilewatch.configs import config_key
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
+from tilewatch.kernels.comparing.timing_order import Timing
+from tilewatch.kernels.comparing.toolchains.report_verdict import list_differing
 from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
 from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
+from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.device import GpuSpec, gpu_model
-from tilewatch.kernels.measuring.measure import MeasureFailed
+from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.measuring.pair_bench import NoCupti
 from tilewatch.worker.comparing.check import NO_CUPTI
 from tilewatch.worker.comparing.compile_toolchains import queue_gpu_half
@@ -38,9 +41,14 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     try:
         with use_gpu(context, model.slug) as own, own.backend.open_bench(own.gpu) as bench:
             timer = ToolchainTimer(place, stored.report, stored, own.gpu, bench, log.info)
-            was_spent = timer.run(min(TURN_MINUTES, left), times)
-    except NoCupti as error:
-        raise MeasureFailed(NO_CUPTI) from error
+            try:
+                was_spent = timer.run(min(TURN_MINUTES, left), times)
+            except (NoCupti, BuildError, LibraryError) as error:  # of this machine: the next GPU model may succeed
+                was_spent, failed = False, Timing(failure=NO_CUPTI if isinstance(error, NoCupti) else str(error))
+                log.warning("not timed further", reason=failed.failure)
+                for pair in list_differing(stored.report, model.arch):
+                    stored.report.frozen.setdefault((*pair.key[:2], model.slug, pair.head_name), failed)
+                stored.save()
     except FellIll:
         stored.discard_changes()
         raise

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 import typer
@@ -16,9 +17,13 @@ from tilewatch.db.page_reads.toolchain_reports import ReportRow, ReportStory, fi
 from tilewatch.db.session import session
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children import sandbox
-from tilewatch.kernels.measuring.pair_bench import LaunchResult, PairWork
+from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.measuring.pair_bench import LaunchResult, NoCupti, PairWork
 from tilewatch.worker import run_job
 from tilewatch.worker.cli.toolchains.submit import wait_and_print
+from tilewatch.worker.comparing.check import NO_CUPTI
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.gpu.simulated import SimulatedBench, SimulatedGpu
@@ -137,6 +142,44 @@ def test_launches_of_a_gpu_that_fell_ill_meanwhile_leave_the_report(
     story = read(context, submitted.report_id)
     assert {each.static for each in story.operators} == {"changed"}, "the compilers' half stays"
     assert {each.frozen for each in story.operators} == {None}
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "error"),
+    [
+        (SimulatedBench, "launch_each", NoCupti("no CUPTI here")),
+        (ToolchainTimer, "retune", BuildError("next is damaged here")),
+        (ToolchainTimer, "climb", LibraryError("a library that is gone")),
+    ],
+)
+def test_after_a_gpu_model_that_cannot_be_used_the_next_one_is_timed(
+    settings: Settings,
+    context: Context,
+    drain: Drain,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    method: str,
+    error: Exception,
+) -> None:
+    """The comparison ended with the first GPU model's failure."""
+
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(owner, method, fail)
+    make_toolchain(settings.toolchains, "next", script=UNOPTIMISED)
+    submitted = submit_toolchains(settings, ToolchainsAsked(("installed", "next"), gpus=("sim", "h200"), minutes=0.5))
+    with pytest.raises(NotNow, match="GPU"):  # there is no H200 here
+        drain()
+    with session(context.database_url) as opened:
+        timing = opened.execute(select(Job.queue, Job.state).where(Job.kind == "time_toolchains"))
+        assert {job.queue: job.state for job in timing} == {"gpu.sim": "done", "gpu.h200": "queued"}
+    on_sim = [each for each in read(context, submitted.report_id).operators if each.gpu_model == "sim"]
+    assert len(on_sim) == len(tiny_repository.PROBLEMS)
+    if owner is SimulatedBench:
+        assert {(each.safety, each.reason) for each in on_sim} == {("unknown", f"could not be compared: {NO_CUPTI}")}
+    else:
+        assert all(each.frozen is not None for each in on_sim), "what was timed before counts"
 
 
 def test_equal_toolchains_are_safe_and_take_no_gpu(
