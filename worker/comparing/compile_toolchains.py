@@ -30,7 +30,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     first = models[0].slug if models else ""
     with session(context.database_url) as opened:
         known = list_recorded_winners(opened, wanted.stored_as, wanted.gpus)
-    chosen = choose(place.library, selections, known, ConfigSource.auto, first)
+    chosen = choose(place.library, selections, known, ConfigSource.auto, first, log.info)
     compile_missing(place, stored.report, stored, chosen, log.info)
     stored.save()
     differing = tuple(model.slug for model in models if list_differing(stored.report, model.arch))

@@ -86,7 +86,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
         selections = tuple(Selection(archs, kernel, wanted.problem) for kernel in wanted.kernels or (None,))
         winners = () if wanted.source is ConfigSource.shipped else tuple(read_winners(wanted.recordings))
         slug = "" if model is None else model.slug
-        chosen = choose(place.library, selections, winners, wanted.source, slug)
+        chosen = choose(place.library, selections, winners, wanted.source, slug, on_progress)
         compile_missing(place, report, file, chosen, on_progress)
         if gpu is not None and model is not None:
             left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60

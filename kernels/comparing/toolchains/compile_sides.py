@@ -22,6 +22,7 @@ from tilewatch.kernels.compiling.cubin import hash_machine_code
 from tilewatch.kernels.compiling.operator_code import ELF, read_bundle
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.library_errors import NoConfigs
 from tilewatch.kernels.results import Compiled, Params
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
@@ -72,16 +73,28 @@ Chosen = tuple[Target, Candidates]
 
 
 def choose(
-    library: Path, selections: Sequence[Selection], winners: Sequence[RecordedWinner], source: ConfigSource, gpu: str
+    library: Path,
+    selections: Sequence[Selection],
+    winners: Sequence[RecordedWinner],
+    source: ConfigSource,
+    gpu: str,
+    on_progress: Callable[[str], None],
 ) -> tuple[Chosen, ...]:
     """Returns the configs to compile for each target: the recorded winner and its ties, else the shipped config. `gpu`
-    is a GPU model; if it is empty or of another architecture, winners of the target's architecture count. Raises the
-    errors of list_targets."""
+    is a GPU model; if it is empty or of another architecture, winners of the target's architecture count. A selection
+    without any config is named by `on_progress`. Raises the errors of list_targets, NoConfigs if there is no target."""
     side = Library("the library", library)
     own_arch = gpu_model(gpu).arch if gpu else None
     chosen: dict[tuple[str, str, str], Chosen] = {}
+    lacking: list[NoConfigs] = []
     for selection in selections:
-        for target in list_targets(side, side, selection):
+        try:
+            targets = list_targets(side, side, selection)
+        except NoConfigs as error:
+            lacking.append(error)
+            on_progress(f"left out: {error}")
+            continue
+        for target in targets:
             if target.base is None:
                 continue  # a library file that does not load: `tilewatch validate` says why
             found = choose_configs(
@@ -89,6 +102,8 @@ def choose(
             )
             if found is not None:
                 chosen.setdefault((target.kernel, target.problem, target.arch), (target, found))
+    if lacking and not chosen:
+        raise lacking[0]
     return tuple(chosen.values())
 
 

@@ -236,7 +236,8 @@ class ToolchainTimer:
         rung (the base with a few versions of the head), lists only those that were faster under the head."""
         base, names = self.place.sides[0], {each.name: each for each in self.report.sides}
         others = [side for side in sides if side.environment != base.environment]
-        kernels = dict.fromkeys(pair.kernel for pair in self.report.pairs.values()) if others else ()
+        of_arch = (pair.kernel for pair in self.report.pairs.values() if pair.arch == self.model.arch)
+        kernels = dict.fromkeys(of_arch) if others else ()
         plans = [
             plan for kernel in kernels for plan in catalog.read(self.place.library, arch=self.model.arch, kernel=kernel)
         ]

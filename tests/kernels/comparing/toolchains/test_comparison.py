@@ -11,6 +11,7 @@ from tilewatch.kernels.comparing.toolchains.comparison import begin_report, choo
 from tilewatch.kernels.comparing.toolchains.compile_sides import choose
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.library import FOLDER
+from tilewatch.kernels.library_errors import NoConfigs
 from tilewatch.kernels.toolchains.toolchain import UnknownToolchain
 
 
@@ -32,12 +33,23 @@ def test_a_gpu_chooses_configs_for_its_own_architecture_alone() -> None:
     """On an H200, the code for sm_100 was compiled with the configs that are shipped for the H200."""
     archs = {arch: (Selection((arch,), "gemm_fp8", "320x32576x7168"),) for arch in ("sm_90", "sm_100")}
     chosen = {
-        (arch, gpu): [each.base for _, each in choose(FOLDER, selections, (), ConfigSource.auto, gpu)]
+        (arch, gpu): [each.base for _, each in choose(FOLDER, selections, (), ConfigSource.auto, gpu, print)]
         for arch, selections in archs.items()
         for gpu in ("h200", "b200", "")
     }
     assert chosen["sm_100", "h200"] == chosen["sm_100", ""] == chosen["sm_100", "b200"]
     assert chosen["sm_90", "h200"] != chosen["sm_100", "b200"]
+
+
+def test_a_kernel_without_a_config_is_named_and_the_others_are_compared() -> None:
+    """No kernel was compared if one of them has no config for the architecture."""
+    fp8, softmax = (Selection(("sm_80",), kernel) for kernel in ("gemm_fp8", "softmax"))
+    said: list[str] = []
+    chosen = choose(FOLDER, (fp8, softmax), (), ConfigSource.auto, "", said.append)
+    assert {target.kernel for target, _ in chosen} == {"softmax"}
+    assert said == ["left out: kernel gemm_fp8 has no config for sm_80"]
+    with pytest.raises(NoConfigs, match="kernel gemm_fp8 has no config for sm_80"):
+        choose(FOLDER, (fp8,), (), ConfigSource.auto, "", said.append)
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,8 @@ def test_a_space_without_a_list_and_a_recording_is_swept_as_a_whole() -> None:
 def test_a_rung_times_the_baselines_that_became_faster_with_its_head_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = make_report(make_pair("gemm", "same speed"), make_pair("norm", "same speed"))
+    elsewhere = replace(make_pair("newer", "same speed"), arch="sm_100")  # the catalog knows it for no other
+    report = make_report(make_pair("gemm", "same speed"), make_pair("norm", "same speed"), elsewhere)
     report.sides = (*report.sides, ToolchainName("rung", rung_of="new"))
     for kernel, ratio in (("gemm", 0.9), ("norm", 1.0)):
         head_us = tuple(100.0 * ratio + 0.02 * (launch % 3) for launch in range(20))
