@@ -106,6 +106,17 @@ def test_a_table_is_found_by_the_gpu_s_name_or_its_model(file: Path) -> None:
         assert table.find(4096, 4096, 4096, "float16").source == "exact"
 
 
+def test_a_gpu_model_is_found_by_each_name_that_its_drivers_had(file: Path) -> None:
+    content = json.loads(file.read_text())
+    for table in content["tables"]:
+        table["gpus"] = ["NVIDIA H200", "NVIDIA H200 SXM"]
+    file.write_text(json.dumps(content))
+    for gpu in ("NVIDIA H200", "NVIDIA H200 SXM", "h200"):
+        assert tuned.load(file, kernel="gemm", gpu=gpu, fallback=FALLBACK).find("default").source == "exact"
+    with pytest.raises(WrongTable, match="it has NVIDIA H200, NVIDIA H200 SXM"):
+        tuned.load(file, kernel="gemm", gpu="NVIDIA B200", fallback=FALLBACK)
+
+
 def test_how_far_a_problem_may_be_is_the_caller_s_choice(file: Path) -> None:
     wide = tuned.load(file, kernel="gemm", gpu="h200", fallback=FALLBACK, most_doublings=3)
     assert wide.find(4096, 1024, 4096, "float16").source == "nearest"

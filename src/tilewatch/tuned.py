@@ -158,9 +158,9 @@ def _choose_table(
     if not of_kernel:
         listed = ", ".join(sorted({table["kernel"] for table in tables})) or "none"
         raise WrongTable(f"{path} has no table of kernel '{kernel}'; it has {listed}")
-    fitting = [table for table in of_kernel if gpu in (table["gpu"], table["gpu_model"])]
+    fitting = [table for table in of_kernel if gpu in (table["gpu_model"], *_list_gpus(table))]
     if not fitting:
-        listed = ", ".join(sorted({table["gpu"] for table in of_kernel}))
+        listed = ", ".join(sorted({name for table in of_kernel for name in _list_gpus(table)}))
         raise WrongTable(f"{path} has no table of kernel '{kernel}' for GPU '{gpu}'; it has {listed}")
     (table,) = fitting
     if source is not None and hashlib.sha256(Path(source).read_bytes()).hexdigest() != table["source_sha256"]:
@@ -170,6 +170,11 @@ def _choose_table(
         )
     rows = [Row(row["problem"], row["config"], row["carried_regret"]) for row in table["rows"]]
     return Table(rows, fallback, most_doublings)
+
+
+def _list_gpus(table: Mapping[str, Any]) -> list[str]:
+    """Returns the driver's names for the table's GPU model. Files from before December 2026 have one, as "gpu"."""
+    return list(table.get("gpus") or [table["gpu"]])
 
 
 def read_tables(path: str | Path) -> list[dict[str, Any]]:

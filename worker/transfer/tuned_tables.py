@@ -55,6 +55,7 @@ def make_tables(
         {
             "kernel": newest.kernel,
             "gpu": newest.gpu_name,
+            "gpus": sorted({winner.gpu_name for winner in rows}),  # drivers have several names for one GPU model
             "gpu_model": newest.gpu_model,
             "arch": newest.arch,
             "repository": newest.repository,

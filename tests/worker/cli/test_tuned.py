@@ -73,6 +73,18 @@ def read_rows(file: Path) -> dict[str, Any]:
     return {row["problem"]: row for row in table["rows"]}
 
 
+def test_each_name_of_a_gpu_model_finds_its_table(url: str, file: Path, tilewatch: Tilewatch) -> None:
+    """The table had the name on one of the nodes; host code on the other was refused."""
+    for number, (name, problem) in enumerate([("NVIDIA H200", WIDE), ("NVIDIA H200 SXM", NARROW)]):
+        run_id = measure(url, problem, key=problem, winner=number)
+        with session(url) as opened:
+            opened.execute(update(Run).where(Run.id == run_id).values(gpu_name=name))
+    tilewatch("tuned", "export", str(file))
+    for name in ("NVIDIA H200", "NVIDIA H200 SXM"):
+        table = tuned.load(file, kernel="gemm_fp8", gpu=name, fallback={})
+        assert table.find(320, 32576, 7168).source == table.find(320, 16384, 7168).source == "exact"
+
+
 def test_what_won_is_found_by_host_code(url: str, file: Path, tilewatch: Tilewatch) -> None:
     run_id = measure(url, WIDE, key="wide")
     measure(url, NARROW, key="narrow", winner=1)
