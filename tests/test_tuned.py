@@ -117,6 +117,15 @@ def test_a_gpu_model_is_found_by_each_name_that_its_drivers_had(file: Path) -> N
         tuned.load(file, kernel="gemm", gpu="NVIDIA B200", fallback=FALLBACK)
 
 
+def test_tables_of_two_repositories_are_refused_in_a_sentence(file: Path) -> None:
+    """It was Python's own error, "too many values to unpack", which host code does not catch as WrongTable."""
+    content = json.loads(file.read_text())
+    content["tables"] = [{**content["tables"][0], "repository": name} for name in ("ours", "theirs")]
+    file.write_text(json.dumps(content))
+    with pytest.raises(WrongTable, match="for GPU 'h200': export one repository's, of ours, theirs"):
+        tuned.load(file, kernel="gemm", gpu="h200", fallback=FALLBACK)
+
+
 def test_how_far_a_problem_may_be_is_the_caller_s_choice(file: Path) -> None:
     wide = tuned.load(file, kernel="gemm", gpu="h200", fallback=FALLBACK, most_doublings=3)
     assert wide.find(4096, 1024, 4096, "float16").source == "nearest"

@@ -162,6 +162,11 @@ def _choose_table(
     if not fitting:
         listed = ", ".join(sorted({name for table in of_kernel for name in _list_gpus(table)}))
         raise WrongTable(f"{path} has no table of kernel '{kernel}' for GPU '{gpu}'; it has {listed}")
+    if len(fitting) > 1:
+        listed = ", ".join(table["repository"] for table in fitting)
+        raise WrongTable(
+            f"{path} has several tables of kernel '{kernel}' for GPU '{gpu}': export one repository's, of {listed}"
+        )
     (table,) = fitting
     if source is not None and hashlib.sha256(Path(source).read_bytes()).hexdigest() != table["source_sha256"]:
         raise WrongTable(
