@@ -33,6 +33,7 @@ def _link_package(package: str, side: Toolchain, site: Path) -> str | None:
             if file.parts[0] == ".." or not real.is_file():
                 continue  # a script outside of the packages' folder
             (site / file).parent.mkdir(parents=True, exist_ok=True)
+            (site / file).unlink(missing_ok=True)  # of an earlier package: a copy would be written through its link
             try:
                 os.link(real, site / file)
             except OSError:  # another file system
