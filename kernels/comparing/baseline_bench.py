@@ -8,7 +8,7 @@ from statistics import median
 from tilewatch.kernels import device
 from tilewatch.kernels.measuring.baseline_process import BaselineProcess
 from tilewatch.kernels.measuring.pair_bench import COMPARED, Launched, LaunchFailed, LaunchResult
-from tilewatch.kernels.measuring.sweep import GpuSetup
+from tilewatch.kernels.measuring.sweep import NO_ROOM, GpuSetup
 
 BLOCKS = 5
 """Number of blocks of rounds that each side's process times in a launch. The first block warms clocks and caches."""
@@ -59,7 +59,7 @@ class BaselineBench:
             for process, name in zip(sides, ("base", "head"), strict=True):
                 if (missing := process.details[work.baseline].get("missing")) is not None:
                     failure = f"{work.baseline} of the {name} does not run: {missing}"
-                    return LaunchFailed(failure, name == "head", is_final=True)
+                    return LaunchFailed(failure, name == "head", is_final=NO_ROOM not in missing.lower())
         finally:
             for process in sides:
                 process.close()

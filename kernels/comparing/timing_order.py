@@ -26,14 +26,15 @@ Key = tuple[str, str, str]
 @dataclass(frozen=True)
 class Timing:
     """The launches of a pair. Element i of `base_us` and `head_us` is from one new process. `failure` is a sentence if
-    the head failed (`is_of_head`) or if nothing can be compared. If the process that ran a side's host code also timed
-    that side, `not_apart` says why; else `not_apart` is empty."""
+    the head failed (`is_of_head`) or if nothing can be compared. `may_pass` is True if a later run may not fail. If the
+    process that ran a side's host code also timed that side, `not_apart` says why; else `not_apart` is empty."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
     failure: str | None = None
     is_of_head: bool = False
     not_apart: str = ""
+    may_pass: bool = False
 
     def judge(self, design: Design) -> Verdict | None:
         """Returns the verdict on the launches, or None if there are no launches."""
@@ -86,7 +87,8 @@ class TimingRun(Generic[Work]):
             self._deaths[key] += 1
             if not result.is_final and self._deaths[key] < MOST_DEATHS:
                 return
-            timing = replace(timing, failure=result.failure, is_of_head=result.is_of_head)
+            may_pass = not result.is_final
+            timing = replace(timing, failure=result.failure, is_of_head=result.is_of_head, may_pass=may_pass)
         else:
             base_us, head_us = (*timing.base_us, result.base_us), (*timing.head_us, result.head_us)
             timing = replace(timing, base_us=base_us, head_us=head_us, not_apart=result.not_apart)

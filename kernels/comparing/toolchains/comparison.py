@@ -89,6 +89,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
         chosen = choose(place.library, selections, winners, wanted.source, slug, on_progress)
         compile_missing(place, report, file, chosen, on_progress)
         if gpu is not None and model is not None:
+            report.drop_passing_failures(model.slug)
             left = None if wanted.minutes is None else wanted.minutes - (time.monotonic() - started) / 60
             times = functools.partial(read_recorded_times, wanted.recordings, model.slug) if wanted.retunes else None
             with open_bench(gpu, place.shared_store, may_use_events=wanted.may_use_events) as bench:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -92,6 +92,13 @@ class ToolchainReport:
     @property
     def heads(self) -> tuple[ToolchainName, ...]:
         return tuple(each for each in self.sides[1:] if not each.rung_of)
+
+    def drop_passing_failures(self, gpu_model: str) -> None:
+        """Removes failures on a GPU model that may have passed, such as a full memory. The next run then tries again
+        what failed."""
+        for known in (self.frozen, self.retuned, self.baselines):
+            passed = [key for key, each in known.items() if key[2] == gpu_model and each.may_pass]
+            known |= {key: replace(known[key], failure=None, is_of_head=False, may_pass=False) for key in passed}
 
     @property
     def title(self) -> str:

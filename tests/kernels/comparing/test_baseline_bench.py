@@ -36,3 +36,11 @@ def test_a_version_that_cannot_run_is_named_with_its_side(bench: BaselineBench, 
         assert isinstance(result, LaunchFailed)
         assert result.failure.startswith(f"torch_residual_add of the {side} does not run: ")
         assert (result.is_of_head, result.is_final) == (side == "head", True)
+
+
+def test_a_full_memory_is_not_a_final_failure(bench: BaselineBench, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "torch.py").write_text("raise RuntimeError('CUDA error: Out of memory')\n")
+    result = launch(bench, head=tmp_path / "full")
+    assert isinstance(result, LaunchFailed)
+    assert not result.is_final

@@ -92,6 +92,7 @@ def test_a_pair_that_keeps_dying_is_given_up_and_a_wrong_one_at_once() -> None:
     assert launched.count("wrong") == 1
     assert run.timings["dies", "1x1", ""].failure == "it ends its GPU process: SIGSEGV"
     assert run.timings["wrong", "1x1", ""].is_of_head
+    assert {key[0] for key, timing in run.timings.items() if timing.may_pass} == {"dies"}
 
 
 def test_earlier_launches_count() -> None:

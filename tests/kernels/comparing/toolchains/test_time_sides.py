@@ -191,6 +191,25 @@ def test_a_driver_is_timed_by_the_code_of_the_base_under_each(tmp_path: Path) ->
     assert (found.ladder.blamed, round(found.ladder.loss, 1)) == (("driver",), 3.0)
 
 
+def test_a_failure_that_may_have_passed_is_tried_again_by_a_later_run(tmp_path: Path) -> None:
+    """The GPU had no room while another program ran on it."""
+    kernels = ("full", "wrong")
+    report, bench = make_report(*(make_pair(kernel, "same speed") for kernel in kernels)), MadeBench()
+    keys = {kernel: (kernel, "1x1", "h200", "new") for kernel in kernels} | {"b200": ("full", "1x1", "b200", "new")}
+    full = Timing(failure="something ended the GPU process: out of memory", may_pass=True)
+    report.frozen = {keys["full"]: full, keys["wrong"]: replace(full, may_pass=False), keys["b200"]: full}
+    half = make_half(report, tmp_path, bench)
+    half.file.save()
+    again = read_report(tmp_path / "r.json")
+    again.drop_passing_failures("h200")
+    make_half(again, tmp_path, bench).time_frozen(lambda: False)
+    assert {name: again.frozen[key].failure is None for name, key in keys.items()} == {
+        "full": True,
+        "wrong": False,
+        "b200": False,
+    }
+
+
 def test_a_report_that_is_read_again_needs_no_launch_more(tmp_path: Path, sweeps: list[str]) -> None:
     report = make_report(make_pair("even", "same speed"), make_pair("worse", "slow"))
     half = make_half(report, tmp_path, MadeBench())
