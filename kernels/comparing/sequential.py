@@ -15,7 +15,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from typing import Any
 
 FIRST_LOOKS = (9, 12, 16, 22, 30, 40)
 """Launch counts of the first looks. The probability that 9 launches all fall on one side of a limit by chance is 1 in
@@ -51,7 +51,7 @@ def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> 
             break
         if outside >= 0:
             averages = _sort_averages(tuple(changes[:look]))
-            low, high = max(low, averages[outside]), min(high, averages[-1 - outside])
+            low, high = max(low, float(averages[outside])), min(high, float(averages[-1 - outside]))
     if low > high:  # the noise was not symmetric, or a rare case: return the range around which the launches lie
         low, high = high, low
     return Range(low, high)
@@ -59,7 +59,8 @@ def read_range(changes: Sequence[float], looks: Sequence[int], error: float) -> 
 
 def estimate(changes: Sequence[float]) -> float:
     """Returns the Hodges-Lehmann estimate of the change: the median of the averages of all pairs of launches."""
-    return median(_sort_averages(tuple(changes)))
+    averages = _sort_averages(tuple(changes))
+    return float(averages[(len(averages) - 1) // 2] + averages[len(averages) // 2]) / 2
 
 
 @functools.lru_cache(maxsize=256)
@@ -78,28 +79,30 @@ def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...
 def _find_largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
     """Returns the largest rank sum whose lower tail has at most the probability `room`, and the tail's probability.
     Returns (-1, 0) if there is no such rank sum."""
-    tail, outside, cost = 0.0, -1, 0.0
-    for rank_sum, probability in enumerate(_compute_rank_sums(launches)):
-        tail += probability
-        if tail > room:
-            break
-        outside, cost = rank_sum, tail
-    return outside, cost
+    tails = _compute_tails(launches)
+    outside = int(tails.searchsorted(room, "right")) - 1
+    return (outside, float(tails[outside])) if outside >= 0 else (-1, 0.0)
 
 
-@functools.lru_cache(maxsize=64)
-def _compute_rank_sums(launches: int) -> tuple[float, ...]:
-    """Returns the probability of each sum of positive ranks, if each sign is positive with probability 1/2."""
-    counts = [1]
+@functools.lru_cache(maxsize=32)
+def _compute_tails(launches: int) -> Any:
+    """Returns the probability of each sum of positive ranks or a smaller one, if each sign is positive with probability
+    1/2. Ends at the middle of this symmetric distribution."""
+    import numpy as np  # imported here, because it takes longer than a help text
+
+    chances = np.zeros(launches * (launches + 1) // 4 + 1)
+    chances[0] = 1.0
     for rank in range(1, launches + 1):
-        longer = [*counts, *[0] * rank]
-        for rank_sum, count in enumerate(counts):
-            longer[rank_sum + rank] += count
-        counts = longer
-    return tuple(count / 2**launches for count in counts)
+        chances /= 2
+        chances[rank:] += chances[: max(0, len(chances) - rank)].copy()
+    return chances.cumsum()
 
 
-@functools.lru_cache(maxsize=64)
-def _sort_averages(values: tuple[float, ...]) -> tuple[float, ...]:
+@functools.lru_cache(maxsize=16)
+def _sort_averages(values: tuple[float, ...]) -> Any:
     """Returns the sorted averages of all pairs of values. Each value is also paired with itself (Walsh averages)."""
-    return tuple(sorted((value + other) / 2 for index, value in enumerate(values) for other in values[index:]))
+    import numpy as np
+
+    given = np.array(values)
+    first, second = np.triu_indices(len(values))
+    return np.sort((given[first] + given[second]) / 2)

@@ -41,6 +41,10 @@ FIRST_FORECAST = 16
 """Fewest launches from which the number of needed launches is estimated."""
 
 MOST_LAUNCHES = 40
+"""The default of --launches."""
+
+MOST_ASKED = 2000
+"""Largest --launches. A verdict on that many takes 2 s of a core and 200 MB (2 cores, 2026-11-30)."""
 
 Kind = Literal["slower", "faster", "not slower", "undecided"]
 

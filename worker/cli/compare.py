@@ -25,7 +25,7 @@ from tilewatch.kernels.command_options import (
 )
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
 from tilewatch.kernels.comparing.outcome import UNSURE, exit_code
-from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES, Design
+from tilewatch.kernels.comparing.verdict import MOST_ASKED, MOST_LAUNCHES, Design
 from tilewatch.metrics import Metric
 from tilewatch.text import without_controls
 from tilewatch.worker.cli import options
@@ -49,7 +49,7 @@ LibraryName = Annotated[
 GpuIndex = Annotated[
     int | None, typer.Option("--gpu", min=0, metavar="INDEX", help="nvidia-smi's number of a GPU. Default: the first.")
 ]
-Launches = Annotated[int, typer.Option(min=1, help="The most launches per kernel and problem.")]
+Launches = Annotated[int, typer.Option(min=1, max=MOST_ASKED, help="The most launches per kernel and problem.")]
 Margin = Annotated[
     str | None,
     typer.Option(

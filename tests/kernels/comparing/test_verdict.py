@@ -2,12 +2,13 @@
 
 import math
 import random
+from statistics import NormalDist
 
 import pytest
 
 from benchmarks.compare_worlds import NOISES, Ended, compare
 from tilewatch.kernels.comparing.sequential import list_critical_values, list_looks, read_range
-from tilewatch.kernels.comparing.verdict import NOT_SLOWER_ERROR, STEP, Design, judge
+from tilewatch.kernels.comparing.verdict import MOST_ASKED, NOT_SLOWER_ERROR, STEP, Design, judge
 
 WORLDS = 400
 
@@ -95,6 +96,14 @@ def test_looks_together_spend_no_more_than_the_error() -> None:
         tails = sum(_count_subsets(look, rank_sum) for rank_sum in range(outside + 1))
         spent += tails / 2**look
     assert 0.015 < spent <= 0.025
+
+
+def test_the_largest_budget_has_the_critical_values_of_the_normal_distribution() -> None:
+    """The exact counts were Python's integers of as many bits as there are launches, and took minutes."""
+    (outside,) = list_critical_values((MOST_ASKED,), 0.025)
+    deviation = math.sqrt(MOST_ASKED * (MOST_ASKED + 1) * (2 * MOST_ASKED + 1) / 24)
+    lower = MOST_ASKED * (MOST_ASKED + 1) / 4 + NormalDist().inv_cdf(0.025) * deviation
+    assert outside == pytest.approx(lower, rel=1e-4)
 
 
 def test_an_interval_of_one_look_is_the_textbook_s() -> None:

@@ -19,7 +19,7 @@ from tests.worker.fixtures.command_line import run_here
 from tests.worker.fixtures.simulated_bench import SimulatedBench, Speed
 from tilewatch.kernels.comparing.outcome import Outcome, exit_code
 from tilewatch.kernels.comparing.report import About, write_json, write_junit, write_lines, write_markdown
-from tilewatch.kernels.comparing.verdict import Design, Verdict
+from tilewatch.kernels.comparing.verdict import MOST_ASKED, Design, Verdict
 from tilewatch.kernels.device import SIMULATED
 from tilewatch.worker.cli import compare_sides
 from tilewatch.worker.cli.compare_sides import Sides, Wanted
@@ -184,6 +184,12 @@ def test_a_side_that_is_wrong_is_told_and_never_judged(watched: Path, tmp_path: 
     outcomes, _ = run_on_bench(watched, tmp_path, "base..slower", head_takes(1.0), wrong=wrong)
     assert {outcome.sentence for outcome in outcomes.values()} == {f"could not be compared: {wrong}"}
     assert exit_code(outcomes.values()) == 2
+
+
+def test_more_launches_than_a_verdict_can_be_computed_of_are_refused(watched: Path, tmp_path: Path) -> None:
+    done = compare(watched, tmp_path, "compare", "base..slower", "--launches", str(MOST_ASKED + 1))
+    assert done.returncode == 2
+    assert f"Invalid value for '--launches': at most {MOST_ASKED} is expected" in done.stderr
 
 
 def test_a_side_that_does_not_compile_is_one_sentence(watched: Path, tmp_path: Path) -> None:
