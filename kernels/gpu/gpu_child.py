@@ -84,8 +84,10 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         answered = ANSWERS[request["ask"]](_prepared, request)
     except WrongWhenTimed as wrong:
-        _prepared.restore_inputs()  # later configs read the same inputs
-        answered = {"wrong": str(wrong)} | ({} if wrong.entry is None else {"id": request["ids"][wrong.entry]})
+        changed = _prepared.restore_inputs()  # later configs read the same inputs
+        answered = {"wrong": str(wrong) if changed is None else f"{wrong}; '{changed}', which is an input, was changed"}
+        if wrong.entry is not None and changed is None:  # a changed input makes the results of other entries wrong
+            answered["id"] = request["ids"][wrong.entry]
     if "wrong" in answered or answered.get("status", "timed") != "timed":
         _note_failure()
         return answered

@@ -58,6 +58,9 @@ FATES = {"wrong": "gives wrong results", "launch_error": "cannot be launched", "
 WITH_HEAD = "with the head it "
 """First words of the sentence about a launch that failed because of the head."""
 
+WHO = {BASE: "with the base it ", HEAD: WITH_HEAD, None: "one side "}
+"""Maps a side, or None if a fault does not show which side it is of, to the first words of the sentence about it."""
+
 NO_CUPTI = (
     "CUPTI does not record kernel times here, and CUDA events add 2 to 3 us to each: install the packages of the extra "
     "'gpu' and see that the driver lets everybody profile, or compare by events"
@@ -285,8 +288,7 @@ class PairBench:
                 answer = child.ask(_request_trial(identity, side), deadline_s=TRIAL_DEADLINE_S)
                 introduction = answer.get("introduction", introduction)  # another process may measure from now on
                 if answer["status"] != "timed":
-                    who = WITH_HEAD if is_of_head else "with the base it "
-                    failure = f"{who}{FATES[answer['status']]}: {answer['failure']}"
+                    failure = f"{WHO[identity]}{FATES[answer['status']]}: {answer['failure']}"
                     return LaunchFailed(failure, is_of_head, is_final=answer["status"] != "crashed")
                 round_us += min(answer["samples_us"])
             is_of_head = False  # both sides run from here on
@@ -296,7 +298,9 @@ class PairBench:
                 asked |= {"as_graph": work.metric == "graph"}
                 answer = child.ask(asked, deadline_s=ROUNDS_DEADLINE_S)
                 if "wrong" in answer:
-                    return LaunchFailed(f"one side is wrong: {answer['wrong']}", is_of_head=False, is_final=True)
+                    wrong = answer.get("id")
+                    failure = f"{WHO[wrong]}{FATES['wrong']}: {answer['wrong']}"
+                    return LaunchFailed(failure, is_of_head=wrong == HEAD, is_final=True)
                 if "no_graph" in answer:
                     return LaunchFailed(f"no CUDA graph: {answer['no_graph']}", is_of_head=False, is_final=True)
             described = _describe_launches(child, work) if work.describes else ""

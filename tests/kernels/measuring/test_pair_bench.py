@@ -205,6 +205,28 @@ def test_a_side_that_fails_is_named_and_the_next_pair_goes_on(rig: Rig, bench: P
     assert list_times([fine]) == [(100.0, 100.0)]
 
 
+@pytest.mark.parametrize(
+    ("sides", "who", "why"),
+    [
+        (("fine", "rests later"), "with the head it", "the output 'y' left elements unwritten"),
+        (("rests later", "fine"), "with the base it", "the output 'y' left elements unwritten"),
+        (("fine", "marks its input"), "one side", "'x', which is an input, was changed"),
+        (("marks its input", "fine"), "one side", "'x', which is an input, was changed"),
+    ],
+)
+def test_a_side_that_is_wrong_when_both_are_timed_is_named(
+    rig: Rig, bench: PairBench, sides: tuple[str, str], who: str, why: str
+) -> None:
+    """It was always "one side", so a wrong head was no failure of the head. A side that changes an input makes the
+    results of both wrong."""
+    base, head = (rig.cubin(tiles, fault=each, fault_after=16) for tiles, each in enumerate(sides, start=1))
+    ((_, result),) = bench.launch_each([work(rig, base, head)])
+    assert isinstance(result, LaunchFailed)
+    assert result.failure.startswith(f"{who} gives wrong results: when it was timed, ")
+    assert why in result.failure
+    assert (result.is_of_head, result.is_final) == (who == "with the head it", True)
+
+
 def test_without_cupti_nothing_is_timed_unless_events_are_asked_for(
     rig: Rig, bench: PairBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
