@@ -122,9 +122,9 @@ def find_side(named: str, root: Path, environments: Path | None = None, *, may_b
 
 
 def find_installed_side(name: str, root: Path) -> Toolchain | None:
-    """Returns the toolchain that a report names, or None if that toolchain is not installed here."""
+    """Returns the toolchain of a side that a report names, or None if that toolchain is not installed here."""
     try:
-        return find_toolchain(root, name)
+        return find_side(name, root, may_be_missing=False).toolchain
     except ExpectedError:
         return None
 

@@ -7,7 +7,12 @@ import pytest
 from tests.kernels.fixtures.second_toolchain import make_toolchain
 from tilewatch.kernels.comparing.configs import ConfigSource
 from tilewatch.kernels.comparing.targets import Selection
-from tilewatch.kernels.comparing.toolchains.comparison import begin_report, choose_archs, find_side
+from tilewatch.kernels.comparing.toolchains.comparison import (
+    begin_report,
+    choose_archs,
+    find_installed_side,
+    find_side,
+)
 from tilewatch.kernels.comparing.toolchains.compile_sides import choose
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.library import FOLDER
@@ -22,6 +27,8 @@ def test_a_side_may_name_an_environment_and_a_driver(tmp_path: Path) -> None:
     assert (side.name, side.toolchain, side.environment, side.driver) == ("next+other@580.65", made, other, "580.65")
     plain = find_side(str(toolchains / "next"), Path("/nowhere"), environments, may_be_missing=False)
     assert (plain.name, plain.toolchain, plain.environment, plain.driver) == ("next", made, None, "")
+    assert find_installed_side("next+other@580.65", toolchains) == made, "a case to reproduce lacked its commands"
+    assert find_installed_side("none@580.65", toolchains) is None
     base, head = begin_report([plain, side]).sides
     assert base.packages["cuda-tile"].endswith("+next")
     assert (base.packages.get("driver"), head.packages["driver"]) == (None, "580.65")
