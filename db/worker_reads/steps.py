@@ -37,6 +37,9 @@ from tilewatch.db.query_parts import (
 )
 from tilewatch.db.repository_names import name_of_branch
 
+RETIRED_AFTER = dt.timedelta(days=14)
+"""The time after which a GPU model without a worker and without a new run counts as gone."""
+
 RUNS_WITH_COUNTERS = 20
 """The number of newest runs whose counters are read. One is too few: tied configs win alternately, GPUs differ."""
 
@@ -95,10 +98,14 @@ class LastSweep:
     timed_again: frozenset[int]
 
 
-def list_gpu_models_measured_here(session: Session) -> list[str]:
-    """Lists the GPU models for which this database has or had a worker. Only for these, measurements are queued."""
+def list_gpu_models_measured_here(session: Session, *, lately: bool = False) -> list[str]:
+    """Lists the GPU models for which this database has or had a worker; if `lately`, without those that are gone. Only
+    for these, measurements are queued. A worker that restarts has no row for seconds, so its runs count too."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
+    if lately:
+        workers = workers.where(Worker.seen_at > func.now() - RETIRED_AFTER)
+        measured = measured.where(Run.finished_at > func.now() - RETIRED_AFTER)
     slugs = {*session.scalars(workers), *session.scalars(measured.distinct())}
     return sorted(slug for slug in slugs if slug is not None)
 

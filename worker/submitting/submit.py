@@ -244,14 +244,14 @@ def _submit(
     commit = _resolve(source.watched, order, revision, branch or revision, request.toolchain)
     library = watched.library_of(source.watched, commit.sha, settings.library, settings.checkouts)
     with session(servers.database_url) as opened:
-        measured = set(steps.list_gpu_models_measured_here(opened))
+        measured = set(steps.list_gpu_models_measured_here(opened, lately=not gpus))
     # this machine's too, because `tilewatch up` submits before its workers have a heartbeat
     measured |= {gpu.model.slug for gpu in device.gpus() if gpu.model is not None}
     measured.add(SIMULATED.slug)  # any machine can be its worker
     others = measured | set(settings.watch)
     models = models or tuple(device.gpu_model(slug) for slug in sorted(others - {SIMULATED.slug}))
     if not models:
-        raise NothingToSubmit("no GPU model is watched and no GPU worker was ever here: name a GPU model")
+        raise NothingToSubmit("no GPU model is watched and no GPU worker was here lately: name a GPU model")
     kernels = None if request.kernel else source.list_kernels(settings)
     night = str(request.night) if request.reason == "nightly" else None
     wanted = PlansWanted(request.kernel, request.problem, kernels, request.wide, night)
@@ -409,7 +409,7 @@ def _sentence(
     if not created:
         return f"{request.what} for {at} was submitted before, for {_slugs(targets)}{source.stale_words}"
     static = [target for target in created if not target.measure]
-    only = f"; static facts only for {_slugs(static)}, which no GPU worker has had" if static else ""
+    only = f"; static facts only for {_slugs(static)}, without a GPU worker" if static else ""
     return f"submitted {request.what} for {at} on {_slugs(created)}{only}{source.stale_words}"
 
 

@@ -89,9 +89,9 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """Returns the GPU models in `gpus`; if it is empty, all that ever had a worker. Raises NoGpuForCheck for none."""
+    """Returns the GPU models in `gpus`; if it is empty, all that had a worker lately. Raises NoGpuForCheck."""
     with session(database_url) as opened:
-        measured = steps.list_gpu_models_measured_here(opened)
+        measured = steps.list_gpu_models_measured_here(opened, lately=not gpus)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]
     for model in named:
         if model.slug not in (*measured, SIMULATED.slug):
@@ -101,5 +101,5 @@ def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]
             )
     models = named or [device.gpu_model(slug) for slug in measured if slug != SIMULATED.slug]
     if not models:
-        raise NoGpuForCheck("no GPU worker was ever here to answer: start one, or use `tilewatch compare --static`")
+        raise NoGpuForCheck("no GPU worker was here lately to answer: start one, or use `tilewatch compare --static`")
     return models

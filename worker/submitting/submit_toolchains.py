@@ -60,7 +60,7 @@ def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedRe
     kernels = asked.kernels or source.list_kernels(settings)
     now = dt.datetime.now(dt.UTC)
     with session(servers.database_url) as opened:
-        here = [slug for slug in steps.list_gpu_models_measured_here(opened) if slug != SIMULATED.slug]
+        here = [slug for slug in steps.list_gpu_models_measured_here(opened, lately=True) if slug != SIMULATED.slug]
         models = [device.gpu_model(slug) for slug in dict.fromkeys(asked.gpus or here)]
         for model in models:
             fact_writes.add_gpu_model(opened, **model.stored)

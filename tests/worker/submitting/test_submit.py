@@ -1,21 +1,30 @@
 """Submitting: what it leaves in Postgres and Redis, and the bad input that leaves nothing."""
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 import redis
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select, update
 
 from tests.worker.fixtures import tiny_repository
+from tests.worker.fixtures.made_run import make_run
+from tests.worker.fixtures.worker_context import Drain
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.jobs import Priority
-from tilewatch.db.models import Base, Commit, Job, Submission, Sweep, Trial
+from tilewatch.db.models import Base, Commit, Job, Run, Submission, Sweep, Trial, Worker
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads import steps
+from tilewatch.kernels import device
 from tilewatch.kernels.catalog.catalog import UnknownKernel
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.device import UnknownGpu
+from tilewatch.worker.context import Context
 from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
 from tilewatch.worker.submitting.submit import NothingToSubmit, submit_nightly, submit_sweep
+from tilewatch.worker.submitting.submit_check import CheckAsked, submit_check
+from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
 NIGHT = dt.date(2026, 11, 1)
 
@@ -156,6 +165,53 @@ def test_a_night_without_any_config_is_refused_and_the_setting_is_named_if_there
     with pytest.raises(NothingToSubmit, match=words) as raised:
         submit_nightly(settings.model_copy(update={"kernels": kernels}), gpus=("h200",), night=NIGHT)
     assert ("TILEWATCH_KERNELS" in str(raised.value)) == (kernels != (EVERY_KERNEL,))
+
+
+@pytest.fixture
+def retired(settings: Settings) -> Settings:
+    """Settings that watch no GPU model, with a worker of an H200, and one of a B200 that nobody has seen for long."""
+    with session(settings.connection().database_url) as opened:
+        for slug in ("h200", "b200"):
+            fact_writes.add_gpu_model(opened, **device.gpu_model(slug).stored)
+            fact_writes.write_heartbeat(opened, slug, kind="gpu", host=slug, gpu_model=slug, toolchain={})
+        gone_at = func.now() - steps.RETIRED_AFTER - dt.timedelta(hours=1)
+        opened.execute(update(Worker).where(Worker.name == "b200").values(seen_at=gone_at))
+    return settings.model_copy(update={"watch": ()})
+
+
+def test_nothing_waits_for_a_gpu_model_that_is_gone_unless_it_is_named(retired: Settings) -> None:
+    head = tiny_repository.commit(retired.repository, "Triple numbers", factor=3)
+    assert " on h200" in submit_nightly(retired, night=NIGHT).sentence
+    asked = CheckAsked("HEAD~1", "HEAD")
+    assert submit_check(retired, "ada", asked).gpu_models == ("h200",)
+    assert submit_check(retired, "ada", replace(asked, gpus=("b200",))).gpu_models == ("b200",)
+    compared = submit_toolchains(retired, ToolchainsAsked(("installed", "next")))
+    assert compared.sentence.endswith(f" at {head[:10]} on h200")
+    with session(retired.connection().database_url) as opened:
+        assert opened.scalars(select(Submission.gpu_model)).all() == ["h200"]
+
+
+def test_a_watched_gpu_model_that_is_gone_gets_static_facts_until_it_is_back(retired: Settings) -> None:
+    sentence = submit_nightly(retired.model_copy(update={"watch": ("b200",)}), night=NIGHT).sentence
+    assert "on b200, h200; static facts only for b200, without a GPU worker" in sentence
+    with session(retired.connection().database_url) as opened:
+        opened.execute(update(Worker).values(seen_at=func.now()))
+    assert "on b200, h200" in (again := submit_nightly(retired, night=NIGHT + dt.timedelta(days=1)).sentence)
+    assert "static" not in again
+
+
+def test_a_gpu_model_that_was_measured_lately_is_not_gone_while_its_worker_restarts(
+    retired: Settings, context: Context, drain: Drain
+) -> None:
+    run_id = make_run(retired, context, drain)
+    with session(context.database_url) as opened:
+        opened.execute(delete(Worker))
+        opened.execute(update(Run).where(Run.id == run_id).values(finished_at=func.now()))
+    assert " on h200" in submit_nightly(retired, night=NIGHT).sentence
+    with session(context.database_url) as opened:
+        opened.execute(update(Run).values(finished_at=func.now() - steps.RETIRED_AFTER - dt.timedelta(hours=1)))
+    with pytest.raises(NothingToSubmit, match="no GPU worker was here lately"):
+        submit_nightly(retired, night=NIGHT)
 
 
 def only_of(settings: Settings, arch: str) -> None:
