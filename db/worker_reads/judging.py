@@ -427,6 +427,11 @@ def was_given_up(session: Session, key: str) -> bool:
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 
 
+def find_asker(session: Session, job_key: str) -> int | None:
+    """Returns the id of the submission whose night a replay's open job is of; None if there is no such job."""
+    return session.scalar(select(Job.submission_id).where(Job.key == job_key, Job.state.in_(OPEN_JOB)))
+
+
 def job_keys(key: str) -> tuple[str, str]:
     """Returns the keys of a replay's two jobs: the first compiles missing cubins, the second runs the replay."""
     return f"prepare:{key}", f"confirm:{key}"

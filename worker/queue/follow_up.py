@@ -70,13 +70,16 @@ def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -
 
 def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
     """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns a list of
-    the job to send; an empty list if the question was asked before."""
+    the job to send; an empty list if the question was asked before. If the job of another night is still to answer
+    it, a job of this night waits for the same answer, because the end of a job has only its own night judged."""
     question, ready = asked.question, asked.question.is_compiled
-    prepare_key, confirm_key = judging.job_keys(question.key)
+    key = judging.job_keys(question.key)[ready]
+    if judging.find_asker(session, key) not in (None, asked.submission_id):
+        key += f":night {asked.submission_id}"
     queue = _gpu_queue_of(question) if ready else COMPILE
     job_id, new = jobs.add(
         session,
-        key=confirm_key if ready else prepare_key,
+        key=key,
         kind="confirm" if ready else "prepare",
         queue=queue,
         subject=question.subject,

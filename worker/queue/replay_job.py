@@ -44,8 +44,8 @@ class BuildSide:
 @dataclass(frozen=True)
 class BuildQuestion:
     """A request to replay two sides, for `launches` launches after the first `start`, which are stored already. Equal
-    questions have the same `key`, so that they share one job. `gpu_uuid` and `host` name the only GPU that may run the
-    replay. Both are None if any GPU of the model may run it."""
+    questions have the same `key`, so that one replay answers them. `gpu_uuid` and `host` name the only GPU that may run
+    the replay. Both are None if any GPU of the model may run it."""
 
     key: str
     kernel: str

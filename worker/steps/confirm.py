@@ -5,6 +5,7 @@ After the last answer of a night the judge is queued again (worker/queue/follow_
 
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads import judging
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context
@@ -17,6 +18,9 @@ from tilewatch.worker.steps.write_replay import write_answer, write_failure
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     asked = read_payload(ReplayJob, job.payload)
+    with session(context.database_url) as opened:
+        if judging.find_replay(opened, asked.question.key) is not None:  # for another night, which asked the same
+            return []
     try:
         with use_gpu(context, asked.question.gpu_model, asked.question.gpu_uuid) as own:
             result = own.backend.replay(asked, own.gpu, on_launch=lease.progress)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import TextClause, delete, func, select, text, update
 
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for
 from tests.worker.fixtures.nights import FIRST_NIGHT, do_nights, read_verdicts, submit_night
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
-from tilewatch.db.lifecycle import actions, jobs
+from tilewatch.db.lifecycle import actions, jobs, suspicions
 from tilewatch.db.lifecycle.actions import JobSelection
 from tilewatch.db.lifecycle.jobs import MAX_ATTEMPTS, Priority
 from tilewatch.db.models import (
@@ -38,7 +38,10 @@ from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
+from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.reconcile import reconcile
+from tilewatch.worker.queue.replay_job import ReplayJob
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
 from tilewatch.worker.submitting.submit import submit_nightly
@@ -304,6 +307,48 @@ def test_a_run_that_comes_after_its_night_was_judged_is_judged_by_its_own_time(
     expected = ({"undecided"}, {"improvement"})[late]
     assert [verdict for verdict, _ in verdicts] == [*expected] * len(tiny_repository.PROBLEMS)
     assert not any("could not be judged" in reason for _, reason in verdicts), verdicts
+
+
+def move_replays(context: Context, not_before: TextClause | None) -> None:
+    with session(context.database_url) as opened:
+        opened.execute(update(Job).where(Job.kind == "confirm").values(not_before=not_before))
+
+
+def test_two_nights_that_wait_for_one_replay_are_both_judged_after_it(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job of the replay was of the first night alone, so its end queued no judge for the second one."""
+    shas = git_history.make(tmp_path / "watched", git_history.ADD)
+    context = do_nights(watched, shas[git_history.BASE])
+    leave_replays(watched, shas[git_history.ADD], 1)
+    move_replays(context, text("now() + interval '1 day'"))
+    leave_replays(watched, shas[git_history.ADD], 2)
+    with session(context.database_url) as opened:
+        *_, run = opened.scalars(select(Run).order_by(Run.id))
+        late = opened.get_one(Sweep, run.sweep_id)
+        assert late.submission_id is not None
+        first = opened.scalars(select(Job).where(Job.kind == "confirm").order_by(Job.id)).first()
+        assert first is not None
+        asked = replace(read_payload(ReplayJob, first.payload), run_id=run.id, submission_id=late.submission_id)
+        for count in (1, 0):
+            assert len(follow_up.ask(opened, asked, first.priority)) == count, "each night asks once"
+        commits = {"good_commit_id": asked.question.base.commit_id, "bad_commit_id": asked.question.head.commit_id}
+        about = {"kernel": late.kernel, "problem": late.problem, "gpu_model": late.gpu_model}
+        suspicions.open_once(opened, run_id=run.id, **about, **commits, size=0.1, reason="as if it asked")
+    launched: list[str] = []
+    replay = SimulatedGpu.replay
+
+    def count_replay(gpu: SimulatedGpu, asked: ReplayJob, *given: Any, **named: Any) -> Any:
+        launched.append(asked.question.key)
+        return replay(gpu, asked, *given, **named)
+
+    monkeypatch.setattr(SimulatedGpu, "replay", count_replay)
+    move_replays(context, None)
+    do_all_jobs(context)
+    assert len(launched) == len(set(launched)), "one replay answers both"
+    with session(context.database_url) as opened:
+        again = select(Job.state).where(Job.key.contains(":the rest after"), Job.submission_id == late.submission_id)
+        assert set(opened.scalars(again)) == {"done"}, "the second night was judged"
 
 
 def test_a_night_spends_no_more_replay_launches_than_it_may(watched: Settings, tmp_path: Path) -> None:
