@@ -97,8 +97,11 @@ class ConfigReplay:
 
 
 def list_config_replays(session: Session, run_ids: Collection[int]) -> list[ConfigReplay]:
-    """Lists, for each of these runs and each `base`, the newest replay with times or with equal code on both sides."""
-    base, head = aliased(Config), aliased(Config)
+    """Lists, for each of these runs and each `base`, the newest replay with equal code on both sides or with times,
+    which may be those of another replay of the same two codes."""
+    base, head, timed = aliased(Config), aliased(Config), aliased(Replay)
+    of_codes = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
+    same_codes = [getattr(timed, name) == getattr(Replay, name) for name in of_codes]
     of_series = [getattr(Replay, name) == getattr(Sweep, name) for name in ("kernel", "problem", "gpu_model")]
     query = (
         select_row(
@@ -107,8 +110,8 @@ def list_config_replays(session: Session, run_ids: Collection[int]) -> list[Conf
             run_id=Run.id,
             base=base.params,
             head=head.params,
-            base_us=Replay.good_us,
-            head_us=Replay.bad_us,
+            base_us=func.coalesce(timed.good_us, Replay.good_us),
+            head_us=func.coalesce(timed.bad_us, Replay.bad_us),
             compiler=Replay.bad_toolchain,
         )
         .ext(distinct_on(Run.id, Replay.good_config_id))
@@ -119,15 +122,16 @@ def list_config_replays(session: Session, run_ids: Collection[int]) -> list[Conf
         .join(Commit, and_(Commit.id == Replay.bad_commit_id, Commit.repository == Sweep.repository))
         .join(Trial, and_(Trial.sweep_id == Sweep.id, Trial.config_id == Replay.bad_config_id))
         .join(Compilation, Compilation.id == Trial.compilation_id)
+        .outerjoin(timed, and_(*same_codes, timed.failure.is_(None)))
         .join(base, base.id == Replay.good_config_id)
         .join(head, head.id == Replay.bad_config_id)
         .where(
             Run.id == func.any(list(run_ids)),
             Compilation.content_key == Replay.bad_content_key,
             or_(Replay.bad_config_id == Measurement.config_id, Replay.bad_config_id == func.any(Run.tie)),
-            or_(Replay.failure.is_(None), Replay.good_code_sha256 == Replay.bad_code_sha256),
+            or_(timed.id.is_not(None), Replay.failure.is_(None), Replay.good_code_sha256 == Replay.bad_code_sha256),
         )
-        .order_by(Run.id, Replay.good_config_id, Replay.id.desc())
+        .order_by(Run.id, Replay.good_config_id, Replay.id.desc(), timed.id.desc())
     )
     return read_rows(session, query, ConfigReplay)
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from tests.worker.fixtures.tiny_repository import git
 from tests.worker.fixtures.tuned_nights import FILE, TunedNights, watch_tuned_repository
+from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.models import Alarm, PullRequest, Replay, Verdict
 from tilewatch.db.session import session
 from tilewatch.worker.settings import Settings
@@ -75,6 +76,21 @@ def test_a_pull_request_is_withdrawn_with_a_comment_when_its_cause_goes(nights: 
     assert (pull.state, read_states(nights)) == ("closed", ["withdrawn"])
     (comment,) = pull.comments
     assert "None of the shipped configs that it replaces is slower than the best config any more." in comment
+
+
+def test_launches_of_the_same_machine_code_count_for_a_later_cubin_of_it(nights: TunedNights) -> None:
+    """The replay of the later cubin was not needed, and its entry counted as not replayed for ever."""
+    make_slow(nights)
+    with session(nights.url) as opened:
+        (launched,) = opened.scalars(select(Replay).where(Replay.axis == "config", Replay.problem == SLOW[1]))
+        columns = {each.name: getattr(launched, each.name) for each in Replay.__table__.columns if each.name != "id"}
+        launched.bad_content_key = "an earlier cubin"
+        opened.flush()
+        again = {"key": "again", "good_us": [], "bad_us": [], "failure": NOT_NEEDED, "gpu_s": 0.0}
+        opened.execute(insert(Replay).values(columns | again))
+    nights.mend()
+    (pull,) = nights.forge.pulls
+    assert "| `4096x4096x4096` | `tile=64` | `tile=128` | -5." in pull.body
 
 
 def test_a_second_slow_entry_of_a_table_joins_the_pull_request(nights: TunedNights) -> None:
