@@ -1,11 +1,9 @@
 """Copies the working tree of a repository: tracked and new files, but none that Git ignores."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
-from tilewatch.git_environment import make_environment
-from tilewatch.worker.git.commits import RepositoryError
+from tilewatch.worker.git.commits import RepositoryError, git
 
 
 def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
@@ -18,7 +16,8 @@ def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
     if not (repository / library).is_dir():
         raise RepositoryError(f"the working tree of {repository} has no folder {library!r}")
     (target / library).mkdir(parents=True)
-    for name in _list_files(repository):
+    listed = git(repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in sorted({name for name in listed.split("\0") if name}):
         path, copy = repository / name, target / name
         if path.is_symlink() or path.is_file():  # a file that was deleted is still listed
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -30,18 +29,3 @@ def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
         elif path.is_dir():
             copy.mkdir(parents=True)
     return target / library
-
-
-def _list_files(repository: Path) -> list[str]:
-    try:
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=repository,
-            env=make_environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise RepositoryError(f"git cannot list the files of {repository}: {error}") from None
-    return sorted({name for name in listed.split("\0") if name})
