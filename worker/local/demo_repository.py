@@ -2,11 +2,10 @@
 comment. One commit changes a kernel so that the simulated GPU is slower, and one makes the other kernel faster."""
 
 import datetime as dt
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewatch.git_environment import make_environment
+from tilewatch.worker.git.commits import git
 
 SLOWER, FASTER = "scale", "shift"
 """Names the kernel that becomes slower, and the kernel that becomes faster."""
@@ -102,6 +101,4 @@ def write_kernel(folder: Path, kernel: str, note: str, *, changed: bool) -> None
 def _git(folder: Path, *arguments: str, at: str | None = None) -> str:
     settings = ["-c", "user.name=Demo", "-c", "user.email=demo@example.org", "-c", "commit.gpgsign=false"]
     dates = {} if at is None else {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
-    command = ["git", *settings, *arguments]
-    environment = {**make_environment(folder), **dates}
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment).stdout
+    return git(folder, *settings, *arguments, **dates)
