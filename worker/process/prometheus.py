@@ -4,6 +4,7 @@ The queue's metrics are read from Postgres when Prometheus asks. They are the sa
 the kind `judge` report them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +88,9 @@ def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[Any, flo
     return made
 
 
+@dataclass(frozen=True)
 class _Source:
-    """A collector that passes metrics to the registry of prometheus-client."""
+    """A collector that passes metrics to the registry of prometheus-client. It has no `describe`, so that the registry
+    does not query a server when it is registered."""
 
-    def __init__(self, families: Families) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families()
-
-    def describe(self) -> Iterable[Metric]:
-        """Returns nothing, so that registering the collector queries no server."""
-        return ()
+    collect: Families
