@@ -38,6 +38,7 @@ LOSS_THAT_MATTERS = 0.02
 NOT_CONFINED = "not_confined"
 
 Key = TypeVar("Key")
+Row = TypeVar("Row")
 
 LISTED = 5
 
@@ -272,7 +273,7 @@ def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[Al
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []
-    for (repository, kernel, gpu), group in _grouped_by(
+    for (repository, kernel, gpu), group in group_by(
         behind, lambda run: (digest(run.repository), run.kernel, run.gpu_model)
     ).items():
         lines = [
@@ -350,13 +351,14 @@ def _regret_key(key: str) -> tuple[str, ...]:
 
 
 def _grouped(runs: Iterable[RunPair]) -> dict[tuple[str, str, int], list[RunPair]]:
-    return _grouped_by(runs, lambda run: (run.kernel, run.gpu_model, run.submission_id))
+    return group_by(runs, lambda run: (run.kernel, run.gpu_model, run.submission_id))
 
 
-def _grouped_by(runs: Iterable[RunPair], key: Callable[[RunPair], Key]) -> dict[Key, list[RunPair]]:
-    groups: dict[Key, list[RunPair]] = defaultdict(list)
-    for run in runs:
-        groups[key(run)].append(run)
+def group_by(rows: Iterable[Row], key: Callable[[Row], Key]) -> defaultdict[Key, list[Row]]:
+    """Returns the rows by what `key` returns for them, in their order."""
+    groups: defaultdict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
     return groups
 
 

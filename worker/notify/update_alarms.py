@@ -4,10 +4,9 @@ It runs every few minutes on any worker of the queue `tell`, and in one process 
 results, alarms.py decides which alarms should be open, and outbox.py writes the messages."""
 
 import datetime as dt
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from operator import attrgetter
 
 from sqlalchemy.orm import Session
 
@@ -19,9 +18,6 @@ from tilewatch.db.query_parts import take_turns
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import fallen_configs, gpus, repositories, run_pairs, steps
-from tilewatch.db.worker_reads.fallen_configs import SweepPair
-from tilewatch.db.worker_reads.repositories import Rewrite
-from tilewatch.db.worker_reads.run_pairs import RunPair
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.isolation import isolate
 from tilewatch.worker.notify import alarms, outbox
@@ -33,8 +29,6 @@ RECENT = dt.timedelta(days=2)
 
 EVENTS = ("tie_lost", "baseline_changed", "line_lost", life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
 """The kinds of alarm about an event, which has no end."""
-
-Row = TypeVar("Row", RunPair, SweepPair, Rewrite)
 
 WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PROCESS, life.BEATEN_LIST)
 """The kinds of alarm that other modules open. Their messages are written here, where the channels are known."""
@@ -75,12 +69,12 @@ def _list_alarms(
     """Returns the alarms that should be open. An error in one repository does not affect other repositories' alarms."""
     # Branches are left out: a person submitted them by hand, and looks at the result.
     newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
-    runs = _group_by_repository(run for run in newest if not is_branch(run.repository))
-    pairs = _group_by_repository(
-        pair for pair in fallen_configs.list_newest_pairs(opened, now - RECENT) if not is_branch(pair.repository)
-    )
+    runs = alarms.group_by((run for run in newest if not is_branch(run.repository)), attrgetter("repository"))
+    compiled = fallen_configs.list_newest_pairs(opened, now - RECENT)
+    pairs = alarms.group_by((pair for pair in compiled if not is_branch(pair.repository)), attrgetter("repository"))
     fetches = {row.name: [row] for row in repositories.list_repositories(opened)}
-    rewrites = _group_by_repository(repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN))
+    rewritten = repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN)
+    rewrites = alarms.group_by(rewritten, attrgetter("repository"))
     nights = submissions.list_last_nights(opened)
     # The next nightly closes them (schedule.py).
     failed = alarms.keep(row for row in stored if row.kind == life.FAILED_NIGHTLY and row.subject in watched)
@@ -112,13 +106,6 @@ def _list_alarms(
         found += of_name
     events = [alarm for alarm in stored if alarm.kind in EVENTS and alarm.key not in explained]
     return found + alarms.keep(alarm for alarm in events if alarm.opened_at >= now - alarms.EVENT_STAYS_OPEN)
-
-
-def _group_by_repository(rows: Iterable[Row]) -> defaultdict[str, list[Row]]:
-    groups: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row.repository].append(row)
-    return groups
 
 
 def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
