@@ -57,13 +57,10 @@ class ChangedSeries:
 
 @dataclass(frozen=True)
 class OpenedRegression:
-    """The regression that contains a confirmed change. `created`: the regression is new. `joined`: the series is new in
-    it. `reopened`: the regression was resolved and is open again."""
+    """The regression that contains a confirmed change. `created` is True if the regression is new."""
 
     id: int
     created: bool
-    joined: bool
-    reopened: bool
 
 
 def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> OpenedRegression:
@@ -81,12 +78,11 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
     joined = _add_series(session, regression_id, cause.kernel, moved)
     if not joined and cause.category == "node":
         joined = _is_slow_again(session, regression_id, cause.kernel, moved)
-    reopened = False
     if created:
         add_event(session, regression_id, ITSELF, "open", None, "new", cause.sentence)
     elif joined:
-        reopened = _join(session, regression_id, cause, moved)
-    return OpenedRegression(regression_id, created, joined, reopened)
+        _join(session, regression_id, cause, moved)
+    return OpenedRegression(regression_id, created)
 
 
 def add_to_explanation(session: Session, regression_id: int, sentence: str) -> None:
@@ -214,10 +210,10 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
     return back.one_or_none() is not None
 
 
-def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> bool:
-    """Updates a regression after a series joined it. Returns True if it was resolved and is now reopened. The size
-    becomes that of the worst series; the range becomes its overlap with the range of `cause`, but not for a node, whose
-    ranges need not overlap."""
+def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> None:
+    """Updates a regression after a series joined it, and reopens it if it was resolved. The size becomes that of the
+    worst series; the range becomes its overlap with the range of `cause`, but not for a node, whose ranges need not
+    overlap."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high
@@ -228,7 +224,5 @@ def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeri
             setattr(regression, name, by_position[narrower(by_position)])
     sentence = f"{moved.problem} on {moved.gpu_model} {moved.size:+.1%}"
     add_remark(session, regression, ITSELF, "join", sentence)
-    if regression.state != "resolved":
-        return False
-    change_state(session, regression, "reopen", ITSELF, sentence)
-    return True
+    if regression.state == "resolved":
+        change_state(session, regression, "reopen", ITSELF, sentence)
