@@ -17,7 +17,7 @@ from unittest import mock
 
 from tilewatch.kernels.watching import tracer
 from tilewatch.kernels.watching.device_array import describe_array, is_array
-from tilewatch.kernels.watching.tracer import LaunchTrace, TracedLaunch, TracedSearch
+from tilewatch.kernels.watching.tracer import LaunchTrace, TracedLaunch
 
 CHOSEN_MS, OTHER_MS = 0.5, 1.0
 """Times that host code sees for the chosen region and all others. They are not 0, because it may divide by times."""
@@ -193,7 +193,7 @@ def settle(trace: LaunchTrace) -> None:
     for candidates in groups.values():
         configs = _list_differing([each.fields for each in candidates])
         if len(configs) > 1:
-            trace.searches.append(TracedSearch(candidates[0].launches[0].kernel, configs, configs[0]))
+            trace.searches.append(configs)
     trace.kept = [
         place for place, launch in enumerate(trace.launches) if place >= last.get(launch.kernel._pyfunc, 0)
     ] or [start + place for kernels, start in chosen.items() for place in range(len(groups[kernels][0].launches))]

@@ -285,15 +285,15 @@ class TracedOperator:
 def list_configs(first: LaunchTrace) -> tuple[PlainConfig, ...]:
     """Returns the configs of the searches in the host code's first run, or the one config {} if there is no search."""
     if len(first.searches) == 1:
-        return drop_repetitions(make_plain(each) for each in first.searches[0].configs)
+        return drop_repetitions(make_plain(each) for each in first.searches[0])
     return drop_repetitions(_vary_one_search(first))
 
 
 def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
     """Returns configs for a run with several searches. Each varies one search, because the kernels' times add up."""
     named = [
-        [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in search.configs]
-        for number, search in enumerate(trace.searches)
+        [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in configs]
+        for number, configs in enumerate(trace.searches)
     ]
     first = {name: value for configs in named for name, value in configs[0].items()}
     return [first, *({**first, **config} for configs in named for config in configs[1:])]

@@ -37,18 +37,10 @@ class TracedLaunch:
     programmatic_dependent_launch: bool = False
 
 
-@dataclass(frozen=True)
-class TracedSearch:
-    """One call of `exhaustive_search`. `chosen` is the config that host code got back as the best."""
-
-    kernel: Any
-    configs: tuple[Any, ...]
-    chosen: Any
-
-
 @dataclass
 class LaunchTrace:
-    """Holds the launches and searches of one run of host code. `result` is what `run` returned.
+    """Holds the launches of one run of host code, and the configs of each of its searches. `result` is what `run`
+    returned.
 
     `regions` are ranges of launches that host code timed: the first launch, the end, and whether host code saw the
     shortest time. `kept` are the positions of the operator's launches (timed_launches.py), or None if all are kept.
@@ -56,7 +48,7 @@ class LaunchTrace:
     `is_refused` says whether a launch after this copy was refused."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
-    searches: list[TracedSearch] = field(default_factory=list)
+    searches: list[tuple[Any, ...]] = field(default_factory=list)
     regions: list[tuple[int, int, bool]] = field(default_factory=list)
     kept: list[int] | None = None
     missing: TracingError | None = None
@@ -262,7 +254,7 @@ def _search(
     search_space: Any,
     stream: Any,  # noqa: ARG001 - what a search launches and how it times is left to the sweep
     grid_fn: Any,  # noqa: ARG001
-    kernel: Any,
+    kernel: Any,  # noqa: ARG001
     args_fn: Any,  # noqa: ARG001
     hints_fn: Any = None,  # noqa: ARG001
     *,
@@ -277,7 +269,7 @@ def _search(
     if not configs:
         raise TracingError("`exhaustive_search` is given no config")
     chosen = here.choose(len(here.trace.searches), configs)
-    here.trace.searches.append(TracedSearch(kernel, configs, chosen))
+    here.trace.searches.append(configs)
     # Host code may search several kernels and launch the fastest: only the one whose config is varied gets 0 us.
     mean_us = 1.0 if chosen is configs[0] else 0.0
     best = cuda.tile.tune.Measurement(config=chosen, mean_us=mean_us, num_samples=0, error_margin_us=0.0)
