@@ -3,7 +3,7 @@ the operation that defines it, not by its name, so equal code gives equal result
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewatch.kernels.code_diff.source_line import SourceLine
 
@@ -38,7 +38,7 @@ class Value:
 class TileOperation:
     """An operation of TileIR. `attributes` is the text before the types, with "%" for each value. `operands` lacks the
     tokens that order memory accesses. `line` is None if the compiler names no line. `callers` are the lines of the
-    calls around it, innermost first. `parent` is the index of the operation whose body contains it, or -1."""
+    calls around it, innermost first."""
 
     index: int
     opcode: str
@@ -47,7 +47,6 @@ class TileOperation:
     operands: tuple[Value, ...]
     line: SourceLine | None
     callers: tuple[SourceLine, ...]
-    parent: int
     loop_depth: int
 
 
@@ -103,7 +102,6 @@ class _Reader:
         attributes, types = _split_types(NAME.sub("%", rest))
         if opcode == "entry":  # the types of its arguments, then its hints
             types, _, attributes = types.rpartition(") ")
-        here = self.open[-1]
         self.found.append(
             (
                 TileOperation(
@@ -114,8 +112,7 @@ class _Reader:
                     tuple(self._resolve(each) for each in used),
                     None,
                     (),
-                    here.index,
-                    here.loop_depth,
+                    self.open[-1].loop_depth,
                 ),
                 None,
             )
@@ -154,8 +151,7 @@ class _Reader:
         lines = self.locations.get(name or "", ())
         if not lines:
             return operation
-        fields = {**operation.__dict__, "line": lines[0], "callers": lines[1:]}
-        return TileOperation(**fields)
+        return replace(operation, line=lines[0], callers=lines[1:])
 
 
 def read_tile_ir(text: str) -> tuple[TileOperation, ...]:
