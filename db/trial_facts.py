@@ -33,7 +33,6 @@ def count() -> ScalarSelect[dict[str, Any]]:
         "tma": counted((Compilation.loads > 0) & (Compilation.tma_loads == Compilation.loads)),
         "tensor_core": counted((Compilation.mmas > 0) & (Compilation.tensor_core_mmas == Compilation.mmas)),
         "median_registers": func.percentile_cont(0.5).within_group(Compilation.registers),
-        "median_code_bytes": func.percentile_cont(0.5).within_group(Compilation.code_bytes),
         "compile_s": func.coalesce(func.sum(Compilation.compile_s), 0.0),
         "compiler": func.max(Compilation.compiler),
     }

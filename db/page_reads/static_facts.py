@@ -41,7 +41,6 @@ class StaticRow:
     tma: int
     tensor_core: int
     median_registers: float | None
-    median_code_bytes: float | None
     compile_s: float
 
 

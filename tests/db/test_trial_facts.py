@@ -55,7 +55,6 @@ def test_the_counts_are_kept_once_no_trial_waits(db_session: Session) -> None:
         "tma": 1,
         "tensor_core": 2,
         "median_registers": 114.0,
-        "median_code_bytes": 128.0,
         "compile_s": 6.0,
         "compiler": one_commit.COMPILER,
     }
