@@ -52,7 +52,6 @@ class TimeChange:
     low: float | None
     high: float | None
     launches: int
-    is_final: bool
 
 
 SortedConfig = Annotated[dict[str, Any], AfterValidator(lambda config: dict(sorted(config.items())))]
