@@ -57,15 +57,6 @@ class Night:
 
 
 @dataclass(frozen=True)
-class PlacedCommit:
-    """A stored commit and its position, whether the commit was measured or not."""
-
-    id: int
-    sha: str
-    position: int
-
-
-@dataclass(frozen=True)
 class UnjudgedNight:
     """A submission with unsettled runs that no job will judge. `subject` and `priority` are of one run's measure job.
     `ended_at` is the time at which the last of its jobs ended, other than jobs that judge."""
@@ -285,14 +276,14 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
     return [Night(*row) for row in session.execute(query)]
 
 
-def list_commits(session: Session, scope: Scope) -> list[PlacedCommit]:
-    """Lists the stored commits of a scope's repository up to the position of the scope's night, oldest first."""
+def read_shas(session: Session, scope: Scope) -> dict[int, str]:
+    """Returns the hashes of a repository's stored commits by position, up to the position of the scope's night."""
     query = (
-        select(Commit.id, Commit.sha, Commit.position)
+        select(Commit.position, Commit.sha)
         .where(Commit.repository == scope.repository, Commit.position <= scope.position)
         .order_by(*commit_order.oldest_first())
     )
-    return [PlacedCommit(*row) for row in session.execute(query)]
+    return dict(session.execute(query).tuples())
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:

@@ -143,7 +143,7 @@ class History:
         between known commits. Returns an empty dict without a clone."""
         if self._clone is None:
             return {}
-        on_record = {each.position: each.sha for each in judging.list_commits(self._session, self._scope)}
+        on_record = judging.read_shas(self._session, self._scope)
         known = on_record | {build: night.sha for build, night in self._nights.items()}
         found = known | _find_first_parents(self._clone, self._scope.sha, known)
         return {build: sha for build, sha in found.items() if build not in self._nights}
