@@ -12,11 +12,9 @@ from tilewatch.worker.detection.step_scan import Scan
 
 @dataclass(frozen=True)
 class ScopeEvidence:
-    """Holds the evidence of nights (`nightly`), of replays (`weighed`, `precisions`) and of both (`log_odds`)."""
+    """Holds the evidence of nights (`nightly`), and that of nights and replays together (`log_odds`)."""
 
     nightly: NightEvidence
-    weighed: Floats
-    precisions: Floats
     log_odds: Floats
     by_code: Floats  # what code adds to the log-odds; `log_odds` includes it
 
@@ -40,4 +38,4 @@ def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Flo
     nightly = NightEvidence(night_weighed, night_precisions)
     total = log_odds(nightly, weighed[rows], precisions[rows], policy) + by_code[rows]
     total = np.where(np.isfinite(total), total, -np.inf)
-    return ScopeEvidence(nightly, weighed[rows], precisions[rows], total, by_code[rows])
+    return ScopeEvidence(nightly, total, by_code[rows])
