@@ -3,17 +3,13 @@
 import functools
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tilewatch.kernels.code_diff.code_diff import CodeText
-from tilewatch.kernels.compiling.operator_code import read_bundle
+from tilewatch.kernels.compiling.operator_code import list_code
 from tilewatch.kernels.compiling.programs import find_program
 from tilewatch.kernels.compiling.store import CubinStore
-
-ZIP = b"PK\x03\x04"
-"""First bytes of a bundle."""
 
 LIMIT_S = 60.0
 """Seconds that a disassembler may take. It takes 0.2 to 1.4 s on two busy cores, for up to 12,800 lines (2026-11)."""
@@ -30,9 +26,9 @@ class NotDisassembled(Exception):
 def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
     """Returns the text of each launch of a config by launch key, which is "" for the one launch of a library file's
     kernel. Raises StoreError, ProgramMissing or NotDisassembled if code cannot be read."""
-    cubins = _open(store.cubin(content_key))
+    cubins = list_code(store.cubin(content_key))
     bytecode = store.bytecode(content_key)
-    bytecodes = {} if bytecode is None else _open(bytecode)
+    bytecodes = {} if bytecode is None else list_code(bytecode)
     with ThreadPoolExecutor() as pool:
         return dict(pool.map(lambda key: (key, disassemble(cubins[key], bytecodes.get(key))), cubins))
 
@@ -51,10 +47,6 @@ def list_encoded_sass(cubin: bytes) -> str:
 def disassemble_bytecode(bytecode: bytes) -> str:
     """Returns bytecode as text. Raises ProgramMissing, or NotDisassembled if the program fails."""
     return _run((find_program("tileirdisasm"), "-g"), bytecode, ".tileirbc")
-
-
-def _open(content: bytes) -> Mapping[str, bytes]:
-    return read_bundle(content) if content.startswith(ZIP) else {"": content}
 
 
 @functools.lru_cache(LISTINGS_KEPT)

@@ -13,8 +13,8 @@ from tilewatch.kernels.compiling.store import CubinStore
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Earliest time that ZIP can express. Every file gets it, so that equal code gives equal bundles."""
 
-ELF = b"\x7fELF"
-"""First bytes of a cubin. A stored object that begins with other bytes is a bundle."""
+ELF, ZIP = b"\x7fELF", b"PK\x03\x04"
+"""First bytes of a cubin and of a bundle."""
 
 DEPENDENT = "programmatic_dependent_launches"
 """The field of a bundle's outcome with a flag per launch: whether it is a programmatic dependent launch. Bundles from
@@ -99,3 +99,8 @@ def read_bundle(content: bytes) -> dict[str, bytes]:
     """Returns the cubins of a bundle by launch key."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
+
+
+def list_code(stored: bytes) -> dict[str, bytes]:
+    """Returns the files in a stored object by their names in the bundle. A file without a bundle is named ""."""
+    return read_bundle(stored) if stored.startswith(ZIP) else {"": stored}

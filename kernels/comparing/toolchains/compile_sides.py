@@ -19,7 +19,7 @@ from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, Toolchain
 from tilewatch.kernels.comparing.toolchains.report_file import BadReport, ReportKeeper, ToolchainReport
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.compiling.cubin import hash_machine_code
-from tilewatch.kernels.compiling.operator_code import ELF, read_bundle
+from tilewatch.kernels.compiling.operator_code import list_code
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.device import gpu_model
 from tilewatch.kernels.library_errors import NoConfigs
@@ -185,11 +185,6 @@ def keep_cubin(place: Workplace, toolchain: str, compiled: Compiled) -> str:
     return name
 
 
-def list_cubins(stored: bytes) -> Mapping[str, bytes]:
-    """Returns the cubins in a stored object by their name in the bundle. A cubin without a bundle is named ""."""
-    return {"": stored} if stored.startswith(ELF) else read_bundle(stored)
-
-
 def hash_code(cubins: Mapping[str, bytes]) -> str:
     """Returns a hash of a config's machine code without the compiler's version, which differs between toolchains."""
     parts = sorted((key, hash_machine_code(each, with_version=False)) for key, each in cubins.items())
@@ -222,6 +217,6 @@ def _make_known_side(place: Workplace, toolchain: str, config: Params, compiled:
     if not build.is_ok:
         return build
     assert compiled.content_key is not None
-    cubins = list_cubins(CubinStore(place.find_store(toolchain)).cubin(compiled.content_key))
+    cubins = list_code(CubinStore(place.find_store(toolchain)).cubin(compiled.content_key))
     waits = count_mma_waits(cubins.values()) if compiled.arch == mma_waits.ARCH else None
     return replace(build, code_sha256=hash_code(cubins), waits=waits)
