@@ -28,7 +28,6 @@ from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.preparation import draw_seed
 from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import add_counts, start_profiler
-from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.sweep import (
     MOST_RACES,
     GpuChild,
@@ -94,9 +93,7 @@ class UncountedRun:
     described: Described | str
 
 
-def measure(
-    request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep, policy: RacePolicy | None = None
-) -> RunResult:
+def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep) -> RunResult:
     """Sweeps, times the winner carefully, reads hardware counters, and returns the run. A failing config raises no
     error; it becomes a trial with a failed status. Raises GpuMissing, GpuBusy or MeasureFailed."""
     gpu = usable_gpu(request.gpu_index, request.arch)
@@ -107,7 +104,7 @@ def measure(
 
         # Starting takes some 2 s and no GPU, so it starts ahead. If counters are known, it is probably not needed.
         ahead = None if request.counted else start()
-        run = _measure(request, gpu, on_trial, on_step, policy)
+        run = _measure(request, gpu, on_trial, on_step)
         if run.configs:
             on_step("counters", 0, len(run.configs))
         result = count_run(run, request.store_url, gpu, request.counted, lambda: ahead or start())
@@ -133,7 +130,7 @@ def measure_uncounted(
     """Sweeps and times the winner carefully, but reads no counters. A caller can then read the counters of several runs
     with one start of Nsight Compute (profiling.count_several). `kept` keeps the measuring process for the next run."""
     gpu = usable_gpu(request.gpu_index, request.arch)
-    return _measure(request, gpu, on_trial, lambda *_: None, None, kept)
+    return _measure(request, gpu, on_trial, lambda *_: None, kept)
 
 
 def _measure(
@@ -141,7 +138,6 @@ def _measure(
     gpu: device.Gpu,
     on_trial: OnTrial,
     on_step: OnStep,
-    policy: RacePolicy | None,
     kept: KeptProcess | None = None,
 ) -> UncountedRun:
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
@@ -172,13 +168,12 @@ def _measure(
             request.cubins,
             on_trial=trial_ended,
             earlier=request.earlier,
-            policy=policy,
             floor_us=_find_floor_us(gpu, introduction["work"]),
             drawn=() if request.wide else set(map(config_key, request.drawn)),
         )
         sweep_gpu_s = child.gpu_s
         result, measurements, readings = _time_winner(
-            child, setup, request, gpu, introduction, result, processes, trial_ended, on_step, policy
+            child, setup, request, gpu, introduction, result, processes, trial_ended, on_step
         )
         telemetry += readings
         configs: tuple[Params, ...] = ()
@@ -225,7 +220,6 @@ def _time_winner(
     processes: list[BaselineProcess],
     on_trial: OnTrial,
     on_step: OnStep,
-    policy: RacePolicy | None,
 ) -> tuple[SweepResult, tuple[Measured, ...], Sequence[Mapping[str, Any]]]:
     """Times the winner of a sweep carefully, and returns the sweep, the measurements and telemetry. A config that gives
     a wrong result meanwhile becomes a wrong trial of the returned sweep, and the other configs race again. Raises
@@ -251,7 +245,7 @@ def _time_winner(
             if wrong.identity is not None:
                 trials[wrong.identity] = TrialResult(trials[wrong.identity].config, "wrong", failure=str(wrong))
                 on_trial(trials[wrong.identity])
-            result = choose_winner(child, trials, on_trial=on_trial, policy=policy)
+            result = choose_winner(child, trials, on_trial=on_trial)
         else:
             return result, measurements, readings
     return result, (), ()

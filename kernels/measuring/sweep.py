@@ -290,7 +290,7 @@ def sweep(
 
 
 def choose_winner(
-    gpu: GpuChild, trials: Sequence[TrialResult], *, on_trial: OnTrial, policy: RacePolicy | None
+    gpu: GpuChild, trials: Sequence[TrialResult], *, on_trial: OnTrial, policy: RacePolicy | None = None
 ) -> SweepResult:
     """Races the right configs of a sweep, and times the finalists again. Calls `on_trial` with each changed trial."""
     policy = policy or RacePolicy()

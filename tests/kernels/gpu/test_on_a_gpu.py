@@ -25,7 +25,6 @@ from tilewatch.kernels.measuring.known_counters import read_counted
 from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, measure
 from tilewatch.kernels.measuring.pair_bench import ReplaySide
 from tilewatch.kernels.measuring.profiler import FORBIDDEN
-from tilewatch.kernels.measuring.racing import RacePolicy
 from tilewatch.kernels.measuring.replay import ReplayRequest, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
@@ -362,7 +361,7 @@ def test_a_run_stops_at_its_interval_or_its_budget_and_counts_throttled_rounds(m
         LIBRARY, KERNEL, PROBLEM, machine.arch, machine.store_url, right, machine.gpu.index, ("copy",),
         ships={"rows": 16, "repeats": 40, "fault": rows.RIGHT},
     )  # fmt: skip
-    result = measure(request, on_trial=ended.append, on_step=lambda *_: None, policy=RacePolicy())
+    result = measure(request, on_trial=ended.append, on_step=lambda *_: None)
     assert {trial.status for trial in result.trials} == {"timed"}
     assert len(ended) >= len(right)
     assert result.winner is not None
