@@ -1,5 +1,6 @@
 """Tests and benchmarks of others run to their end without a GPU: 1 stands for unknown values, and checks pass."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,3 +79,9 @@ def test_nothing_passes_afterwards() -> None:
     with pytest.raises(AssertionError):
         np.testing.assert_allclose([1.0], [2.0])
     assert not hasattr(torch._C, "_cuda_no_such_function")
+
+
+@pytest.mark.usefixtures("_driver")
+def test_a_driver_does_not_sleep() -> None:
+    """One that loads a model from a hub waited minutes for a network, for each file of the model."""
+    time.sleep(-1)  # which time.sleep itself refuses
