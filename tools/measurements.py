@@ -7,9 +7,10 @@ Figures of one command are one row if they have the same bound and the same word
 The row shows the worst of them."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 
-from benchmarks.bounds import ROOT, Figure, Result, read_results
+from benchmarks.bounds import BOUNDS, ROOT, Figure, Result, read_results
 
 FOLDER = ROOT / "docs" / "develop"
 HEADS = {
@@ -28,6 +29,10 @@ TABLE = """
 | figure | bound | value |
 |---|---|---|
 """
+
+RUNS = tomllib.loads(BOUNDS.read_text(encoding="utf-8"))["runs"].values()
+CLONES = re.compile(" --[a-z]+ (" + "|".join(re.escape(name) for run in RUNS for name in run.get("with", ())) + ")")
+"""Options that name clones. The rows leave them out, because bounds.toml says which command needs which clones."""
 
 ELSEWHERE = {"recorded"}
 """Benchmarks whose figures another page has beside more of their kind."""
@@ -53,7 +58,7 @@ def _name(result: Result) -> str:
 
 def _write(result: Result) -> str:
     name = _name(result)
-    first = f"| **{name}** | {result.machine.removesuffix(', no GPU')} | {result.date}, {result.commit[:8]} |"
+    first = f"| **{CLONES.sub('', name)}** | {result.machine.removesuffix(', no GPU')} | {result.date}, {result.commit[:8]} |"
     said = f"{name.replace('_', ' ')}: "
     rows = (_write_row(figures).replace(f"| {said}", "| ", 1) for figures in group(result.figures))
     return "".join(f"{row}\n" for row in (first, *rows))
