@@ -58,7 +58,8 @@ def _name(result: Result) -> str:
 
 def _write(result: Result) -> str:
     name = _name(result)
-    first = f"| **{CLONES.sub('', name)}** | {result.machine.removesuffix(', no GPU')} | {result.date}, {result.commit[:8]} |"
+    command, machine = CLONES.sub("", name), result.machine.removesuffix(", no GPU")
+    first = f"| **{command}** | {machine} | {result.date}, {result.commit[:8]} |"
     said = f"{name.replace('_', ' ')}: "
     rows = (_write_row(figures).replace(f"| {said}", "| ", 1) for figures in group(result.figures))
     return "".join(f"{row}\n" for row in (first, *rows))
