@@ -283,7 +283,7 @@ def read_shas(session: Session, scope: Scope) -> dict[int, str]:
         .where(Commit.repository == scope.repository, Commit.position <= scope.position)
         .order_by(*commit_order.oldest_first())
     )
-    return dict(session.execute(query).tuples())
+    return {row.position: row.sha for row in session.execute(query)}
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
