@@ -172,10 +172,9 @@ def test_a_child_that_takes_too_much_memory_is_ended(monkeypatch: pytest.MonkeyP
 
 
 def test_a_child_that_takes_too_much_processor_time_is_ended() -> None:
-    """To start takes a tenth of a second of it."""
     with started(cpu_limit_s=0.01) as child:
         with pytest.raises(ChildDied, match=r"it took more than 0\.01 CPU seconds"):
-            child.ask({"do": "sleep"}, deadline_s=60)
+            child.ask({"do": "compute"}, deadline_s=60)
         assert not child.alive
 
 
