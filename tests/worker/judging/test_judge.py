@@ -274,8 +274,9 @@ def test_a_night_whose_replays_ended_without_an_answer_is_judged_without_them(
 ) -> None:
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     context = do_nights(watched, shas[git_history.BASE])
-    waiting = leave_replays(watched, shas[git_history.ADD], 1)
+    waiting, rounds = leave_replays(watched, shas[git_history.ADD], 1), 0
     while waiting:  # by the noise of the night, the judge asks of its series at once or one after the other
+        rounds += 1
         with session(context.database_url) as opened:
             opened.execute(update(Job).where(Job.id.in_(waiting)).values(finished_at=text("now()"), **end))
         reconcile(context.database_url, context.broker_url)
@@ -286,7 +287,7 @@ def test_a_night_whose_replays_ended_without_an_answer_is_judged_without_them(
     assert all(reason.startswith("no replay could be held: ") for reason in reasons), reasons
     with session(context.database_url) as opened:
         assert set(opened.scalars(select(Suspicion.state))) == {"undecided"}
-        assert len(opened.scalars(select(Job.id).where(Job.key.contains("the rest after"))).all()) == 1
+        assert len(opened.scalars(select(Job.id).where(Job.key.contains("the rest after"))).all()) == rounds > 0
 
 
 @pytest.mark.parametrize("late", [0, 1], ids=("new_series", "second_night"))
