@@ -7,8 +7,8 @@ from pathlib import Path
 OF_A_PERSON = re.compile(
     "GIT_(ASKPASS|SSH|SSL_|HTTP_|PROXY_|ALLOW_PROTOCOL|CEILING_|DISCOVERY_|CONFIG_(COUNT|KEY_|VALUE_|GLOBAL|(NO)?SYSTEM))"
 )
-"""Begins of the names of git's variables by which people reach servers and configure git. Others may have been set by a
-hook, and would make git use the repository or the index of that hook."""
+"""Matches the names of the variables by which people let git reach servers and configure it. A hook may have set the
+others, which would make git use the repository or the index of that hook."""
 
 AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "LC_ALL": "C"}
 """An environment in which Git ignores `git replace` and grafts, which exist on one machine only."""
