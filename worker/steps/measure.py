@@ -48,10 +48,12 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
         details = steps.list_counted(opened, facts)
         together = steps.list_measured_together(opened, facts.submission_id)
         last = steps.find_last_sweep(opened, job.sweep_id, find_newest_due(facts, dt.datetime.now(dt.UTC)))
+        missing = steps.count_uncompiled(opened, job.sweep_id)
     if run_id is not None:  # an earlier attempt died after the run was written
         with session(context.database_url) as opened:
             return [judge_run(opened, facts, run_id, job.priority)]
-    _require_whole_list(job.sweep_id, facts, context.database_url)
+    if missing:
+        raise _refuse_part(missing, facts, context.database_url)
     configs = _with_cubins(job.sweep_id, facts, compiled, context.store_url, context.database_url)
     trials = TrialWriter(
         context.database_url, job.sweep_id, {config_sha256(each.params): each.config_id for each in configs}
@@ -95,17 +97,15 @@ def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
     return dt.datetime.combine(now.date() - dt.timedelta(days=since), dt.time(), dt.UTC)
 
 
-def _require_whole_list(sweep_id: int, facts: SweepFacts, database_url: str) -> None:
-    """Raises NothingToMeasure if a config of the short list was never compiled. Without a short list, all configs must
+def _refuse_part(missing: int, facts: SweepFacts, database_url: str) -> NothingToMeasure:
+    """Returns the error for a short list of which configs were never compiled. Without a short list, all configs must
     be. Else the judge would take the best of the others for the best of all, and report a change."""
     with session(database_url) as opened:
-        missing = steps.count_uncompiled(opened, sweep_id)
-        why = steps.find_stopped_compile(opened, facts) if missing else None
-    if missing:
-        raise NothingToMeasure(
-            f"{missing:,} configs of {facts.kernel} {facts.problem} were not compiled, because {why or 'no job did'}; "
-            f"`tilewatch retry --submission {facts.submission_id}` compiles them and measures"
-        )
+        why = steps.find_stopped_compile(opened, facts)
+    return NothingToMeasure(
+        f"{missing:,} configs of {facts.kernel} {facts.problem} were not compiled, because {why or 'no job did'}; "
+        f"`tilewatch retry --submission {facts.submission_id}` compiles them and measures"
+    )
 
 
 def _with_cubins(
