@@ -15,8 +15,6 @@ pytestmark = pytest.mark.browser
 
 ONE_OF_MANY = ("regressions?regression=1", "series?run=5&view=This+run", "checks?check=1")
 HINDERS = ("serious", "critical")
-SHOWS = "title => document.title === title"
-"""Set by the run of a page, which begins with that."""
 DARK = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor === 'rgb(18, 22, 28)'"
 DRAWN_IN = {"dark": DARK, "light": DARK.replace("===", "!==")}
 ONLY_VIOLATIONS = {"resultTypes": ["violations"], "preload": False, "rules": {"region": {"enabled": False}}}
@@ -55,7 +53,7 @@ def show_pages(page: Any) -> Iterator[None]:
     for address, link in shown.items():
         if address:
             link.click()
-        page.wait_for_function(SHOWS, arg=f"{link.inner_text()} - Tilewatch")
+        expect(page).to_have_title(f"{link.text_content()} - Tilewatch")  # hidden until the logo is drawn
         yield
     for address in (*BELOW, *ONE_OF_MANY):
         page.goto(f"/{address}")
