@@ -7,7 +7,7 @@ from typing import Any
 LOG_NUMBERS = {"type": "log", "dtick": "D2", "tickformat": ",~r", "zeroline": False}
 """A log axis with ticks at 1, 2 and 5 of each decade, written as whole numbers. Plotly's default writes 500 as "5"."""
 WIDE = 5.0
-"""The least ratio of largest to smallest number for which LOG_NUMBERS has at least two ticks between these numbers."""
+"""If the largest number is at least this multiple of the smallest, LOG_NUMBERS has two or more ticks between them."""
 TICKS = 5
 """The approximate number of ticks that `round_between` returns."""
 

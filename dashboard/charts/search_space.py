@@ -118,8 +118,8 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
 
 
 def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Returns a table for each kind of change of a config's outcome, the bad kinds first. Leaves out a config that one
-    of the sweeps did not try as far as the other: it waited, or was compiled and not launched."""
+    """Returns a table for each kind of change of a config's outcome, the bad kinds first. Leaves out a config that
+    waited in a sweep, or that compiled in both sweeps and was launched in only one."""
     trials = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
     before, after = trials["outcome_before"], trials["outcome_after"]
     waits = before.isin(["waiting"]) | after.isin(["waiting"])

@@ -111,7 +111,7 @@ def _line_at_one(points: pd.DataFrame) -> dict[str, Any]:
 
 
 def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
-    """Returns the x of a mark: halfway between the nearest shown commits before and after it; None without both."""
+    """Returns the x halfway between the nearest shown commits before and after a mark; None if one is missing."""
     positions = commits["position"] if len(commits) else pd.Series(dtype=int)
     earlier, later = positions.index[positions <= mark.before], positions.index[positions >= mark.after]
     if earlier.empty or later.empty:
