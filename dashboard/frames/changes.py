@@ -60,7 +60,7 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
 
 
 def _noise(pairs: pd.DataFrame) -> pd.Series:
-    """Returns the judge's noise of each series; NOISE_BETWEEN_RUNS if unknown, and at least that between two GPUs."""
+    """Returns each series' noise as judged. It is NOISE_BETWEEN_RUNS if unknown, or if smaller on different GPUs."""
     own = pairs[["noise", "noise_before"]].astype(float).max(axis="columns")
     same_gpu = pairs["gpu_uuid"] == pairs["gpu_uuid_before"]
     return own.where(same_gpu, own.clip(lower=NOISE_BETWEEN_RUNS)).fillna(NOISE_BETWEEN_RUNS)

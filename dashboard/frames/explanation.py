@@ -112,9 +112,9 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin to compare with this run's winner: that of the same config, or the earlier winner if
-    there is none. Returns None if the earlier winner was another config and the code of this run's config did not
-    change, because a difference between two configs does not explain a commit."""
+    """Returns the earlier cubin to compare with this run's winner: that of the same config or, if that config had no
+    cubin, the earlier winner. Returns None if the earlier winner was another config and this config's code has not
+    changed, because the difference between two configs does not explain a commit."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:
