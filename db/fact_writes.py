@@ -142,7 +142,7 @@ def add_recording(
 
 
 def add_submission(session: Session, **row: Any) -> tuple[int, bool]:
-    """Adds a submission unless one has the same key. Returns the submission's id, and whether it is new."""
+    """Adds a submission if its key is new. Returns the id of the key's submission, and whether it was added."""
     return find_or_add(session, Submission, ("key",), row)
 
 
@@ -187,7 +187,7 @@ def add_trials(session: Session, planned: Mapping[int, Sequence[tuple[int, str]]
 
 
 def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: float) -> None:
-    """Copies the trial of a run's winner to another sweep, with the time `median_us`, unless that sweep has it."""
+    """Adds the trial of a run's winner to a sweep, with the time `median_us`, if its config has no trial there."""
     columns = ("config_id", "compilation_id", "status", "error")
     found = (
         select(literal(sweep_id), literal(median_us), *(getattr(Trial, name) for name in columns))
@@ -376,7 +376,7 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 def write_code_diff(
     session: Session, keys: tuple[str, str], sentence: str, changes: Sequence[Row], instructions: Sequence[Row]
 ) -> None:
-    """Stores the difference between the cubins with these keys, unless it is stored. Equal keys mean equal code."""
+    """Stores the difference between the cubins with these keys, if it is not stored yet. Equal keys mean equal code."""
     base_key, head_key = keys
     row = {"base_key": base_key, "head_key": head_key, "sentence": sentence}
     session.execute(insert(CodeDiff).values(**row, changes=changes, instructions=instructions).on_conflict_do_nothing())
