@@ -72,9 +72,9 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Queues again those selected jobs that ended before their work was done, and stores this as a person's action.
+    """Queues the selected jobs again that ended before their work was done, and stores this as a person's action.
     Returns a sentence about the queued jobs. Raises NoSuchWork if no selected job ended this way, or for the job of a
-    check: the check has an outcome then, and the job would find nothing to do."""
+    check, because the check ended with its job."""
     ended = select(Job.check_id).where(Job.id == chosen.job_id, Job.state.in_(ENDED_SHORT))
     if (check_id := session.scalar(ended)) is not None:
         raise NoSuchWork(f"job {chosen.job_id} is of check {check_id}, which ends with it: submit the check again")

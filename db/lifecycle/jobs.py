@@ -80,8 +80,8 @@ class NewJob(TypedDict):
 
 
 def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
-    """Adds a job unless one has the same key. Returns the job's id, and whether it is new. By default the job is queued
-    and has a nightly's priority. A job in state "waiting" cannot be claimed before `release`."""
+    """Adds a job if its key is new. Returns the id of the key's job, and whether it was added. By default the job is
+    queued and has a nightly's priority. A job in state "waiting" cannot be claimed before `release`."""
     priority = int(row.get("priority", Priority.NIGHTLY))
     return find_or_add(session, Job, ("key",), {"state": "queued", **row, "priority": priority})
 
@@ -236,8 +236,8 @@ def _worker_of(owner: str) -> str:
 
 
 def _expired() -> ColumnElement[bool]:
-    """Returns the condition that a job's lease ran out. If that was while Postgres was away, the owner may still renew
-    it until RENEWAL_S after the restart. Otherwise a full disk that ends Postgres repeatedly would poison jobs."""
+    """Returns the condition that a job's lease ran out. If Postgres was away then, the owner may renew the lease until
+    RENEWAL_S after the restart, so that a full disk that ends Postgres repeatedly does not poison jobs."""
     started = func.pg_postmaster_start_time()
     renewable = and_(Job.lease_until < started, started > after(-RENEWAL_S))
     return and_(Job.state == "running", Job.lease_until <= clock_now(), not_(renewable))

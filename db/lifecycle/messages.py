@@ -69,7 +69,7 @@ class NewMessage(TypedDict):
 
 
 def write(session: Session, **row: Unpack[NewMessage]) -> bool:
-    """Writes a message unless one has the same key. Returns whether it was written."""
+    """Writes a message if its key is new. Returns whether it was written."""
     state = "queued" if row.get("not_before") is None else "held"
     return find_or_add(session, Message, ("key",), {**row, "state": state})[1]
 
@@ -120,7 +120,7 @@ def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
 
 
 def find_last_digest(session: Session, without: Sequence[str]) -> dt.datetime | None:
-    """Returns when the last digest was written whose key is not in `without`; None if there is none."""
+    """Returns when the last digest was written, ignoring keys in `without`; None if there is no such digest."""
     is_digest = (Message.kind == "digest") & Message.key.not_in(without)
     return session.scalar(select(func.max(Message.created_at)).where(is_digest))
 
@@ -128,12 +128,11 @@ def find_last_digest(session: Session, without: Sequence[str]) -> dt.datetime | 
 def claim(
     session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()
 ) -> ClaimedMessage | None:
-    """Claims the oldest due message on a channel that is not in `without`. Returns None if there is none.
+    """Claims the oldest message that is due. Ignores the channels in `without`, and returns None if no message is due.
 
     `repeatable` names the channels that recognise a repeated message by its key. If the sender dies, a message to such
-    a channel is due again after the lease. On another channel it might then arrive twice, so the claim marks it as
-    failed until `mark_sent` or `put_off`. A message waits for earlier ones about its regression on its channel.
-    """
+    a channel is due again after the lease. A message to another channel might then arrive twice, so it is marked as
+    failed until `mark_sent` or `put_off`. A message waits for earlier ones about the same regression on its channel."""
     earlier = aliased(Message)
     overtakes = exists().where(
         earlier.regression_id == Message.regression_id,

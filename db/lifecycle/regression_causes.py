@@ -94,9 +94,9 @@ def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
     """Marks a series as recovered in its open regressions after a confirmed improvement. Returns the regressions' ids.
-    A regression is resolved when its last series has recovered. With `of_node`, only regressions caused by a node are
-    marked, without it only others, as a commit cannot repair a node. A commit, which a backfill may have measured, does
-    not repair what was slow at later commits. Does nothing if the series became slower."""
+    A regression is resolved when its last series has recovered. With `of_node`, marks only regressions that a node
+    caused, else only the others, because a commit cannot repair a node. A commit repairs only what became slow at or
+    before it, because a backfill may measure old commits. Does nothing if the series became slower."""
     if moved.size >= 0:
         return []
     series = aliased(RegressionSeries)
@@ -211,9 +211,9 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> None:
-    """Updates a regression after a series joined it, and reopens it if it was resolved. The size becomes that of the
-    worst series; the range becomes its overlap with the range of `cause`, but not for a node, whose ranges need not
-    overlap."""
+    """Updates a regression after a series joined it, and reopens it if it was resolved. The regression gets the size of
+    its worst series. Its range shrinks to the overlap with the range of `cause`, except for a node, whose ranges need
+    not overlap."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high
