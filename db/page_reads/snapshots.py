@@ -119,8 +119,8 @@ class RecentRatiosRow:
 def list_commits(
     session: Session, repository: str | None, limit: int = 400, until: dt.datetime | None = None
 ) -> list[CommitRow]:
-    """Lists the newest commits that have a run, of a repository or, if `repository` is None, of all. With `until`, runs
-    that ended later do not count, here and in the other functions."""
+    """Lists the newest commits that have a run, of `repository` or, if that is None, of all repositories. Runs that
+    ended after `until` do not count, here and in the other functions."""
     columns = (Commit.repository, Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
     return read_rows(session, _select_newest(repository, limit, until, *columns), CommitRow)
 
@@ -195,15 +195,15 @@ def list_points_at_commit(session: Session, repository: str, sha: str) -> list[S
 
 
 def _ended_by(until: dt.datetime | BindParameter[dt.datetime] | None) -> ColumnElement[bool]:
-    """Returns the condition that a run ended up to `until`; true without it."""
+    """Returns the condition that a run ended by the time `until`; true if `until` is None."""
     return true() if until is None else Run.finished_at <= until
 
 
 def _select_newest(
     repository: str | None, limit: int, until: dt.datetime | None, *columns: InstrumentedAttribute[Any]
 ) -> Query:
-    """Returns the query for the newest commits that have a run, of a repository or, for None, of all. It sorts the
-    commits first, so that it looks for the runs of only a few."""
+    """Returns the query for the newest commits that have a run, of `repository` or, if that is None, of all
+    repositories. It sorts the commits first, so that it looks for the runs of only a few commits."""
     asked = select(Commit).where(Commit.repository == repository) if repository is not None else select(Commit)
     order = commit_order.newest_first if repository is not None else commit_order.last_added_first
     commits = asked.order_by(*order()).subquery()

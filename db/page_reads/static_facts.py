@@ -133,8 +133,8 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Lists the counts of configs by static fact for the newest compiled sweep at each recent commit, sorted by
-    position. Commits that left the branch count as older than the others, so these are the first beyond the limit."""
+    """Lists the counts of configs by static fact for the newest compiled sweep at each recent commit, the oldest commit
+    first. A commit that left the branch counts as older than all others, and so is left out first."""
     names = [each.name for each in fields(StaticRow)]
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:6]))
