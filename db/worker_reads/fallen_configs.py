@@ -140,8 +140,8 @@ def _find_place(sweep: FromClause) -> Tuple:
 
 
 def _first_compiled(sweeps: Query, order: Callable[..., Any], *outside: FromClause) -> LateralFromClause:
-    """Returns the query for the first sweep with no config left to compile, among the first LOOKED_AT in `order`.
-    `outside` are the tables of the enclosing query to which `sweeps` refers."""
+    """Returns the query for the first sweep in `order` that has no config left to compile, among the first LOOKED_AT
+    sweeps. `outside` are the tables of the enclosing query to which `sweeps` refers."""
     few = sweeps.order_by(*order(), *LAST_ASKED).limit(LOOKED_AT).correlate(*outside).subquery()
     waits = exists().where(Trial.sweep_id == few.c.sweep_id, Trial.status == "waiting")
     last = (few.c.submission_id.desc(), few.c.sweep_id.desc())

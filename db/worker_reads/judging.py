@@ -227,8 +227,8 @@ def is_settled(session: Session, scope: Scope) -> bool:
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists nights with unsettled runs that no open job will judge, because the last measurement ended without a run or
-    the last replay ended. Searches the night `submission_id`, or else the newest RUNS_LOOKED_AT runs of all nights."""
+    """Lists nights with unsettled runs and no open job that leads to a judge job, because the last measurement ended
+    without a run or the last replay ended. Without `submission_id`, searches the newest RUNS_LOOKED_AT runs."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
@@ -413,7 +413,7 @@ def list_replays_of_code(session: Session, repository: str, row: Mapping[str, An
 
 
 def was_given_up(session: Session, key: str) -> bool:
-    """Returns whether a replay will never have a result: all of its jobs have ended, and one did not succeed."""
+    """Returns whether a replay will never have a result: all of its jobs have ended, and at least one failed."""
     states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 

@@ -149,9 +149,9 @@ def read_compiled_keys(
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
-    """Lists the ids of waiting measure jobs that no open compile job holds up. A None argument stands for all
-    submissions or kernels. A sweep waits for the job that plans its kernel's batches, and then for the batches with its
-    code. It waits even if each trial has a compilation, because a cubin may be missing here."""
+    """Lists the ids of waiting measure jobs that no open compile job holds up, in all submissions and of all kernels if
+    these are None. A sweep waits until its kernel's batches are planned, and then for the batches with its code. It
+    waits even if each trial has a compilation, because a cubin may be missing here."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -210,7 +210,7 @@ def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfi
 
 
 def count_uncompiled(session: Session, sweep_id: int) -> int:
-    """Counts the configs of a sweep's short list that no job compiled, not even without success."""
+    """Counts the configs of a sweep's short list that no job has tried to compile."""
     query = select(func.count()).select_from(Trial).join(Sweep, Sweep.id == Trial.sweep_id)
     return session.scalars(query.where(Trial.sweep_id == sweep_id, Trial.status == "waiting", ~is_drawn())).one()
 

@@ -25,10 +25,10 @@ DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
 
 @dataclass(frozen=True)
 class TriedConfigs:
-    """The configs outside the short list that a series has tried in the state of its newest run. `near` maps the sha256
-    of each config to whether it came within REACH of a winner, the config tried longest ago first. `kept` has the
-    parameters of those that won or tied in the newest run. `source_sha256`, `compiler` and `driver` (major version) are
-    of the newest run. `has_changed`: an earlier run of the series had another state."""
+    """The configs outside the short list that a series has tried with the machine code, compiler and driver of its
+    newest run. `near` maps each config's sha256 to whether it came within REACH of a winner, the config with the oldest
+    trial first. `kept` has the parameters of those that won or tied in the newest run. `driver` is a major version.
+    `has_changed` is True if an earlier run had other machine code, another compiler or another driver."""
 
     source_sha256: str
     compiler: str

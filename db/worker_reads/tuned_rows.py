@@ -84,8 +84,8 @@ def list_newest_winners(
 
 @dataclass(frozen=True)
 class ConfigReplay:
-    """The newest replay of the config `base` beside `head`, which is the winner of a run or a config tied with it, both
-    with the machine code of that run. Without times, no replay was needed, as both have the same machine code."""
+    """The newest replay of a config `base` beside `head`, the winner of a run or a config tied with the winner, with
+    its machine code of that run. There are no times if both have the same machine code, which needs no replay."""
 
     run_id: int
     base: Mapping[str, Any]
@@ -97,8 +97,8 @@ class ConfigReplay:
 
 
 def list_config_replays(session: Session, run_ids: Collection[int]) -> list[ConfigReplay]:
-    """Lists, for each of these runs and each `base`, the newest replay with equal code on both sides or with times,
-    which may be those of another replay of the same two codes."""
+    """Lists, for each of these runs and each config `base`, the newest replay that has times or found equal code on
+    both sides. The times may be from another replay of the same two codes."""
     base, head, timed = aliased(Config), aliased(Config), aliased(Replay)
     of_codes = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     same_codes = [getattr(timed, name) == getattr(Replay, name) for name in of_codes]
