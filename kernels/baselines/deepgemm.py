@@ -29,7 +29,7 @@ BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 
 @dataclass(frozen=True)
 class Scales:
-    """Scales of A (.., M, K / 128), and of B in the recipe's form. `held` says if they are our kernel's or all ones."""
+    """Scales of A (.., M, K / 128), and of B in the recipe's form. `held` says if they are the kernel's or all ones."""
 
     a: Any
     b: Any
