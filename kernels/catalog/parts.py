@@ -14,8 +14,8 @@ problem. `parts` is the number of problems in the model's total, so that an inco
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:
-    """Returns the models that use each problem. Adds wrong weights to `failures`. Returns an empty mapping if a file
-    does not load or a weight is wrong, because totals would lack problems."""
+    """Returns the models that use each problem. Adds an error to `failures` for each wrong weight. Returns an empty
+    mapping if `failures` has an error then, because totals would lack problems."""
     weights: dict[tuple[str, str], Mapping[str, float]] = {}
     for name, entry in loaded.items():
         try:

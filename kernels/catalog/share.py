@@ -29,10 +29,10 @@ KEY_LENGTH = 12
 
 @dataclass(frozen=True)
 class Tried:
-    """Says what a series tried outside its short list. `keys` name configs tried with the machine code, compiler and
-    driver of its newest run. `near` name those that may still win, the one tried longest ago first. `kept` are configs
-    that won or tied in the newest run. `source` is the hash of that run's source, or "" if its compiler or driver is no
-    longer in use. `has_changed` says whether machine code, compiler or driver differed in an earlier run."""
+    """Holds what a series tried outside its short list. `keys` name configs tried with the machine code, compiler and
+    driver of its newest run. `near` name configs that may still win, the one with the oldest trial first. `kept` are
+    configs that won or tied in the newest run. `source` is the hash of that run's source, or "" if its compiler or
+    driver is no longer in use. `has_changed`: an earlier run had other machine code, another compiler or driver."""
 
     keys: Sequence[str]
     near: Sequence[str]
