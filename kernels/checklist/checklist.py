@@ -22,7 +22,7 @@ L2_HITS_PCT = 80.0
 """The percentage of memory accesses that the hits in L2 must exceed, according to the guide."""
 
 MEMORY_PCT = 60.0
-"""The percentage of the memory's peak throughput to exceed, unless the Tensor Cores are busier than the memory."""
+"""The percentage of peak memory throughput to exceed. Not asked of a kernel that keeps the Tensor Cores busier."""
 
 K_ALIGNMENT = {1: 32, 2: 16, 4: 8, 8: 4}
 """Maps the bytes per element to the elements of K in one Tensor Core step, which takes 32 bytes of K."""
