@@ -161,7 +161,7 @@ def _bound_priority(kind: int, own: Sequence[int]) -> list[Instruction]:
 
 
 def _refuse_devices(mode: int) -> list[Instruction]:
-    """Returns steps that refuse calls that make device files, which a child on a GPU could make as root."""
+    """Returns steps that refuse to make device files. As root, a child on a GPU could make them otherwise."""
     return [_load(mode), (MASK, 0, 0, FILE_KIND), *_answer(DEVICES, REFUSE), ACCEPT]
 
 

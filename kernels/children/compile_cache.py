@@ -104,7 +104,7 @@ def _make(folder: Path, owner: int) -> None:
 
 
 def _remove_unused(cache: Path, used: Path) -> None:
-    """Deletes all cache folders except the KEPT_HOMES folders used last and those in use."""
+    """Deletes old cache folders: those not in use and not among the last used, whose number is KEPT_HOMES."""
     homes = []
     for path in cache.glob("*.lock"):
         with contextlib.suppress(FileNotFoundError):  # another process removed it

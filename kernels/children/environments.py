@@ -34,7 +34,7 @@ MOST_BYTES, MOST_FILES = 16 << 30, 500_000
 """Most bytes and files of an environment. PyTorch with its CUDA packages takes 5 GiB."""
 MOST_TEXT_BYTES = 1 << 20
 INSTALL_S, AGAIN_S = 1800.0, 300.0
-"""Seconds that pip may take, and seconds after which pip is tried again where it failed."""
+"""Seconds after which pip is ended, and seconds after a failure before pip is tried again."""
 
 LIST, SITE, SCRATCH = "requirements.txt", "site", "scratch"
 PIP = ("--no-input", "--disable-pip-version-check", "install", "--quiet", "--no-cache-dir")
@@ -99,8 +99,8 @@ def find(library: Path, python: Path | None) -> Environment | None:
 
 
 def describe(file: str, text: str, python: Path | None) -> Environment:
-    """Returns the environment of a requirements file with this text. It has the cuda-tile of Tilewatch, unless the file
-    names another version. Raises BadInterpreter if a line is anything but a package with versions."""
+    """Returns the environment that a requirements file with this text describes, with Tilewatch's cuda-tile if the file
+    allows and does not pin it. Raises BadInterpreter if a line is anything but a package with versions."""
     lines = tuple(split_lines(text))
     for each in lines:
         if not REQUIREMENT.fullmatch(each):
@@ -115,9 +115,9 @@ def describe(file: str, text: str, python: Path | None) -> Environment:
 
 
 def _accepts_cutile(line: str, own: str) -> bool:
-    """Returns whether a line names cuda-tile without an exact version, and allows the version `own`, which is installed
-    then. From `cuda-tile[tileiras]` beside torch>=2.5 pip chose cuda-tile 1.3, whose tileiras fits torch's CUDA. But
-    Tilewatch compiles with its own tileiras (2026-11-29)."""
+    """Returns whether a line names cuda-tile without an exact version, and allows the version `own`, which is then
+    installed. Otherwise pip chose cuda-tile 1.3 for `cuda-tile[tileiras]` beside torch>=2.5, with a tileiras that fits
+    torch's CUDA. But Tilewatch compiles with its own tileiras (2026-11-29)."""
     if name_package(line) != CUTILE or "--hash=" in line:
         return False
     try:
@@ -140,7 +140,7 @@ def split_lines(text: str) -> Iterator[str]:
 
 
 def provide(environment: Environment) -> None:
-    """Installs an environment's packages unless they are installed, and keeps them while this process lives. Deletes
+    """Installs an environment's packages if they are missing, and keeps them while this process lives. Deletes
     environments that were long unused. Raises BadInterpreter with pip's words if they cannot be installed."""
     folder = environment.folder
     with _one_at_a_time:
@@ -223,7 +223,7 @@ def _read_failure(lines: Sequence[str]) -> str:
 
 
 def _remove_unused(cache: Path) -> None:
-    """Deletes all environments except the KEPT_ENVIRONMENTS used last and those in use."""
+    """Deletes old environments: those not in use and not among the last used, whose number is KEPT_ENVIRONMENTS."""
     locks = sorted(cache.glob("*.lock"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in locks[KEPT_ENVIRONMENTS:]:
         with path.open("ab") as lock:

@@ -130,9 +130,9 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def read_settings() -> None:
-    """Makes cuTile and CuPy read the child's environment. If the server imported them, they read the server's instead.
-    Both make the cache folders that the environment names. Call this as the child's own user, who could not write into
-    folders of another user (H200, 2026-11-29). CuPy 14.2 has no public function for it."""
+    """Makes cuTile and CuPy use the child's environment variables. If the server imported them, they use the server's.
+    Call this as the child's own user: it makes the cache folders that the variables name, and no user could write into
+    another's (H200, 2026-11-29). CuPy 14.2 has no public function for it."""
     if "cuda.tile" in sys.modules:
         from cuda.tile import _context
         from cuda.tile._cext import default_tile_context

@@ -236,9 +236,9 @@ def _enter_landlock(
     *,
     network: bool = False,
 ) -> None:
-    """Restricts this process by Landlock to files in `readable` and `writable`. If both are None, files are not
-    restricted. Of other processes' Unix sockets, it may connect only to `sockets` (version 9) and to no abstract ones
-    (version 6). TCP is refused unless `network` (version 4)."""
+    """Restricts this process by Landlock. Files: only those in `readable` and `writable`, or all if both are None.
+    Other processes' Unix sockets: only those in `sockets` (from version 9 on), and no abstract ones (from version 6
+    on). TCP: only if `network` (from version 4 on)."""
     version = landlock_version()
     rights = 0 if writable is None else _find_file_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
@@ -296,8 +296,8 @@ def find_need_of_root() -> str | None:
 
 
 def _leave_root(folders: Sequence[str]) -> int:
-    """Changes this process's user from root to one that no other process has, and gives that user `folders`. Returns
-    the bit of the capability to keep: the user must read checkouts and Python in root's home, as far as Landlock
+    """Gives this process a user of its own in place of root, and makes that user the owner of `folders`. Returns the
+    bit of the capability to keep, by which the user reads checkouts and Python in root's home, as far as Landlock
     allows. Does nothing and returns 0 if this process is not root or needs root (`find_need_of_root`)."""
     if os.geteuid() or find_need_of_root() is not None:
         return 0
