@@ -144,9 +144,9 @@ class _Diff:
     def _is_cause(self, base: TileOperation, head: TileOperation, old: Value, new: Value) -> bool:
         """Returns True if this operation was edited to use another value, and False if its value was changed elsewhere.
 
-        The value was changed elsewhere if added or removed operations compute one value from the other, or if the line
-        that made the old value now makes the new value. Otherwise the operand was edited here, and operations that
-        became needed or unneeded are consequences."""
+        It was changed elsewhere if added or removed operations compute the new value from the old or the old from the
+        new, or if the line that made the old value now makes the new value. Otherwise the operand was edited here, and
+        operations that became needed or unneeded are consequences."""
         aligned = self.aligned
         was_removed = not old.is_argument and old.operation in self.removed
         is_added = not new.is_argument and new.operation in self.added
@@ -171,8 +171,8 @@ class _Diff:
         return True
 
     def _find_exchange(self, old: Value, new: Value) -> TileOperation | None:
-        """Returns the operation that makes the new value if all uses of the old value take the new value, and both
-        values are made at the same line. Otherwise returns None."""
+        """Returns the operation that makes the new value, if the new value replaces the old in all its uses and one
+        line makes both values; else None."""
         if old.is_argument or new.is_argument or old.operation in self.removed or new.operation in self.added:
             return None
         makers = (self.aligned.base[old.operation].line, self.aligned.head[new.operation].line)
