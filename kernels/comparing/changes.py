@@ -190,13 +190,13 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
 
 
 def _find_key_pair(changed: Changed) -> tuple[str, str] | None:
-    """Returns the content keys of both sides' preferred cubins, or None if a side's preferred config has no cubin."""
+    """Returns the content keys of the preferred cubins of base and head; None if a preferred config has no cubin."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
 
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
-    """Sets the outcome if no config of a side compiles, or if both sides fail alike. Returns whether it did."""
+    """Sets the outcome and returns True if no config compiles on one side, or if both sides fail alike; else False."""
     failures = [{_find_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
         comparison.outcomes[each.target] = each.outcome(kind="neither", reason=_find_failure(each.head[0]))
@@ -213,8 +213,8 @@ def _find_failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Sets the outcome of a target if each config has equal code on both sides, and returns whether it did. A config
-    that compiles on neither side counts as equal. If each side has one config, compares these even if they differ."""
+    """Sets the outcome of a target and returns True if each config has equal code on both sides. A config that compiles
+    on neither side counts as equal. If each side has one config, compares the two even if the configs differ."""
     named = [{config_option(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]

@@ -32,7 +32,7 @@ class Target:
     base: Plan | None
     head: Plan | None
     failure: str | None = None
-    """Says which files do not load on the side that lacks the target, because they may contain it; None if all load."""
+    """Names files that do not load on the side without the target, as one may contain it; None if all files load."""
 
     @property
     def is_left_out(self) -> bool:
@@ -61,8 +61,8 @@ def list_targets(
 ) -> tuple[Target, ...]:
     """Reads both sides and returns their targets, paired. Raises NoConfigs, UnknownKernel or BadProblem if neither side
     has what the selection names, and PackageMissing if `needs_packages` is True and a package is missing here. Raises
-    LibraryError without an architecture, if files do not load and nothing is left to compare, or if a file of the head
-    newly fails to load and the base has no target that the head lacks: no target would then show that failure."""
+    LibraryError without an architecture, if files do not load and nothing is left to compare, or if a file loads in the
+    base only and no target of the base is missing in the head: no target would then show that failure."""
     if not selection.archs:
         raise LibraryError("there is no architecture to compare for")
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]

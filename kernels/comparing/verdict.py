@@ -31,7 +31,7 @@ ACCEPTABLE = 0.01
 """Without --fail-over and --margin, the largest x of "not slower than x" that is accepted when the budget is spent."""
 
 STEP = 0.001
-"""The x of "not slower than x" is rounded up to a multiple of this, or of a fifth of the margin if that is less."""
+"""The x of "not slower than x" is rounded up to a multiple of this or of a fifth of the margin, whichever is less."""
 
 HOPELESS = 6
 """A comparison with a --margin ends early if it needs more than this multiple of its most launches. Of 975 simulated
@@ -81,9 +81,9 @@ class Verdict:
     interval, widened to contain `change`, which may lie outside if early and late looks disagree.
 
     `not_slower_than` is infinite until there are enough launches. `is_over` is True if the operator is surely slower
-    than the design's `fail_over`, `is_fine` if it surely is not; both are False as long as neither is sure. `is_final`
-    is True if no further launch is made. `needed_launches` estimates how many launches would decide an undecided
-    comparison; it is None for others, and before there are enough launches for an estimate."""
+    than the design's `fail_over`, `is_fine` if it is surely not slower; both are False until one of these is sure.
+    `is_final` is True if no further launch is made. `needed_launches` estimates how many launches would decide an
+    undecided comparison; it is None for others, and before there are enough launches for an estimate."""
 
     kind: Kind
     change: float

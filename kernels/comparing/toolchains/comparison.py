@@ -106,8 +106,8 @@ def choose_archs(asked: tuple[str, ...], model: GpuSpec | None) -> tuple[str, ..
 
 
 def find_side(named: str, root: Path, environments: Path | None = None, *, may_be_missing: bool) -> ComparedSide:
-    """Returns the side that TOOLCHAIN[+ENVIRONMENT][@DRIVER] names. TOOLCHAIN is a path if it has a slash. If no
-    toolchain has this name, raises UnknownToolchain, or returns a side without packages if `may_be_missing`."""
+    """Returns the side that TOOLCHAIN[+ENVIRONMENT][@DRIVER] names. TOOLCHAIN is a path if it has a slash. If there is
+    no such toolchain, returns a side without packages if `may_be_missing`, else raises UnknownToolchain."""
     if "/" in named:
         root, named = Path(named).absolute().parent, Path(named).name
     rest, _, driver = named.partition("@")

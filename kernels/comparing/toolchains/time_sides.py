@@ -232,8 +232,8 @@ class ToolchainTimer:
         return [each.pair for each in judged if each.frozen is not None and each.frozen.is_over]
 
     def _list_baseline_works(self, sides: Sequence[ComparedSide]) -> list[BaselineWork]:
-        """Lists each operator's main baseline, to be timed in a side's environment and in the base's. If the side is a
-        rung (the base with a few versions of the head), lists only those that were faster under the head."""
+        """Lists the timings of each operator's main baseline in the base's and another side's environment. For a rung
+        (the base with a few versions of the head), lists only baselines that were faster under the head."""
         base, names = self.place.sides[0], {each.name: each for each in self.report.sides}
         others = [side for side in sides if side.environment != base.environment]
         of_arch = (pair.kernel for pair in self.report.pairs.values() if pair.arch == self.model.arch)
