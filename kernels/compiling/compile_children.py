@@ -31,9 +31,9 @@ class CompileChildren:
         self._version: str | None = None
 
     def find_tracer(self, library: str) -> ChildProcess:
-        """Returns the child that runs a library. Each library has its own child, because one commit's code could change
-        what is traced of another commit. Raises BuildError if the child does not start, or if a toolchain is given but
-        an owner's interpreter runs the library, because the toolchain may not fit that Python."""
+        """Returns the child that runs a library. Each library has its own child, because the code of one commit could
+        change what is traced of another. Raises BuildError if the child does not start, or if an owner's interpreter
+        runs the library and a toolchain is given, which may not fit that Python."""
         place = (library, interpreters.find(library))
         if self._packages is not None and place[1] is not None:
             recorder = f"{library} is recorded by {place[1].python}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 WANTED = "TILEWATCH_WANTED_KERNELS"
-"""Environment variable that names the folder in which a process leaves the sources that it wants compiled."""
+"""Environment variable with the name of a folder, in which a process leaves the sources to compile for it."""
 
 NVCC = "DG_JIT_NVCC_COMPILER"
 """Environment variable that names the program which DeepGEMM calls as nvcc."""
