@@ -24,10 +24,10 @@ INPUT_L2S = 4
 
 @dataclass(frozen=True)
 class Entry:
-    """Holds a config or a baseline that is timed in rounds. `launch` takes the number of the input set. `kernels` are
-    the names of the kernels that it runs. `capture` takes the same number, and queues a copy of the last launch's
-    result, which has `result_bytes`. It returns a function that waits, and compares the copy with that set's reference.
-    `capture` is None if results are not compared."""
+    """Holds a config or a baseline that is timed in rounds. `launch` launches it on the input set with a given number.
+    `kernels` are the names of the kernels that it runs. `capture` takes the same number, and queues a copy of the last
+    launch's result, of `result_bytes`. The function that it returns waits, and compares the copy with that set's
+    reference. `capture` is None if results are not compared."""
 
     launch: Callable[[int], None]
     kernels: tuple[str, ...]

@@ -80,7 +80,7 @@ class CopiedMemory:
         return tuple(found)
 
     def expect_writes(self, places: Sequence[Allocation]) -> None:
-        """Marks allocations as possibly written: those that are no inputs, and inputs that a check found written."""
+        """Marks allocations that a launch may write: those that are no inputs, and the inputs in `_written`."""
         self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
 
     def restore_written(self) -> None:

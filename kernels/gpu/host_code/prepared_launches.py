@@ -41,7 +41,7 @@ class ComputedBefore(WrongWhenTimed):
 
 @dataclass(frozen=True)
 class Side:
-    """Holds one library's description of the operator, with the memory of its launches. A replay has two sides."""
+    """Holds the operator as one commit's library describes it, with its launches' memory. A replay has two sides."""
 
     described: DescribedOperator
     memory: CopiedMemory

@@ -101,7 +101,7 @@ class Run:
             device_memory.fill(each.address, self.byte, each.before.size)
 
     def _see(self, given: Any) -> _Seen:
-        """Returns an array's allocation, and copies new ones. Raises NotReplayable if host code wrote to known ones."""
+        """Returns an array's allocation, copied when first seen. Raises NotReplayable if it was changed since."""
         array = describe_array(given)
         address, nbytes = array.memory, array.memory_bytes
         if not array.on_gpu or not nbytes or address % 16:
@@ -180,8 +180,8 @@ class HostCode:
     expected: tuple[Any, ...]
 
     def trace(self, config: PlainConfig) -> "Run":
-        """Runs a config with both bytes, and returns the first run. Raises NotReplayable if the two runs differ. Also
-        raises LibraryError and any error of the host code."""
+        """Runs a config twice, with either byte of BYTES as output of kernels, and returns the first run. Raises
+        NotReplayable if the runs differ, LibraryError, and any error of the host code."""
         first, second = (self.trace_once(config, byte) for byte in BYTES)
         if not first.is_like(second) or not all(
             device_memory.is_equal(one.before, other.before)
