@@ -29,8 +29,8 @@ AT_ONCE = max(2, min(16, processes.count_cores() // 2))
 
 LAUNCHED_AT_ONCE = 4
 FEW = 2
-"""The numbers of series that are launched at once, LAUNCHED_AT_ONCE at first and FEW when failed series are tried
-again. Twelve series of 8 GB each had run out of memory (H100, 2026-11-27)."""
+"""The numbers of series launched at once: LAUNCHED_AT_ONCE first, then FEW for the series that failed. Twelve series of
+8 GB each had run out of memory (H100, 2026-11-27)."""
 
 MOST_LAUNCHES = 8
 """Most launches of a series. A launch ends at the first kernel that is not compiled, and a baseline has few kernels."""

@@ -17,8 +17,8 @@ BLOCK_ROUNDS = 20
 """Rounds in a block. After each block the GPU's telemetry is read and the next process times a block."""
 
 GRAPH_ROUNDS, GRAPH_TRIES = 40, 3
-"""Rounds in which the winner's launches are one CUDA graph. They run again if the GPU was throttled, in GRAPH_TRIES
-tries at most."""
+"""The number of rounds in which the winner's launches are one CUDA graph, and the most tries to do these rounds while
+the GPU is not throttled."""
 
 ENOUGH = 0.005
 """Timing stops when half the width of the confidence interval of the median ratio is less than this share."""
@@ -31,9 +31,9 @@ MOST_US = 3e6
 always timed. The time is enough for 200 rounds of 2 ms, 80 rounds of 5 ms, or 40 rounds of 30 ms or more."""
 
 WARMING_US, LEAST_WARMING = 20_000.0, 5
-"""Length of the first block, which warms clocks and caches: rounds of WARMING_US in total, at least LEAST_WARMING and
-at most BLOCK_ROUNDS rounds. The block is short because each round of 4 ms is followed by 40 ms of rest, and because the
-sweep has just warmed the GPU."""
+"""The first block warms clocks and caches. Its rounds take WARMING_US in total, but there are at least LEAST_WARMING
+and at most BLOCK_ROUNDS of them. The block is short because each round of 4 ms is followed by 40 ms of rest, and
+because the sweep has just warmed the GPU."""
 
 BOUNDARY = ("library_runs_apart", "not_apart", "stated", "unchecked")
 """Fields of the introduction that say which process ran the commit's code, and why nothing was checked."""
@@ -117,8 +117,8 @@ def time_carefully(
 
 
 def _time_graph(child: GpuChild, winner: int, seed: int, tries: int, *, may_be_hot: bool) -> Mapping[str, Any]:
-    """Returns the spans of a config's launches as one CUDA graph, or why there are none. That costs the run no more
-    than this metric. Spans of a throttled GPU are returned only if `may_be_hot`."""
+    """Returns the spans of a config's launches as one CUDA graph under "graph_us", or a reason under "no_graph". A
+    failure costs the run only this metric. Spans of a throttled GPU are returned only if `may_be_hot`."""
     asked = {"ask": "rounds", "ids": [winner], "names": [], "rounds": GRAPH_ROUNDS, "seed": seed, "as_graph": True}
     for _ in range(tries):
         try:

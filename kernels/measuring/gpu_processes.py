@@ -182,8 +182,8 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
 
     def _refuse(self, *, is_decided: bool = False) -> str | None:
-        """Returns why the process that runs host code may not also measure, or None if it may. If `is_decided`, the
-        watch file need not give a reason: this was allowed before, or only the watch file's baselines are timed."""
+        """Returns why the process that runs host code may not measure too, or None if it may. If `is_decided`, the
+        watch file needs no reason: this was allowed before, or only the file's own baselines are timed."""
         apart = sandbox.find_apart()
         if apart is sandbox.Apart.ALWAYS:
             return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"

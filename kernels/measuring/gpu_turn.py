@@ -25,9 +25,9 @@ WAKE_S = 5.0
 
 
 class GpuTurn:
-    """The right to use one GPU. Either one process of this machine holds it alone, to measure, or several hold it
-    together, to prepare. A process that holds it may take it again, and loses it when the process dies. Processes that
-    wait to measure come first. Meanwhile those that wait to prepare gather, and then prepare together."""
+    """The right to use one GPU. One process of this machine holds it alone to measure, or several hold it together to
+    prepare. A process may take it again while it holds it, and loses it when the process dies. Processes that wait to
+    measure go first. Meanwhile the processes that wait to prepare gather, and then prepare together."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

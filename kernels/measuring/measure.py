@@ -275,7 +275,7 @@ def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
 
 
 def _find_tied(result: SweepResult) -> list[int]:
-    """Returns the numbers of the first trials of a tie: the winner's and those that tied with it."""
+    """Returns the numbers of the tied trials, at most MOST_COUNTED: the winner's, then those that tied with it."""
     keys = [config_key(trial.config) for trial in result.trials]
     return [keys.index(config_key(each)) for each in result.tie[:MOST_COUNTED]]
 

@@ -54,7 +54,7 @@ class _Started:
 
 
 class Profiler:
-    """Holds a started Nsight Compute for one GPU, which can profile once. It stops when a series waits for the GPU."""
+    """Holds a started Nsight Compute that can profile one GPU once. Profiling ends when a series waits for the GPU."""
 
     def __init__(self, gpu_uuid: str, metrics: Sequence[str], is_wanted: Callable[[], bool] = lambda: False) -> None:
         program = shutil.which("ncu")

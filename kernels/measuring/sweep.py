@@ -35,8 +35,8 @@ PREPARE_DEADLINE_S = 300.0
 
 NO_ROOM = "out of memory"
 ROOM_TRIES, ROOM_WAIT_S = 6, 10.0
-"""A problem is prepared again after ROOM_WAIT_S, up to ROOM_TRIES times, if the GPU has no room for it. Other series of
-the worker are prepared beside it, and have measured and freed their memory by then."""
+"""If the GPU has no room for a problem, it is prepared again after ROOM_WAIT_S, in ROOM_TRIES tries at most. By then,
+other series of the worker that were prepared beside it have measured and freed their memory."""
 
 MOST_RACES = 3
 """Most races of one sweep. A finalist that turns out to be wrong may have beaten right configs with false times, so all
@@ -144,7 +144,7 @@ class GpuChild:
         return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
 
     def forget(self, identity: int) -> None:
-        """Removes a checked config that later killed the child, so that a new child does not load that config."""
+        """Removes a checked config that killed the child later, so that a new child does not load it."""
         self._checked.pop(identity, None)
         self.close()
 
