@@ -111,8 +111,8 @@ def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
 
 @contextlib.contextmanager
 def checks_passed() -> Iterator[None]:
-    """Lets every comparison of values that are not known succeed, so that a driver's checks do not end it. A driver
-    does not sleep either: one that loads a model tries a network that is not there, with waits of minutes."""
+    """Lets comparisons of arrays succeed, whose values are not known, so that a driver's checks do not end it. Lets
+    `time.sleep` return at once: a driver that loads a model waits minutes for a network that is not there."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(time, "sleep", constant(None)))
         for name in ("assert_allclose", "assert_array_equal", "assert_array_almost_equal", "assert_almost_equal"):

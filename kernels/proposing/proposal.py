@@ -107,7 +107,7 @@ def propose(
 
 def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPackages | None:
     """Returns the packages that the repository states and that are missing here. Installs them if a node can. They
-    replace Tilewatch's, so a file that leaves PyTorch to its reader is not used if Tilewatch's environment has it."""
+    replace Tilewatch's packages, so they are refused if they lack a PyTorch that the code imports and Tilewatch has."""
     stated = stated_packages.find_stated(root)
     if stated is None or stated.text is None:
         return stated
@@ -123,8 +123,8 @@ def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPack
 
 
 def _choose_drivers(root: Path, arch: str, folder: Path) -> "_Drivers":
-    """Returns what runs drivers in the environment of the watch folder. If that lacks NumPy, which is needed here,
-    drivers run in Tilewatch's environment, where stand-ins replace missing packages."""
+    """Returns drivers that run in the environment of the watch folder. If there is none or it lacks NumPy, which is
+    needed here, drivers run in Tilewatch's environment, where stand-ins replace missing packages."""
     if interpreters.find(folder) is None:
         return _Drivers(root, arch)
     drivers = _Drivers(root, arch, folder)

@@ -37,8 +37,8 @@ MOST_LAUNCHES = 400
 
 
 FILE_CPU_S, STEP_CPU_S, LATER_CPU_S, MOST_DRIVER_CPU_S = 20, 10, 5, 40
-"""CPU seconds after which a driver's file and each further step is stopped if it launches nothing, and after its first
-launch or new call, and CPU seconds after which a driver begins no further step."""
+"""CPU seconds of a driver: FILE_CPU_S for its file and STEP_CPU_S for each further step if it launches nothing, and
+LATER_CPU_S after the first launch or a new call. No step begins after MOST_DRIVER_CPU_S."""
 
 
 class Enough(BaseException):
@@ -282,9 +282,9 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
 def _run_driver(
     recorder: _DriverCalls, project: Project, path: Path, content: bytes, welcome: set[tuple[str, str]]
 ) -> list[str]:
-    """Runs a file as a script, then its tests and its functions without arguments. Runs tests with other arguments only
-    while a kernel that is not `welcome` lacks a call, and repeats host code for kernels without any call. Returns a
-    sentence for each of these steps that failed."""
+    """Runs a file as a script, then its tests and functions with their first arguments, then with further arguments
+    until each kernel outside `welcome` has a call. Then repeats host code with other arguments for kernels without any
+    call. Returns a sentence for each step that failed."""
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     module.__package__ = ".".join(path.relative_to(project.root).parts[:-1])  # for its relative imports
@@ -350,8 +350,8 @@ def _stop(*_: object) -> None:
 
 
 def _list_steps(names: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], ...]:
-    """Returns two lists of named calls of a module's tests, and of its functions that need no arguments. The first list
-    has FIRST_COMBINATIONS of each test's arguments, the second list the further combinations."""
+    """Returns calls of a module's tests, and of its functions that need no arguments, with their names, in two lists.
+    The first list has FIRST_COMBINATIONS of each test's arguments, the second list the further combinations."""
 
     def find_fixture(name: str) -> Any:
         made = names.get(name)

@@ -126,7 +126,7 @@ def _reach(tree: ast.Module, reached: Mapping[str, frozenset[KernelName]]) -> fr
 
 
 def _match_file(file: str, kernels: Iterable[KernelName]) -> frozenset[KernelName]:
-    """Returns the kernels of files whose name is part of the driver's file name. A driver may name kernels by text."""
+    """Returns the kernels whose file's name is part of the driver's. A driver may name its kernels in strings only."""
     stem = PurePosixPath(file).stem
     return frozenset(each for each in kernels if PurePosixPath(each.file).stem in stem and each.file != file)
 

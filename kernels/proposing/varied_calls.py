@@ -18,8 +18,8 @@ Arguments = Mapping[str, Any]
 
 
 def vary(given: Arguments) -> Iterator[Arguments]:
-    """Yields a call's arguments as they are, but with gradients, then with each bool inverted, with each other type of
-    its floating-point tensors, and with each other size of one dimension. The same size elsewhere is replaced too."""
+    """Yields variants of a call's arguments, all with gradients: without another change, with each bool inverted, with
+    each type in TYPES, and with each size replaced, wherever it occurs, by each size in SIZES."""
     if is_in_use("torch"):
         return
     import torch
