@@ -50,7 +50,7 @@ class Toolchain:
 
     @property
     def is_installed(self) -> bool:
-        """Returns whether it can compile here. It cannot if a report names it that was made on another machine."""
+        """Returns whether the toolchain can compile here. A toolchain of a report made elsewhere may not be here."""
         return self.folder is None or bool(self.packages)
 
 
