@@ -209,7 +209,7 @@ def _keep_values(value: Any) -> Any:
 
 
 def _forget_written(value: Any) -> Any:
-    """Returns a tensor with values as a plain tensor, without them if a kernel may have written to its memory."""
+    """Returns a plain tensor for a tensor with values, without the values if a kernel may have overwritten them."""
     import torch
 
     with_values: Any = _class_with_values()

@@ -20,7 +20,7 @@ from tilewatch.kernels.watching.device_array import describe_array, is_array
 from tilewatch.kernels.watching.tracer import LaunchTrace, TracedLaunch
 
 CHOSEN_MS, OTHER_MS = 0.5, 1.0
-"""Times that host code sees for the chosen region and all others. They are not 0, because it may divide by times."""
+"""Milliseconds that host code reads for the chosen region and for others. Not 0, as host code may divide by them."""
 
 
 class TracedEvent:
