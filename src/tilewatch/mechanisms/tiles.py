@@ -54,5 +54,5 @@ def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> floa
 
 
 def _find_side(params: Mapping[str, int], axis: str) -> int | None:
-    """Returns the tile's side along an axis ("m", "rows"), by any usual name such as TILE_SIZE_M; None without it."""
+    """Returns the tile's side along an axis ("m", "rows"), by any usual name like TILE_SIZE_M; None if no name fits."""
     return next((value for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
