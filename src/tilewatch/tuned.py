@@ -26,10 +26,10 @@ no time with the other problem's config, and one in twenty lost 17 % or more. Wi
 """
 
 ROUNDING = 1e-9
-"""What rounding adds to a distance: without it, 20 was further than one doubling from 10."""
+"""Added to the largest distance against rounding errors: otherwise 20 is further than one doubling from 10."""
 
 KEPT_ANSWERS = 10_000
-"""The most choices that are kept for problems that are not in the table, so that repeated calls are fast."""
+"""The most stored choices for problems outside the table, so that repeated calls are fast."""
 
 Part = int | str
 _BETWEEN_PARTS = re.compile(r"(?<=\d)x(?=\d)|[-,;:=_/ ]+")
