@@ -39,9 +39,9 @@ def run(
     queues: Collection[str] | None = None,
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
-    """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send now. Runs none if the queue
-    is not one of the worker's `queues`. Raises NotNow if the job was put off. If this process is ended, it hands the
-    job back if `is_stopping` returns True. If not, the job's lease runs out, which counts as an attempt."""
+    """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send now. Runs no job if that
+    queue is not one of `queues`. Raises NotNow if the job was put off. If this process is ended, hands the job back if
+    `is_stopping` returns True. Otherwise the job's lease runs out, which counts as an attempt."""
     with session(context.database_url) as opened:
         job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
     if job is None:
