@@ -18,7 +18,7 @@ MOST_NIGHTLY_LOG_ODDS = 6.0
 """Nights put no build's log-odds further than this below the likeliest build's. Only replays rule out a build."""
 
 WILD_NIGHT_LOG_ODDS = 3.2
-"""MOST_NIGHTLY_LOG_ODDS for the likeliest build's two neighbours, as one outlying night may favour the wrong build."""
+"""Replaces MOST_NIGHTLY_LOG_ODDS for the likeliest build's two neighbours, as one wild night may mislead."""
 
 USUAL_SIZE = 0.02
 """The standard deviation of the relative sizes of changes (2 %)."""

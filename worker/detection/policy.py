@@ -12,8 +12,8 @@ from tilewatch.given_files import BadFile, read_given_text
 
 @dataclass(frozen=True)
 class Policy:
-    """Holds the thresholds of the judge. They were tuned on simulated histories (benchmarks/judge.py), whose random
-    seeds differ from those of the histories behind the published error rates. Log-odds are natural logarithms."""
+    """Holds the thresholds of the judge, tuned on simulated histories (benchmarks/judge.py). The published error rates
+    are those of histories with other random seeds. Log-odds are natural logarithms."""
 
     name: str = "replay-12"
     min_history: int = 5  # earlier nights on the same machine and toolchain that a verdict needs

@@ -48,8 +48,8 @@ class TotalVerdict:
 
 def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
     """Returns a total's verdict. Its change is the sum of its series' confirmed changes, weighted by their shares of
-    the old total. It is undecided if its undecided series may have changed it by `min_change`, unless its own change is
-    sure and larger. Each counts with its interval's end farther from 0; without one, only if no change is sure."""
+    the old total. Unless that sum is sure and above what undecided series may add, the total is undecided if they may
+    add `min_change`. Each may add its interval's farther end. A series without interval outweighs no sure sum."""
     changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
     before_us = [
         each.time_us / (1 + (each.change or 0.0)) if moved else each.time_us
