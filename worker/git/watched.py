@@ -102,8 +102,8 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the watched repository with one of these addresses. If no repository has one, because they are of a
-    mirror for example, returns what `choose` returns without a name. That may raise RepositoryError."""
+    """Returns the watched repository that has one of these addresses. If no repository has one, as with the addresses
+    of a mirror, returns what `choose` returns for the name None, or raises its RepositoryError."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
