@@ -88,8 +88,8 @@ def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: Measu
 
 
 def list_waiting(folder: Path, gpu: Gpu) -> list[Path]:
-    """Lists the files of a GPU's runs that have no counters yet, the oldest first. Those come last whose counters were
-    read before their run was stored."""
+    """Lists the files of a GPU's runs that have no counters yet, the oldest first, then those of runs whose counters
+    were read before the run was stored."""
     return sorted((folder / gpu.uuid).glob("*.json"))
 
 

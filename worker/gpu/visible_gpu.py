@@ -13,7 +13,7 @@ class WrongWorker(ExpectedError):
 
 
 def visible_gpu(models: Collection[str]) -> Gpu:
-    """Returns the GPU that this process may use. Raises WrongWorker unless exactly one GPU is of these models."""
+    """Returns the GPU that this process may use. Raises WrongWorker if it sees no GPU of these models, or several."""
     seen = gpus()
     fitting = [gpu for gpu in seen if gpu.model is not None and gpu.model.slug in models]
     if len(fitting) == 1:
