@@ -167,8 +167,8 @@ class History:
         return base.won is not None and head.won is not None and self._is_same(base.won, head.won)
 
     def _is_same(self, base: Winner, head: Winner) -> bool:
-        """Returns whether two winners have the same source file or the same machine code. Winners with different
-        configs have the same machine code if each of these configs compiles to the same code at both commits."""
+        """Returns whether two winners have the same source file or the same machine code. For winners with different
+        configs this means that each of the two configs compiles to the same code at both commits."""
         if base.source_sha256 == head.source_sha256:
             return True
         theirs = self._code_at(head, base.config_id)
@@ -211,7 +211,7 @@ def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[Re
 
 
 def _were_identical(facts: Sequence[ReplayFact], base_id: int, head_id: int) -> bool:
-    """Returns whether a replay found equal machine code for both commits. A replay compiles both with one compiler."""
+    """Returns whether a replay, which compiles both commits with one compiler, found equal machine code for them."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (base_id, head_id)
         and fact.good_code is not None

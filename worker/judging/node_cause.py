@@ -180,7 +180,7 @@ def _suspicion(
 
 
 def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
-    """Returns whether both GPUs are available for the replays, or all of these replays have ended already."""
+    """Returns whether both GPUs of a suspicion are available, or all of its replays have ended already."""
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True

@@ -24,9 +24,9 @@ config were up to 0.4 % apart in three sessions of one H200."""
 
 @dataclass(frozen=True)
 class NodeSuspicion:
-    """A series whose time may have moved because of its node `here`, which is compared with `there`, the node of the
-    run `before`. The first of `questions` is for the GPU there, the second for the GPU here. `moved` is the relative
-    change of time since `before`. If a new `driver` is suspected, `apart` is log(time here / time there) before it.
+    """A series whose time may have moved because of its node `here`. The node `there` of the run `before` is compared
+    with it. The first of `questions` goes to the GPU there, the second to the GPU here. `moved` is the relative change
+    of time since `before`. If a new `driver` is suspected, `apart` is log(time here / time there) before that driver.
     `reported_size` is the reported slowdown of a node that may have recovered, else None."""
 
     point: Point
@@ -77,7 +77,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """Returns whether the new code changed the time on the other node, and whether it did so on this node."""
+        """Returns whether the new code changed the time on the node there, and whether it did on the node here."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)

@@ -104,8 +104,8 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
 
 
 def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
-    """Settles those suspicions of a series whose replays have run. Returns the outcomes; opens confirmed
-    regressions."""
+    """Settles the suspicions of a series whose replays have run, opens regressions for confirmed suspicions, and
+    returns the outcomes."""
     findings = []
     if causes.compiler is not None and causes.compiler_answer is not None:
         findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))

@@ -126,8 +126,8 @@ class ScopeJudge:
                 self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
-        """Adds answers, round after round of questions. Returns the unanswered questions of the first round that lacks
-        an answer; an empty tuple if no question is left."""
+        """Uses the answers to the questions of each round, and returns the unanswered questions of the first round that
+        lacks an answer. Returns an empty tuple if every round was answered."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
