@@ -21,7 +21,7 @@ KEPT_BYTES = 1 << 16
 
 
 class Screen:
-    """Prints lines for a person. A terminal overwrites the progress line. A log gets one per PRINT_EVERY_S at most."""
+    """Prints lines for a person. A terminal overwrites the progress line; a log gets a new one after PRINT_EVERY_S."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
