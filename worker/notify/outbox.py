@@ -283,8 +283,8 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, since: dt.datetime, now: dt.datetime) -> wording.Day:
-    """Returns the content of a digest of the time since the last one. It leaves out planted and recorded regressions. A
-    regression that began and ended in this time is only listed among the ended ones."""
+    """Returns the content of a digest about the time from `since` until now. Leaves out planted and recorded
+    regressions. Lists a regression that began and ended in this time only as ended."""
     rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]
     moved = {row.regression_id for row in regression_queries.find_last_moves(opened, now).values() if row.at >= since}

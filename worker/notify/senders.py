@@ -168,7 +168,7 @@ def is_accepted(answer: requests.Response) -> bool:
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """Returns the seconds that a service asks us to wait, by Retry-After or GitHub's rate limit; None without them."""
+    """Returns the seconds to wait by a service's Retry-After or GitHub's rate limit; None if the answer has neither."""
     retry_after = answer.headers.get("Retry-After", "").strip()
     if retry_after.isdecimal():
         return float(retry_after)

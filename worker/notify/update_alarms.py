@@ -109,7 +109,7 @@ def _list_alarms(
 
 
 def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
-    """Returns the open alarms, up to FAILURE_STAYS_OPEN old, about broken configs of which at least one still fails."""
+    """Returns the open alarms about broken configs that still fail, without alarms older than FAILURE_STAYS_OPEN."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)
