@@ -44,9 +44,9 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job for each night with runs that no job would judge: the night's last replay ended, or its last
-    measurement ended without a run. A judge that fails is not queued again for the same end. `submission_id` limits
-    this to the night of one submission. Returns the jobs to send."""
+    """Queues a judge job for each night whose unsettled runs no other job leads to: its last replay ended, or its last
+    measurement ended without a run. With `submission_id`, looks only at the night of this submission. If a judge job
+    fails, the same end queues no other. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
