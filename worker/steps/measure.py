@@ -98,8 +98,8 @@ def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
 
 
 def _refuse_part(missing: int, facts: SweepFacts, database_url: str) -> NothingToMeasure:
-    """Returns the error for a short list of which configs were never compiled. Without a short list, all configs must
-    be. Else the judge would take the best of the others for the best of all, and report a change."""
+    """Returns the error for a sweep with configs that were never compiled. All must be: those of the short list, or all
+    if there is no list. Else the judge would take the best of the others for the best, and report a change."""
     with session(database_url) as opened:
         why = steps.find_stopped_compile(opened, facts)
     return NothingToMeasure(
@@ -111,8 +111,8 @@ def _refuse_part(missing: int, facts: SweepFacts, database_url: str) -> NothingT
 def _with_cubins(
     sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], store_url: str, database_url: str
 ) -> list[CompiledConfig]:
-    """Returns the configs whose cubins are in this store. Leaves out a config that another machine could not compile,
-    and ends its trial as not compiled. Raises NothingToMeasure if a cubin is missing, which would look like a crash."""
+    """Returns the configs whose cubins are in this store. Leaves out configs that another machine could not compile,
+    and ends their trials as not compiled. Raises NothingToMeasure if a cubin is missing, or if no config is left."""
     outcomes = CubinStore(store_url).outcomes({each.content_key for each in compiled})
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(
