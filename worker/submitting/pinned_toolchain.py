@@ -49,7 +49,7 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
 
 
 def _find_lines(folder: Path, sha: str) -> list[str]:
-    """Returns the lines of a commit's requirements that may name a compiler's package; none if the clone lacks it."""
+    """Returns the lines of a commit's requirements that may name a compiler's package; [] if the commit is missing."""
     try:
         found = commits.git(folder, "grep", "-hIiE", "cuda[-_.]tile", sha, "--", *pins.FILES)
     except commits.RepositoryError:

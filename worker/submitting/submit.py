@@ -315,8 +315,8 @@ def _read(
     wanted: PlansWanted,
     submodules: Sequence[str],
 ) -> _Read:
-    """Returns the library's plans for each GPU model; none if a worker has to make them, as this machine lacks a
-    package. Raises NothingToSubmit, the errors of `read_library`, and PackageMissing if no worker has the package."""
+    """Returns the library's plans for each GPU model, or no plans if a worker makes them because this machine lacks a
+    package. Raises PackageMissing if no worker has the package, NothingToSubmit, and the errors of `read_library`."""
     try:
         readings = {model.slug: wanted.read(database_url, library, repository, model) for model in models}
     except PackageMissing as error:
