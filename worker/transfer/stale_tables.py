@@ -134,8 +134,8 @@ def compare(
 
 
 def _is_suspected(config_id: int, winner: NewestWinner, times: Times) -> bool:
-    """Returns whether a config may be slower than a run's winner: it is not tied with the winner, and was slower by
-    MOST_LOSS or more in the run or was not timed there."""
+    """Returns whether a config may be slower than a run's winner: it is not tied with the winner, and the run did not
+    time it or found it slower by MOST_LOSS or more."""
     shipped_us, best_us = (times.get((winner.sweep_id, each)) for each in (config_id, winner.config_id))
     is_slower = shipped_us is None or best_us is None or shipped_us >= (1 + MOST_LOSS) * best_us
     return is_slower and config_id not in (winner.config_id, *winner.tie)

@@ -31,8 +31,8 @@ def write_tables(
     gpu_model: str | None = None,
     every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables and returns them. `link` returns the address of a run's page. Unless `every_repository` is
-    set, raises NothingTuned without winners or for several repositories, as host code names only kernel and GPU."""
+    """Writes the tables and returns them. `link` returns the address of a run's page. Unless `every_repository` is set,
+    raises NothingTuned without winners or for several repositories, which host code could not tell apart."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = found if every_repository else _of_one_repository(found, repository)
@@ -110,7 +110,7 @@ def make_row(
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
     """Returns how much slower a problem is with the nearest other problem's config than with its own: 0.05 is 5 %, and
-    0 is a tie. Returns None if there is no comparable problem, or if that config was not timed on this problem."""
+    0 a tie. Returns None if no other problem is comparable, or if this problem was not timed with that config."""
     own = tuned.split_problem(winner.problem)
     near = [
         (distance, row)
