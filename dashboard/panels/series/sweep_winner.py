@@ -21,10 +21,9 @@ A_FEW = 8
 
 
 def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
-    """Returns whether a sweep tried its whole space. A recorded sweep is partial if it has at most A_FEW configs and
-    fewer than its axes allow, as those of tools/record_history.py have. A larger one counts as whole, because a
-    library's `only` rule may keep a tenth of the axes' configs.
-    """
+    """Returns whether a sweep tried its whole space. A recorded sweep is partial if it has at most A_FEW configs, and
+    fewer than its axes have combinations (tools/record_history.py makes such sweeps). A recorded sweep with more
+    configs counts as whole, because a library's `only` rule may keep a tenth of the combinations."""
     return reason != "recorded" or space_size > A_FEW or space_size == prod(len(values) for _, values in axes)
 
 
