@@ -14,8 +14,8 @@ from tilewatch.text import plain, short_sha
 
 SHA_8 = re.compile("[0-9a-f]{8}")
 MAIN = ("gemm_fp8_scaled", "gemm_fp8", "320x32576x7168", "b200", "h200")
-"""The kernels, problems and GPU models that pages open with, if these exist: the FP8 GEMM that is compared with
-DeepGEMM, on Blackwell, else on the H200 of the recorded nights, whose sweeps are complete."""
+"""The kernels, problem and GPU models that pages show first, if they exist: the FP8 GEMM that is compared with
+DeepGEMM, on Blackwell or else on the H200, for which the recorded nights have complete sweeps."""
 OLDEST, NEWEST, PREVIOUS = "oldest", "newest", "previous"
 Picked = TypeVar("Picked")
 
