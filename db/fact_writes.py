@@ -152,7 +152,7 @@ def add_sweep(session: Session, **row: Any) -> int:
 
 
 def add_sweeps(session: Session, rows: Sequence[Row]) -> list[int]:
-    """Returns the ids of sweeps, in the order of the rows. Adds those that a submission does not have yet."""
+    """Adds the sweeps that a submission does not have yet. Returns the ids of all sweeps, in the order of the rows."""
     of_model = [{**row, "space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})} for row in rows]
     return find_or_add_all(session, Sweep, ("submission_id", "kernel", "problem"), of_model)
 
@@ -163,7 +163,7 @@ def lock_sweep(session: Session, sweep_id: int) -> None:
 
 
 def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Adds those of the configs that are not stored yet. Returns the ids of all configs by their `config_sha256`."""
+    """Adds the configs that are not stored yet. Returns the ids of all configs by their `config_sha256`."""
     by_sha256 = {config_sha256(config): dict(config) for config in params}
     if not by_sha256:
         return {}
@@ -315,7 +315,7 @@ def add_run(session: Session, **row: Any) -> int:
 
 
 def add_runs(session: Session, rows: Sequence[Row]) -> list[int]:
-    """Returns the ids of runs, in the order of the rows. Adds those that are not stored, as `add_run` does."""
+    """Adds the runs that are not stored yet, like `add_run`. Returns the ids of all runs, in the order of the rows."""
     whole = [
         {
             **row,

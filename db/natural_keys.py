@@ -27,8 +27,8 @@ def find_or_add(
 def find_or_add_all(
     session: Session, model: type[Base], natural_key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> list[int]:
-    """Returns the ids of the rows with these natural keys, in the order of the rows. Adds those that are not there, in
-    the order of their keys, so that two sessions cannot wait for each other."""
+    """Adds the rows whose natural keys are not stored yet, sorted by key, so that two sessions cannot wait for each
+    other. Returns the ids of all rows, in the order of `rows`."""
     if not rows:
         return []
     table = _table(model)
