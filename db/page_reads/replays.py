@@ -53,7 +53,7 @@ def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """Lists a run's replays: those for its suspicion, and those of its series with the run's commit as bad commit."""
+    """Lists the replays for a run's suspicion, and the replays of its series in which its commit is the bad commit."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(ReplayRow, [Replay], good_sha=good.sha, bad_sha=bad.sha)

@@ -233,9 +233,9 @@ def _select_runs_as_of(is_bounded: bool) -> CompoundSelect[Any]:
 
 
 def _place_commits(repository: BindParameter[str], at: BindParameter[dt.datetime]) -> Subquery:
-    """Returns the query for a repository's commits with `is_past`: whether each came onto the branch up to the commit
-    with the bound `sha`, or without one up to `at`. A commit came onto the branch at the latest date of the commit and
-    of all commits before it, because no commit is older than its ancestors."""
+    """Returns the query for a repository's commits with `is_past`: whether a commit came onto the branch up to the
+    commit of the bound `sha` or, if that is null, up to the time `at`. A commit came onto the branch at the latest date
+    of itself and all commits before it, because no commit is older than its ancestors."""
     is_asked = Commit.sha == bindparam("sha", type_=Text)  # null without a sha
     up_to_asked = func.bool_or(is_asked).over(order_by=commit_order.latest_first())
     since = func.max(Commit.committed_at).over(order_by=commit_order.oldest_first())
