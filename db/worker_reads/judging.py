@@ -59,7 +59,7 @@ class Night:
 @dataclass(frozen=True)
 class UnjudgedNight:
     """A submission with unsettled runs that no job will judge. `subject` and `priority` are of one run's measure job.
-    `ended_at` is the time at which the last of its jobs ended, other than jobs that judge."""
+    `ended_at` is when the submission's last job ended, not counting judge jobs."""
 
     run_id: int
     submission_id: int
