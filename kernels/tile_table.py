@@ -233,8 +233,8 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], size
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """Returns what a sweep stores of its space: the axes, the table's config, the shipped config, the problem's size in
-    the watch file's unit, and the peak Tensor Core throughput. Leaves out the last three if unknown."""
+    """Returns what a sweep stores of its space: the axes and the table's config and, as far as they are known, the
+    shipped config, the problem's size in the watch file's unit, and the peak Tensor Core throughput."""
     rate = find_rate(gpu_model(gpu), plan.dtypes)
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.listed), plan.sizes)
     return {
