@@ -36,8 +36,8 @@ class Timer(Protocol):
         before: Callable[[], None] = do_nothing,
     ) -> list[float]:
         """Calls each of `launches` once, and returns the microseconds of each. `names[i]` are the kernels of launch i.
-        `before` is called before each launch and its flush of L2. `before` may run other kernels. No kernel with one of
-        these names may have run outside of `time` since the last call of `time`."""
+        `before` is called before each launch and its flush of L2. `before` may run other kernels. Between two calls of
+        `time`, no kernel with one of these names may run."""
 
 
 def timer(wanted: str | None = None) -> Timer:

@@ -22,8 +22,8 @@ MOST_LAUNCHES = 20
 
 @dataclass(frozen=True)
 class FirstContent:
-    """Describes what an allocation holds before the first launch: `fill` in each byte, or `values` in base64, or random
-    numbers of type `dtype`. The two of these three fields that do not apply are None."""
+    """Describes what an allocation holds before the first launch, in one of three fields: `fill` in each byte, `values`
+    in base64, or random numbers of type `dtype`. The other two fields are None."""
 
     nbytes: int
     fill: int | None

@@ -25,8 +25,8 @@ def view(memory: Any, described: View) -> Any:
 
 
 def list_values(arguments: Sequence[View | Number], memory: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the values that a launch passes to a kernel by cuTile's calling conventions 1 and 2. An array passes its
-    pointer, shape and strides, the last two in the kernel's index type. A scalar passes its value."""
+    """Returns the values that a launch passes to a kernel by cuTile's calling conventions 1 and 2: an array's pointer,
+    and its shape and strides in the kernel's index type, or a scalar's value."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Number):
