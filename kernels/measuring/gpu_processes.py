@@ -302,8 +302,8 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes, but puts a measuring process from `kept` back if all its answers were read. If all
-        processes are idle, the next series gets the GPU before they have ended."""
+        """Ends the processes. A measuring process from `kept` is put back instead if all its answers were read. If all
+        processes are idle, the next series gets the GPU at once, else when they have ended."""
         if all(each.is_idle for each in self._started):
             self._end_turn()
         if self._put_back is not None and self._measuring is not None and self._has_answered:

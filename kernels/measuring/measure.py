@@ -61,9 +61,8 @@ class MeasureRequest:
     its own seed, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
     name in the result. `environments` have other versions of the baselines' libraries. `counted` maps launches to
     hardware counters that were read before and are not read again. `drawn` are configs outside of the kernel's short
-    list; if there are any, `cubins` is no iterator. Unless `wide`, the first of these that hangs or kills its process
-    is the last one.
-    """
+    list; if there are any, `cubins` is no iterator. After one of them hangs or kills its process, no further one is
+    tried, unless `wide`."""
 
     library: Path
     kernel: str
