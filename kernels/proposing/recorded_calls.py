@@ -99,8 +99,8 @@ class _DriverCalls:
             raise Enough
 
     def list_repeats(self, sought: set[tuple[str, str]]) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yields steps that repeat calls of host code with other arguments, while a `sought` kernel in the file of the
-        kernel that host code launched has no call."""
+        """Yields steps that repeat calls of host code with other arguments. Repeats a call only while the file of the
+        kernel that it launched has a `sought` kernel without a call."""
         for (file, code), (names, given) in list(self.hosts.items()):
             is_function = "." not in code.co_qualname
             call = names[code.co_qualname.split(".")[0]]
