@@ -115,7 +115,7 @@ def _l2(pair: Pair) -> list[Number]:
 
 
 def _swizzle(pair: Pair) -> list[Number]:
-    """Returns numbers if concurrent thread blocks share fewer tiles, or if the source no longer has a swizzle."""
+    """Returns what differs if the slower version's thread blocks share fewer tiles, or if it alone has no swizzle."""
     if pair.fast.is_swizzled and pair.slow.is_swizzled is False:
         return [Number("2-D swizzle (1: yes)", 1, 0)]
     together = [count_read_together(each.params, pair.sizes) for each in (pair.fast, pair.slow)]
