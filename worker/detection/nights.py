@@ -77,8 +77,8 @@ class Nights:
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
-        """Fills in `code_changes` of each series for the nights since its code was last known: SAME_CODE if tonight's
-        code is equal, else the number of these nights. Leaves UNKNOWN_CODE if either code is unknown."""
+        """Fills in each series' `code_changes` for the nights since its last known code: SAME_CODE if tonight's code is
+        equal, else the number of these nights. Leaves UNKNOWN_CODE if one of the codes is unknown."""
         rows = len(self.code_changes)
         for column, reading in readings.items():
             if reading.code is None:
