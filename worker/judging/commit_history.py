@@ -188,7 +188,7 @@ class History:
 
 
 def _find_first_parents(clone: Path, newest: str, known: Mapping[int, str]) -> dict[int, str]:
-    """Maps positions to hashes of the commits between known commits, along first parents, at most FARTHEST back."""
+    """Maps positions to the hashes of first parents between known commits, for the newest FARTHEST positions."""
     found: dict[int, str] = {}
     line = commits.first_parents(clone, newest, FARTHEST)
     places, shas = {sha: place for place, sha in enumerate(line)}, set(known.values())

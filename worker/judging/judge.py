@@ -101,8 +101,8 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """Returns the scope's judge after all of `nights`. Continues the cached judge if its nights are the first of these,
-    at the same builds and without a later run, and it has all series of tonight. Otherwise builds a new judge."""
+    """Returns the scope's judge after all of `nights`. Continues the cached judge if `nights` begin with its nights, at
+    the same builds and with the same runs, and if it has all series of tonight. Otherwise builds a new judge."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     builds = [each.position for each in nights]

@@ -16,7 +16,7 @@ from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJudge, Series, SeriesQuestion, series_of
 
 NO_REPLAY, NIGHT_ALONE = "no replay could be held: ", "the night alone: "
-"""The reason from the night's times alone begins after one of these texts in an unconfirmed suspicion's reason."""
+"""The texts that precede the reason from the night's times alone, in the reason of an unconfirmed suspicion."""
 
 
 @dataclass(frozen=True)
