@@ -17,8 +17,8 @@ MEMORY_PER_COMPILER_BYTES = 1 << 30  # tileiras needs a few hundred MB, more whi
 LANES = 4
 """The number of processes of a GPU's worker. While one process uses the GPU, the others write the last series or
 prepare the next. A series takes 1.0 s without the GPU and often 0.6 s with it (H100, 2026-11-28). A night of equal
-kernels took 246 s with three processes, on half of a host whose other half was busy, and 218 s with four (H200 with 16
-cores, 2026-11-29)."""
+kernels took 218 s with four processes (H200 with 16 cores, 2026-11-29). With three it took 246 s, on half of a busy
+host."""
 PACKAGE = Path(tilewatch.__file__).parent
 SECRETS_OF_PEOPLE = ("TILEWATCH_FORGE_TOKEN", "TILEWATCH_WEBHOOK_SECRET", "TILEWATCH_API_TOKEN")
 """The environment variables with secrets, which only the processes that need them get."""
