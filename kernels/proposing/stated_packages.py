@@ -41,8 +41,8 @@ class StatedPackages:
 
 
 def find_stated(root: Path) -> StatedPackages | None:
-    """Returns the first requirements file that a node can install, if it lists what is missing of all files that no
-    node can install. Without such a file, returns the missing packages of all files. None if no package is missing."""
+    """Returns the first file that a node can install and that lists what is missing of all files that it cannot
+    install. Without such a file, returns the missing packages of all files. None if no package is missing."""
     found = [each for each in _read_files(root) if each.missing]
     needed = {name for each in found if each.text is None for name in each.missing}
     whole = (each for each in found if each.text is not None and needed <= set(each.missing))
