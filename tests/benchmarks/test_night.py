@@ -137,6 +137,11 @@ def test_neighbours_that_cost_accuracy_miss_a_bound(differences: list[float], mi
     assert list_missed(list(neighbours.describe([0.0] * 30, 0))) == ["neighbours: series measured beside them"]
 
 
+def test_passes_are_compared_by_the_mean_of_each_series() -> None:
+    alone, beside = [[1.0, 2.0, 1.0], [1.0, 4.0, 1.0]], [[1.1, 3.0, "hung"], [1.3, 3.0, 1.0]]
+    assert neighbours.compare(alone, beside) == pytest.approx([0.2, 0.0]), "the third series hung in a pass"
+
+
 def test_the_ratio_of_a_run_is_to_its_main_baseline() -> None:
     class Run:
         measurements = (
