@@ -4,6 +4,7 @@ shapes and flags passed to these functions are seen too."""
 
 import ast
 import operator
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
 }
+
+PARSING = threading.Lock()
+"""Held while a source is parsed, because checklists are made in several threads. Python 3.11.7 counts the depth of all
+parsers together, and raises SystemError if the garbage collector lets another thread in (python/cpython#106905)."""
 
 
 @dataclass
@@ -51,7 +56,9 @@ class SourceFacts:
 def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
     """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of the
     entry's parameters annotated as constants. If there are more or fewer, they belong to its last parameters."""
-    functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    with PARSING:
+        tree = ast.parse(source)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     parameters = functions[entry].args.args
     names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]
     if len(names) != len(constants):

@@ -1,7 +1,11 @@
 """The optimisation guide's checklist: each answer follows from source, remarks or cubin, and changes when they do."""
 
+import gc
 import json
 import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +59,39 @@ def test_a_source_is_followed_into_the_functions_it_calls() -> None:
     assert len(facts.turned_loads) == 1, "the second operand is loaded as it lies"
     assert {latency for _, latency in facts.latencies} == {32}
     assert len(facts.flushing) == len(facts.flushable) == 1
+
+
+class LetsOthersIn:
+    """Garbage that the collector alone can free. Freeing it runs Python code, in which another thread may go on."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        sum(range(100))
+
+
+@pytest.fixture
+def busy_collector() -> Iterator[None]:
+    threshold, interval_s = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(50)
+    sys.setswitchinterval(1e-6)
+    yield
+    gc.set_threshold(*threshold)
+    sys.setswitchinterval(interval_s)
+
+
+@pytest.mark.usefixtures("busy_collector")
+def test_sources_are_read_in_several_threads_at_once() -> None:
+    source = SOURCE + "\n".join(f"def unused_{i}(a):\n    return [(a + {i}) * (b - 1) for b in a]" for i in range(200))
+
+    def read(_: int) -> int:
+        for _ in range(10):
+            LetsOthersIn()
+        return len(source_facts(source, "entry", (32, 4, 1)).persistent)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(read, range(100))) == [1] * 100
 
 
 def test_an_accumulator_s_type_is_followed_through_calls_and_arithmetic() -> None:
