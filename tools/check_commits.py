@@ -29,6 +29,10 @@ FIGURE = re.compile(rf"(?<![\w.])(\d[\d.,]*[ -]?{UNIT}|\d+\.\d+(?![\w.]))")
 """Pattern of a figure: a number with a unit, or a decimal. Names such as sm_90, H100, 13.5.37 or 1daa4d3 do not
 match."""
 
+POINTER = re.compile(r"\b(it|its|they|them|their|those|these|ones|now)\b", re.I)
+"""Words that stand for something outside the subject. Of 50 subjects drawn on 2026-11-30, a reader read 9 twice, and
+three of these had such a word. Only new messages are checked: 46 of the 400 before have one."""
+
 UNFINISHED = ("fixup!", "squash!", "amend!")
 """Beginnings of subjects that the hook accepts, because `git rebase --autosquash` removes them later."""
 
@@ -64,7 +68,10 @@ def check_message(text: str) -> list[str]:
     line."""
     lines = text.partition("# ------------------------ >8")[0].splitlines()
     message = "\n".join(line for line in lines if not line.startswith("#")).strip()
-    return [] if message.startswith((*UNFINISHED, "Merge ", "Revert ")) else find_faults(message)
+    if message.startswith((*UNFINISHED, "Merge ", "Revert ")):
+        return []
+    pointer = POINTER.search(message.partition("\n")[0])
+    return [*find_faults(message), *([f"has '{pointer[0]}': name what is meant"] if pointer else [])]
 
 
 def check_commits(root: Path = ROOT) -> list[str]:

@@ -57,6 +57,12 @@ def test_a_subject_that_breaks_a_rule_is_refused(subject: str, fault: str) -> No
     assert any(fault in each for each in find_faults(subject + BODY))
 
 
+@pytest.mark.parametrize("word", ["it", "Those", "now"])
+def test_a_new_subject_names_what_it_means(word: str) -> None:
+    assert check_message(f"pages: Draw {word} in time{BODY}") == [f"has '{word}': name what is meant"]
+    assert check_message(f"pages: Draw {word}ne in time{BODY}") == []
+
+
 def test_sixty_letters_are_enough() -> None:
     assert find_faults("a" * 60 + BODY) == []
 
