@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[Cubin]) -> RunResult:
     """Returns the run with the checklist in the details of the kernel's measurement. Returns the run unchanged if it
-    has no winner, or if the winner's library file or cubin cannot be read."""
+    has no winner, or if the checklist cannot be made."""
     if result.winner is None:
         return result
     won = config_key(result.winner)
@@ -48,23 +48,16 @@ def list_lines(
     cubin: Cubin,
     counters: Mapping[str, float] | None,
 ) -> list[dict[str, Any]] | None:
-    """Returns the checklist of a config as JSON for a measurement's details, or None if a file cannot be read."""
+    """Returns the checklist of a config as JSON for a measurement's details, or None if it cannot be made."""
     try:
         described = catalog.describe(library, arch=arch, kernel=kernel, problem=problem, config=cubin.config)
         store = CubinStore(store_url)
         facts = (store.outcome(cubin.content_key) or {}).get("facts")
         code = store.cubin(cubin.content_key)
+        known = StaticFacts(**{**facts, "remarks": tuple(facts["remarks"])}) if facts else None
+        compiled = Compiled("ok", "", arch, 0.0, 0.0, reused=True, facts=known)
+        threads = read_threads_per_block(code) if code.startswith(ELF) else None
+        return [asdict(line) for line in checklist(described, compiled, threads, counters)]
     except Exception as error:  # noqa: BLE001 - a missing checklist fails neither a run nor a recording
         log.warning("no checklist of %s on %s: %s: %s", kernel, problem, type(error).__name__, error)
         return None
-    compiled = Compiled(
-        "ok",
-        "",
-        arch,
-        0.0,
-        0.0,
-        reused=True,
-        facts=StaticFacts(**{**facts, "remarks": tuple(facts["remarks"])}) if facts else None,
-    )
-    threads = read_threads_per_block(code) if code.startswith(ELF) else None
-    return [asdict(line) for line in checklist(described, compiled, threads, counters)]

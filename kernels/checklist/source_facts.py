@@ -58,7 +58,8 @@ def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> S
     entry's parameters annotated as constants. If there are more or fewer, they belong to its last parameters."""
     with PARSING:
         tree = ast.parse(source)
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    # A kernel may be made by a function. The module's own functions come last, so that they win over inner ones.
+    functions = {node.name: node for node in (*ast.walk(tree), *tree.body) if isinstance(node, ast.FunctionDef)}
     parameters = functions[entry].args.args
     names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]
     if len(names) != len(constants):

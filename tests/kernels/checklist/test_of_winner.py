@@ -8,6 +8,7 @@ import pytest
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.checklist import of_winner
 from tilewatch.kernels.checklist.of_winner import add_checklist
+from tilewatch.kernels.checklist.source_facts import source_facts
 from tilewatch.kernels.measuring.measure import MeasureRequest
 from tilewatch.kernels.results import Cubin, Measured, RunResult
 
@@ -53,15 +54,36 @@ def test_the_one_config_of_host_code_that_searches_nothing_is_described(watch: P
     assert (described.kernel, described.entry, described.config) == ("copied", "copy_rows", {})
 
 
+MADE = WATCH.replace("@ct.kernel\ndef copy_rows", "def copy_rows(): pass\ndef make():\n  @ct.kernel\n  def copied_rows")
+MADE = MADE.replace("    ct.store(out", "      ct.store(out").replace(
+    "\n@watch", "  return copied_rows\nmade = make()\n@watch"
+)
+
+
+def test_a_kernel_that_a_function_makes_has_a_checklist(watch: Path) -> None:
+    (watch / "ops.py").write_text(MADE.replace("copy_rows, (x", "made, (x"))
+    described = catalog.describe(watch, arch="sm_90", kernel="copied", problem="8x16", config={})
+    assert described.entry == "copied_rows"
+    assert source_facts(described.source, described.entry, described.constants).loads != []
+
+
+@pytest.mark.parametrize("step", ["catalog.describe", "checklist"])
 @pytest.mark.parametrize("error", [KeyError("description"), RuntimeError("anything"), OSError(28, "no space")])
 def test_a_checklist_that_cannot_be_made_costs_no_run(
-    watch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, caplog: pytest.LogCaptureFixture
+    watch: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    step: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(of_winner.catalog, "describe", fail)
-    request = MeasureRequest(watch, "copied", "8x16", "sm_90", tmp_path.as_uri(), (), 0, ())
+    monkeypatch.setattr(f"{of_winner.__name__}.{step}", fail)
+    (tmp_path / "store" / "ke").mkdir(parents=True)
+    (tmp_path / "store" / "ke" / "key.cubin").write_bytes(b"of a simulated GPU")
+    request = MeasureRequest(watch, "copied", "8x16", "sm_90", (tmp_path / "store").as_uri(), (), 0, ())
     run = run_of({})
     assert add_checklist(run, request, [Cubin({}, "key", "copy_rows")]) == run
     assert f"no checklist of copied on 8x16: {type(error).__name__}" in caplog.text
