@@ -98,7 +98,7 @@ class ProblemInputs:
     def _choose(self, dtype: Any) -> Any:
         """Returns the PyTorch type that `dtype` (or else `p.dtype`) is or names. Raises ValueError if it names none."""
         if dtype is None:
-            return self._type(self._problem.choices.get("dtype", "f32"))
+            dtype = self._problem.choices.get("dtype", "f32")
         found = self._type(dtype) if isinstance(dtype, str) else dtype
         if found is None:
             raise ValueError(f"PyTorch {self._torch.__version__} has no type {dtype}")

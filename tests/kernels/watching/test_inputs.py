@@ -49,3 +49,12 @@ def test_a_tensor_has_the_type_of_the_problem_unless_the_watch_file_names_one(tm
 def test_a_type_that_pytorch_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(LibraryError, match=r"operators\.py.*has no type float33"):
         catalog.read(write(tmp_path, "float33"), arch="sm_90")
+
+
+def test_a_problem_whose_type_pytorch_lacks_is_not_measured_in_another_type(tmp_path: Path) -> None:
+    """A misspelled `bf17` was float32, with no word about it."""
+    watch = write(tmp_path, "float32")
+    operators = watch / "operators.py"
+    operators.write_text(operators.read_text().replace(":bf16", ":bf17").replace(", dtype=p.dtype", ""))
+    with pytest.raises(LibraryError, match=r"operators\.py.*has no type bf17"):
+        catalog.read(watch, arch="sm_90")
