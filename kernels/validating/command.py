@@ -10,8 +10,8 @@ from tilewatch.kernels.command_options import require_files, split_archs
 from tilewatch.text import count_text, without_controls
 
 
-class SeveralFolders(ExpectedError):
-    """Raised if the files to validate are in several folders."""
+class NotOneFolder(ExpectedError):
+    """Raised if the files to validate are in several folders, or if nothing names a folder."""
 
 
 def validate(
@@ -49,7 +49,7 @@ def validate(
 
     folders = {each.resolve().parent for each in files or ()} or {_find_folder().resolve()}
     if len(folders) > 1:
-        raise SeveralFolders("the files lie in several folders; validate one folder at a time")
+        raise NotOneFolder("the files lie in several folders; validate one folder at a time")
     (folder,) = folders
     interpreters.use(folder, python and python.absolute())
     wanted = environments.find(folder, python and python.absolute())
@@ -72,12 +72,19 @@ def validate(
 
 
 def _find_folder() -> Path:
-    """Returns the watched folder of the nearest pyproject.toml, in this folder or above, or else the default folder."""
+    """Returns the watched folder of the nearest pyproject.toml, in this folder or above, or else the default folder.
+    Raises NotOneFolder if the default is Tilewatch's own library, and this folder is of another repository."""
     from tilewatch.kernels import project_settings
-    from tilewatch.kernels.library import watched_folder
+    from tilewatch.kernels.library import FOLDER, watched_folder
 
     for folder in (Path.cwd(), *Path.cwd().parents):
         own = project_settings.read(folder)
         if own is not None and own.watch is not None:
             return folder / own.watch
-    return watched_folder()
+    default = watched_folder()
+    if default == FOLDER and not Path.cwd().is_relative_to(FOLDER.parents[1]):
+        raise NotOneFolder(
+            f"no pyproject.toml in {Path.cwd()} or above has the table [tool.tilewatch] with `watch`, the folder of "
+            "watch files; add it, or name the files to validate"
+        )
+    return default

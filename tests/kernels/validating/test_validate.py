@@ -157,6 +157,17 @@ def test_files_of_two_folders_are_refused(tmp_path: Path) -> None:
     assert "several folders" in str(done.exception)
 
 
+def test_a_repository_that_names_no_folder_is_not_taken_for_tilewatchs_own_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner saw "42 operators compiled", which were Tilewatch's."""
+    (tmp_path / "pyproject.toml").write_text('[tool.ruff]\nselect = ["I"]\n')
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["validate"])
+    assert f"no pyproject.toml in {tmp_path} or above has the table [tool.tilewatch]" in str(done.exception)
+    assert done.stderr == ""  # no step was begun
+
+
 def test_an_operator_without_problems_and_a_file_without_operators_are_findings(tmp_path: Path) -> None:
     """Nothing found is not nothing wrong."""
     (tmp_path / "empty.py").write_text("KERNELS = ()\n")
