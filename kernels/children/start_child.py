@@ -23,4 +23,9 @@ def _add_package() -> None:
 
 if __name__ == "__main__":
     _add_package()
-    runpy.run_module("tilewatch.kernels.child", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("tilewatch.kernels.child", run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        if error.name not in ("cuda", "cuda.tile"):
+            raise
+        sys.exit(f"{sys.executable} has no cuda-tile; install the version there that `tilewatch doctor` prints")

@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,6 +127,14 @@ def test_an_interpreter_that_cannot_record_is_named(library: Path, tmp_path: Pat
         interpreters.use(library, python)
         with pytest.raises(BadInterpreter, match=f"{python} does not run a library"):
             catalog.read(library, arch="sm_90")
+
+
+def test_an_environment_without_cutile_is_named_with_what_is_missing(library: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", symlinks=True)
+    python = tmp_path / "bare" / "bin" / "python"
+    interpreters.use(library, python)
+    with pytest.raises(LibraryError, match=f"{python} has no cuda-tile"):
+        catalog.read(library, arch="sm_90")
 
 
 def test_an_environment_with_another_cutile_is_refused_with_both_versions(library: Path, tmp_path: Path) -> None:
