@@ -1,6 +1,6 @@
 """Reads `[tool.tilewatch]`, the table with a repository's settings for Tilewatch in its pyproject.toml."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -54,6 +54,10 @@ def parse(text: str, where: str) -> ProjectSettings | None:
         return None
     if not isinstance(table, dict):
         raise BadProject(f"{where}: [tool.tilewatch] is a table")
+    known = [each.name for each in fields(ProjectSettings)]
+    for name in table:
+        if name not in known:
+            raise BadProject(f"{where}: [tool.tilewatch] has no setting {name!r}; it has {', '.join(known)}")
     path = table.get("path", [])
     if not isinstance(path, list) or not all(_is_folder(each) for each in path):
         raise BadProject(f'{where}: `path` of [tool.tilewatch] is a list of folders, as ["src"]')

@@ -29,6 +29,7 @@ def test_a_repository_without_the_table_has_no_settings(text: str, tmp_path: Pat
         ('path = ["src", "a/../../b"]', "`path` of .* is a list of folders"),
         ("branch = true", "`branch` of .* is the name of a branch"),
         ('tuned = "../tuned.json"', "`tuned` of .* is a file of the repository"),
+        ('paths = ["src"]', "has no setting 'paths'; it has watch, path, branch, tuned, requirements"),
         ("watch", "cannot be read"),
     ],
 )
