@@ -54,9 +54,12 @@ def add(
         python = python and python.absolute()
         added = watched.add(opened, settings, address, name=name, branch=branch, python=python)
     print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}")
-    if not proposals.has_operators(added.folder, added.branch, settings.library):
-        _propose(added.folder, added.branch, settings.home / "proposals" / f"{added.folder.stem}.py", python)
-    print(f"the next night sweeps it; `tilewatch submit nightly --repository {shlex.quote(added.name)}` sweeps it now")
+    submit = f"`tilewatch submit nightly --repository {shlex.quote(added.name)}`"
+    if proposals.has_operators(added.folder, added.branch, settings.library):
+        print(f"the next night sweeps it; {submit} sweeps it now")
+        return
+    _propose(added.folder, added.branch, settings.home / "proposals" / f"{added.folder.stem}.py", python)
+    print(f"nights sweep it once {added.branch} has a watch file, and {submit} does so at once")
 
 
 def _propose(clone: Path, branch: str, file: Path, python: Path | None) -> None:

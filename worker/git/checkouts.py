@@ -59,7 +59,10 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
     if not folder.resolve().is_relative_to(top.resolve()):
         raise RepositoryError(f"the folder {library!r} of commit {short_sha(sha)} is a link out of the commit")
     if not folder.is_dir():
-        raise RepositoryError(f"commit {short_sha(sha)} of {repository} has no folder {library!r}")
+        raise RepositoryError(
+            f"commit {short_sha(sha)} of {repository} has no folder {library!r}; `watch` of [tool.tilewatch] in its "
+            "pyproject.toml names the folder of watch files"
+        )
     return folder
 
 

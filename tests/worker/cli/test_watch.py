@@ -84,6 +84,8 @@ def test_a_repository_without_a_watch_file_gets_a_proposal(tilewatch: Tilewatch,
     tiny_repository.git(folder, "commit", "--quiet", "--message", "Scale")
     added = tilewatch("watch", "add", str(folder))
     assert " is a proposal for 1 of its 2 kernels" in added
+    assert "nights sweep it once main has a watch file, and `tilewatch submit nightly --repository kernels`" in added
+    assert "the next night sweeps it" not in added
     (file,) = tmp_path.rglob("proposals/kernels-*.py")
     assert str(file) in added
     text = file.read_text()

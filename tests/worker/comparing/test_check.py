@@ -213,7 +213,7 @@ def test_a_side_without_a_library_ends_the_check_with_a_sentence(
     ended = read(context, check_id).check
     assert ended.exit_code == 2
     assert ended.failure is not None
-    assert ended.failure.endswith("has no folder 'nowhere'")
+    assert ended.failure.endswith("names the folder of watch files")
 
 
 def test_a_kernel_that_neither_side_has_ends_the_check_with_a_sentence(

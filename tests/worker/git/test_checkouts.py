@@ -49,7 +49,7 @@ def test_workers_that_check_out_at_once_agree_and_leave_nothing_half_made(reposi
 
 def test_a_commit_without_the_library_is_named(repository: Path, tmp_path: Path) -> None:
     sha = resolve(repository, "HEAD").sha
-    with pytest.raises(RepositoryError, match="has no folder 'kernels/library'"):
+    with pytest.raises(RepositoryError, match=r"has no folder 'kernels/library'; `watch` of \[tool.tilewatch\] "):
         checkout(repository, sha, "kernels/library", tmp_path / "cache")
 
 
