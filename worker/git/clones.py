@@ -128,8 +128,8 @@ def _describe_default(clone: Clone, branch: str, remote: Remote) -> str:
         ["tilewatch", "watch", "add", clone.url, "--name", clone.name, "--branch", str(remote.default_branch)]
     )
     return (
-        f"; its default branch is '{remote.default_branch}', which "
-        f"`{shlex.join(['tilewatch', 'watch', 'remove', clone.name])}` and `{again}` follow, with all that was measured"
+        f"; its default branch is '{remote.default_branch}', which `{again}` follows, with all that was measured; if "
+        f"it is watched already, `{shlex.join(['tilewatch', 'watch', 'remove', clone.name])}` comes first"
     )
 
 

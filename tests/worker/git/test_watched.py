@@ -253,8 +253,9 @@ def test_a_night_without_a_fetch_measures_what_was_fetched_last_and_says_so(
 def test_a_branch_that_is_gone_is_said_and_found_again(two: Settings, context: Context, other: Path) -> None:
     tiny_repository.git(other, "branch", "--move", "main", "trunk")
     gone = (
-        "other has no branch 'main'; its default branch is 'trunk', which `tilewatch watch remove other` and "
-        f"`tilewatch watch add {other} --name other --branch trunk` follow, with all that was measured"
+        "other has no branch 'main'; its default branch is 'trunk', which "
+        f"`tilewatch watch add {other} --name other --branch trunk` follows, with all that was measured; if it is "
+        "watched already, `tilewatch watch remove other` comes first"
     )
     assert schedule.submit(two)[1] == f"no nightly was submitted for other: {gone}"
     with session(context.database_url) as opened:
