@@ -106,10 +106,11 @@ def _chosen_before(url: str, sweep: pd.Series) -> list[tuple[str, Mapping[str, A
 
 
 def _all_parameters(trials: pd.DataFrame) -> None:
-    if trials[["median_us", "registers"]].dropna(how="all").empty:
+    drawn = parallel.drawing(trials)
+    if not drawn["axes"] or not drawn["lines"]:  # a config alone differs in nothing
         return
     st.subheader("Over all parameters", anchor=False)
-    plots.show_parallel(parallel.drawing(trials), "parallel")
+    plots.show_parallel(drawn, "parallel")
     st.caption(
         "Drag along an axis to keep the configs that pass there, click on it to keep all again; drag its name to "
         "move the axis. Teal is better."
