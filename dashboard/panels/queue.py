@@ -130,6 +130,7 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
         [
             {
                 "submission": row["id"],
+                "repository": row["repository"],
                 "GPU": row["gpu_name"],
                 "state": row["state"],
                 "why": row["reason"],
@@ -143,7 +144,8 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
             for row in newest.to_dict("records")
         ]
     )
-    table = table.drop(columns=[name for name in ("ends", "failed jobs") if not table[name].any()])
+    empty = [name for name in ("ends", "failed jobs") if not table[name].any()]
+    table = table.drop(columns=[*empty, *(["repository"] if table["repository"].nunique() == 1 else [])])
     chosen = tables.pick_row(
         table.style.map(badges.word_colour, subset="state"),
         newest,

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import pandas as pd
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
 from tests.dashboard.fixtures.app import APP, opened
+from tests.db.fixtures import one_commit
 from tilewatch.db import fact_writes, session
 
 INSTALLED, MISSING = "/opt/k/bin/python; packages of r.txt: installed", "nothing: --python is missing"
@@ -21,12 +23,16 @@ def beat(writing: Session, name: str, host: str, environments: dict[str, str] | 
     fact_writes.write_heartbeat(writing, name, kind="compile", host=host, toolchain=toolchain)
 
 
-def show_page(url: str, monkeypatch: pytest.MonkeyPatch) -> list[list[list[str]]]:
-    """Returns the rows of the tables of environments on the page."""
+def show_tables(url: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.delenv("TILEWATCH_HOME", raising=False)
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
     page = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")
-    tables = [each.value for each in page.dataframe]
+    return [each.value for each in page.dataframe]
+
+
+def show_page(url: str, monkeypatch: pytest.MonkeyPatch) -> list[list[list[str]]]:
+    """Returns the rows of the tables of environments on the page."""
+    tables = show_tables(url, monkeypatch)
     return [each.to_numpy().tolist() for each in tables if list(each.columns) == COLUMNS]
 
 
@@ -48,3 +54,17 @@ def test_without_an_environment_there_is_no_table(database_url: str, monkeypatch
     with session.session(database_url) as writing:
         beat(writing, "record@b", "b", {})
     assert show_page(database_url, monkeypatch) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"), [(["tilewatch"], []), (["tilewatch", "kernels"], ["kernels", "tilewatch"])]
+)
+def test_submissions_name_their_repository_where_there_are_several(
+    names: list[str], shown: list[str], database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with session.session(database_url) as writing:
+        beat(writing, "record@b", "b", None)
+        for name in names:
+            one_commit.submit(writing, f"nightly/2026-11-20/b200/{name}", name)
+    (table,) = (each for each in show_tables(database_url, monkeypatch) if "submission" in each.columns)
+    assert table.get("repository", pd.Series(dtype=str)).tolist() == shown
