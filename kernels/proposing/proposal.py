@@ -73,8 +73,8 @@ class _Recorded:
         stopped = [answer["failure"]] if "failure" in answer else answer["stopped"]
         self.looked.update(self.calls.keys() & missing)
         for kernel in missing - self.calls.keys():
-            if stopped:
-                self.reasons.setdefault(kernel, f"{file} stops: {stopped[0]}")
+            if stopped and (file == kernel.file or kernel not in self.reasons):
+                self.reasons[kernel] = f"{file} stops: {stopped[0]}"
             if why := answer.get("reasons", {}).get(f"{kernel.file}: {kernel.name}"):
                 self.reasons[kernel] = why
 

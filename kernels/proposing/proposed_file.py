@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 from tilewatch.kernels.proposing.repository_sources import KernelName
@@ -68,7 +69,10 @@ def write_file(entries: Sequence[ProposedOperator], left_out: Mapping[KernelName
         lines += ["", "", *_write_entry(entry, modules[entry.call.module])]
     if left_out:
         lines += ["", "", "# Not watched:"]
-        lines += [f"# {each.file}: {each.name}: {_make_line(reason)}" for each, reason in sorted(left_out.items())]
+        lines += [
+            f"# {each.file}: {each.name}: {shorten(reason, 300, placeholder=' ...')}"
+            for each, reason in sorted(left_out.items())
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -93,7 +97,3 @@ def _write_entry(entry: ProposedOperator, module: str) -> Iterator[str]:
     yield from (f"    {each}" for each in call.lines)
     run = call.run.replace("{}", f"{module}.") if call.is_launch else f"{module}.{call.run}"
     yield f"    return case(run=lambda: {run})"
-
-
-def _make_line(reason: str) -> str:
-    return " ".join(reason.split())[:200]

@@ -52,11 +52,14 @@ def read_sources(texts: Mapping[str, bytes]) -> RepositorySources:
     ]
     imported = {name for tree in trees.values() for name in _list_imports(tree)}
     modules = {file: _name_module(file, trees, imported) for file in trees}
-    folders = Counter(_find_folder(file, modules[file]) for file in {each.file for each in kernels})
+    files = {each.file for each in kernels}
+    folders = Counter(_find_folder(file, modules[file]) for file in files)
+    scripts = {each.file for each in drivers} & files
+    beside = sorted({str(PurePosixPath(each).parent) for each in scripts if _imports_beside(each, trees)})
     return RepositorySources(
         tuple(kernels),
         tuple(sorted((each for each in drivers if each.kernels), key=lambda each: _rank(each, len(kernels)))),
-        tuple(each for each, _ in folders.most_common()),
+        tuple(dict.fromkeys([*(each for each, _ in folders.most_common()), *beside])),
         modules,
         frozenset(name for tree in trees.values() for name in _list_required(tree)),
     )
@@ -176,6 +179,13 @@ def _find_folder(file: str, module: str) -> str:
     path = PurePosixPath(file).with_suffix("")
     depth = len(module.split(".")) + (path.name == "__init__")
     return "/".join(path.parts[:-depth]) or "."
+
+
+def _imports_beside(file: str, trees: Mapping[str, ast.Module]) -> bool:
+    """Returns whether a file imports a module of its own folder by the bare name, as only a script can."""
+    folder = PurePosixPath(file).parent
+    names = {folder / each.partition(".")[0] for each in _list_imports(trees[file])}
+    return any(names & {PurePosixPath(each).with_suffix(""), *PurePosixPath(each).parents} for each in trees)
 
 
 def _list_required(tree: ast.Module) -> Iterator[str]:

@@ -8,8 +8,10 @@ import pytest
 
 from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.proposing.proposal import Proposal, propose
+from tilewatch.kernels.proposing.proposal import Proposal, _Recorded, propose
+from tilewatch.kernels.proposing.proposed_file import write_file
 from tilewatch.kernels.proposing.recorded_calls import TooSlow, _DriverCalls, _run_each
+from tilewatch.kernels.proposing.repository_sources import KernelName
 from tilewatch.kernels.validating.mistakes import validate_library
 
 OPS = """
@@ -145,6 +147,20 @@ def test_each_kernel_that_is_not_reached_has_its_reason(proposal: Proposal) -> N
     assert reasons["lonely_kernel"] == "no test, benchmark or script that runs without a GPU calls it"
     for kernel in proposal.left_out:
         assert f"# {kernel.file}: {kernel.name}: " in proposal.text
+
+
+def test_a_kernels_own_file_says_why_it_is_not_reached_rather_than_a_test_that_names_it() -> None:
+    recorded, kernel = _Recorded(), KernelName("samples/matmul.py", "matmul_kernel")
+    for file, why in (("test/bench.py", "a"), ("samples/matmul.py", "b"), ("test/more.py", "c")):
+        recorded.add({"calls": [], "stopped": [why]}, file, {kernel})
+    assert recorded.reasons == {kernel: "samples/matmul.py stops: b"}
+
+
+def test_a_long_reason_shows_that_it_is_cut() -> None:
+    kernel = KernelName("ops.py", "scale_kernel")
+    (line,) = (each for each in write_file((), {kernel: "so " * 200}).split("\n") if "ops.py" in each)
+    assert line.endswith(" so ...")
+    assert "# ops.py: scale_kernel: so so" in write_file((), {kernel: "so so"})
 
 
 def test_the_settings_name_a_new_folder_and_where_modules_are_imported_from(proposal: Proposal) -> None:

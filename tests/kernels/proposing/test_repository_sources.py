@@ -71,3 +71,12 @@ def test_the_name_that_the_repository_itself_imports_has_priority() -> None:
 def test_what_is_imported_under_a_condition_is_not_required() -> None:
     text = b"import lxml\ntry:\n    import flash_attn\nexcept ImportError:\n    pass\n"
     assert read_sources({"a.py": text}).required == {"lxml"}
+
+
+def test_a_script_imports_what_lies_beside_it_from_its_own_folder() -> None:
+    """The samples of cutile-python do: without their folder, a watch file that imports them does not load."""
+    script = b"from utils.timing import report\n" + OPS + b"\nif __name__ == '__main__':\n    scale(1)\n"
+    texts = {"samples/__init__.py": b"", "samples/scaling.py": script, "tests/test_it.py": b"import samples.scaling"}
+    beside = {"samples/utils/timing.py": b"def report(): ..."}
+    assert read_sources({**texts, **beside}).path == (".", "samples")
+    assert read_sources({**texts, "utils/timing.py": b""}).path == (".",)
