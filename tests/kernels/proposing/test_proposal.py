@@ -186,6 +186,32 @@ def test_later():
 """
 
 
+FIXTURES = """
+import pytest
+import torch
+from ops import scale
+
+
+@pytest.fixture
+def wrong():
+    raise ValueError("no GPU")
+
+
+@pytest.fixture(params=[512, 1024])
+def size(request):
+    return request.param
+
+
+@pytest.fixture
+def x(size):
+    return torch.randn(size, device="cuda")
+
+
+def test_scale(x, wrong):
+    scale(x)
+"""
+
+
 def record(root: Path, file: str, wanted: list[list[str]], welcome: list[list[str]]) -> dict[str, Any]:
     child = ChildProcess("propose", readable=[str(root)])
     asked = {"ask": "record", "root": str(root), "arch": "sm_90", "file": file, "path": ["src"]}
@@ -202,6 +228,16 @@ def test_a_driver_ends_when_each_kernel_has_its_call(checkout: Path) -> None:
     assert [kernel for kernel, _ in found["calls"]] == [SCALE, SCALE]  # host code and its launch; no later test
     found = record(checkout, "tests/test_ops.py", [SCALE], [BROKEN])
     assert [kernel for kernel, _ in found["calls"]] == [SCALE, SCALE, BROKEN, BROKEN]
+
+
+def test_fixtures_get_their_parameters_and_other_fixtures(tmp_path: Path) -> None:
+    """The benchmarks of cutile-python name their shapes like that. A fixture that fails costs no other test."""
+    tmp_path.joinpath("src").mkdir()
+    tmp_path.joinpath("src", "ops.py").write_text(OPS)
+    tmp_path.joinpath("test_fixtures.py").write_text(FIXTURES)
+    found = record(tmp_path, "test_fixtures.py", [SCALE], [])
+    assert [kernel for kernel, _ in found["calls"]] == [SCALE, SCALE]
+    assert "512" in str(found["calls"])
 
 
 def test_further_combinations_of_arguments_follow_the_first_ones_of_each_test(tmp_path: Path) -> None:
