@@ -18,6 +18,7 @@ import argparse
 import json
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -51,8 +52,8 @@ Only = Sequence[Mapping[str, Any]]
 def main() -> None:
     arguments = _arguments()
     started = time.monotonic()
-    gpu = device.gpus()[arguments.gpu]
-    assert gpu.model is not None, f"{gpu.name} is not a model that Tilewatch knows"
+    gpu = device.find_gpu(arguments.gpu)
+    assert gpu.model is not None
     only: Only | None = json.loads(arguments.only.read_text()) if arguments.only else None
     versions = read_history(arguments, gpu.model.arch, only)
     print(f"{len(versions)} series at commits read after {time.monotonic() - started:.0f} s", flush=True)
@@ -223,4 +224,7 @@ def _git(repository: Path, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ExpectedError as error:
+        sys.exit(str(error))

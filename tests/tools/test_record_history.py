@@ -121,3 +121,9 @@ def test_a_clone_without_its_history_is_refused(tmp_path: Path, shas: list[str])
     asked = argparse.Namespace(repository=tmp_path / "shallow", commits="HEAD")
     with pytest.raises(SystemExit, match=r"is a shallow clone: .* `git fetch --unshallow` gets the rest"):
         record_history.read_history(asked, "sm_90", None)
+
+
+def test_a_machine_without_that_gpu_is_told_in_a_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tools.record_history", str(tmp_path), "HEAD", "--gpu", "99", "--watch", "w"]
+    done = subprocess.run([*command, "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.partition(":")[0]) == (1, "there is no GPU 99 on this machine")
