@@ -247,6 +247,7 @@ def _run_file(
     """Runs a file and returns its kernels or operators, with their short lists. Raises LibraryError if that fails."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name if project is None else str(path)
+    kind = "library file" if project is None else "watch file"
     sys.modules[module.__name__] = module
     try:
         if project is None:
@@ -264,7 +265,8 @@ def _run_file(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() and pytest.skip() too
-        raise _choose_error(error)(f"library file {path.name} does not load: {_describe_error(error, name)}") from error
+        sentence = f"{kind} {path.name} does not load: {_describe_error(error, name)}"
+        raise _choose_error(error)(sentence) from error
     declared = tuple(DECLARED)
     named = [
         each
@@ -281,8 +283,8 @@ def _run_file(
     kernels = getattr(module, "KERNELS", None if not operators else ())
     if not isinstance(kernels, tuple) or not all(isinstance(kernel, Kernel) for kernel in kernels):
         raise LibraryError(
-            f"library file {path.name} must define KERNELS, a tuple of tilewatch.kernels.contract.Kernel, or operators "
-            "under @watch"
+            f"{kind} {path.name} must define KERNELS, a tuple of tilewatch.kernels.contract.Kernel, or operators under "
+            "@watch"
         )
     watched = [
         LibraryOperator(each, project, path.name, lists.get(each.name, {})) for each in operators if project is not None

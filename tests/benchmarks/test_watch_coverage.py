@@ -130,5 +130,5 @@ def test_a_watch_file_that_does_not_load_is_a_finding_and_costs_its_own_operator
     command = [sys.executable, "-m", "benchmarks.watch_coverage.record", str(watch), "sm_90"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert rows[0]["failure"].startswith("library file missing.py does not load: ModuleNotFoundError")
+    assert rows[0]["failure"].startswith("watch file missing.py does not load: ModuleNotFoundError")
     assert [each["operator"] for each in rows if "operator" in each] == ["first", "second"]

@@ -132,4 +132,4 @@ def test_a_batch_is_not_moved_twice(
     with session(context.database_url) as opened:
         (row,) = opened.execute(select(Job.queue, Job.failure).where(Job.state == "failed")).all()
     assert row.queue == "record"
-    assert row.failure.startswith("library file operators.py does not load: ModuleNotFoundError")
+    assert row.failure.startswith("watch file operators.py does not load: ModuleNotFoundError")

@@ -78,7 +78,7 @@ def test_a_finding_has_file_and_line_and_costs_its_own_operator_only(tmp_path: P
     (watch / "missing.py").write_text("import math\nimport not_installed_anywhere\n")
     code, lines = validate(watch / "wrong.py", watch / "missing.py")
     assert code == 1
-    assert lines[0].startswith("missing.py:2: library file missing.py does not load: ModuleNotFoundError")
+    assert lines[0].startswith("missing.py:2: watch file missing.py does not load: ModuleNotFoundError")
     assert lines[1] == (
         "wrong.py:6: watch file wrong.py, line 6: no_such_baseline has no baseline 'torhc'; it has torch, copy"
     )

@@ -131,7 +131,7 @@ def test_a_mistake_is_a_sentence_with_file_and_line(read: tuple[set[str], tuple[
 
 @pytest.mark.parametrize("name", NOT_LOADED)
 def test_a_file_that_does_not_load_is_a_sentence(read: tuple[set[str], tuple[str, ...]], name: str) -> None:
-    (sentence,) = [each for each in read[1] if f"library file {name} " in each]
+    (sentence,) = [each for each in read[1] if f"watch file {name} " in each]
     assert NOT_LOADED[name][1] in sentence
 
 
