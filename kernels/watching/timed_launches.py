@@ -36,6 +36,7 @@ class TracedEvent:
         *,
         enable_timing: bool = False,  # noqa: ARG002
         blocking: bool = False,  # noqa: ARG002
+        external: bool = False,  # noqa: ARG002
     ) -> None:
         self.launches = 0
 
