@@ -1,5 +1,7 @@
 """Adds and removes watched repositories, and stores the results of fetches. Removed ones keep their row and history."""
 
+import shlex
+
 from sqlalchemy import func, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
@@ -19,7 +21,8 @@ def require_free(session: Session, name: str, url: str) -> None:
     """Raises RepositoryRefused if a repository with this name and address cannot be added, as the name is taken."""
     known = find_repository(session, name)
     if known is not None and known.removed_at is None:
-        raise RepositoryRefused(f"{name} is watched already, from {known.url}")
+        now = f"`tilewatch submit nightly --repository {shlex.quote(name)}` sweeps its newest commit"
+        raise RepositoryRefused(f"{name} is watched already, from {known.url}; {now}")
     if known is not None and known.url != url:
         raise RepositoryRefused(f"the name {name} belongs to {known.url} and its history: choose another name")
 

@@ -127,7 +127,9 @@ def test_a_repository_that_cannot_be_cloned_is_not_added(settings: Settings, tmp
 
 def test_a_name_is_of_one_repository_for_ever(two: Settings, other: Path, repository: Path) -> None:
     tiny_repository.git(other, "branch", "release")
-    with pytest.raises(RepositoryRefused, match="other is watched already"):
+    with pytest.raises(
+        RepositoryRefused, match=r"other is watched already, .*; `tilewatch submit nightly --repository other`"
+    ):
         add(two, other, branch="release")
     with session(two.connection().database_url) as opened:
         clone = watched.choose(opened, two, "other").clone
