@@ -294,7 +294,7 @@ def wait_until_drawn(page: Page, picture: Picture) -> bytes:
 
 def check(page: Page, picture: Picture) -> None:
     errors = [box.inner_text() for box in page.locator(ERRORS).all()]
-    if errors or "Traceback" in (page.text_content("body") or ""):
+    if errors or "Traceback" in page.inner_text("body"):
         raise WrongPage(f"{picture.name}: {picture.address} shows an error: {' '.join(errors) or 'a stack trace'}")
 
 

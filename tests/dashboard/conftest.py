@@ -91,7 +91,7 @@ def page(visitor: Any, address: str) -> Iterator[Any]:
     yield opened
     # What went wrong while a page was drawn is a box, and never the text of an exception.
     boxes = opened.locator('[data-testid="stException"], [data-testid="stAlertContentError"]').count()
-    text = opened.text_content("body") or ""  # its inner text is empty while the page is hidden
+    text = opened.inner_text("body")
     opened.remove_listener("request", on_request)
     opened.unroute_all()
     opened.goto(LIGHT_PAGE)  # the page is left: it stores nothing any more
