@@ -412,15 +412,23 @@ def list_replays_of_code(session: Session, repository: str, row: Mapping[str, An
     )
 
 
-def was_given_up(session: Session, key: str) -> bool:
-    """Returns whether a replay will never have a result: all of its jobs have ended, and at least one failed."""
-    states = set(session.scalars(select(Job.state).where(Job.key.in_(job_keys(key)))))
+def was_given_up(session: Session, key: str, submission_id: int) -> bool:
+    """Returns whether a replay will never have a result for a night: its jobs have ended, and one did not succeed. If
+    the night has jobs of its own for the replay, those of other nights do not count."""
+    keys = (*job_keys(key), *job_keys(own_key(key, submission_id)))
+    jobs = session.execute(select(Job.submission_id, Job.state).where(Job.key.in_(keys))).all()
+    states = {state for asker, state in jobs if asker == submission_id} or {state for _, state in jobs}
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 
 
-def find_asker(session: Session, job_key: str) -> int | None:
-    """Returns the id of the submission whose night a replay's open job is of; None if there is no such job."""
-    return session.scalar(select(Job.submission_id).where(Job.key == job_key, Job.state.in_(OPEN_JOB)))
+def is_of_night(session: Session, job_id: int, submission_id: int) -> bool:
+    """Returns whether a job is of the night of this submission."""
+    return session.get_one(Job, job_id).submission_id == submission_id
+
+
+def own_key(key: str, submission_id: int) -> str:
+    """Returns the key of a replay for the own jobs of a night that asked later than another night."""
+    return f"{key}:night {submission_id}"
 
 
 def job_keys(key: str) -> tuple[str, str]:

@@ -49,7 +49,7 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
         launches = replay_answers.next_launches(question, pair, stored)
         if launches is None:
             asked = replay_answers.make_question(scope, pair, stored, LAUNCHES, compiled=False)
-            if not judging.was_given_up(opened, asked.key):
+            if not judging.was_given_up(opened, asked.key, scope.submission_id):
                 night.queue(asked, Priority.BISECT)
                 return None
             launches = Launches()

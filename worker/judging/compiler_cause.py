@@ -81,7 +81,7 @@ def read_answer(session: Session, scope: Scope, question: BuildQuestion) -> Pair
     was replayed before, the result is that of the earlier replays."""
     fact = judging.find_replay(session, question.key)
     if fact is None:
-        return PairAnswer(None, False) if judging.was_given_up(session, question.key) else None
+        return PairAnswer(None, False) if judging.was_given_up(session, question.key, scope.submission_id) else None
     if fact.good_code is not None and fact.good_code == fact.bad_code:
         return PairAnswer(None, True)
     held = [fact]

@@ -75,7 +75,7 @@ def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None
     facts = []
     for question in suspicion.questions:
         fact = judging.find_replay(session, question.key)
-        if fact is None and not judging.was_given_up(session, question.key):
+        if fact is None and not judging.was_given_up(session, question.key, suspicion.point.submission_id):
             return None
         if fact is None or not fact.good_us:
             why = fact.failure if fact is not None else "the GPU could not be asked"
@@ -184,5 +184,5 @@ def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> b
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True
-    keys = [question.key for question in suspicion.questions]
-    return all(judging.find_replay(session, key) is not None or judging.was_given_up(session, key) for key in keys)
+    night, keys = scope.submission_id, [question.key for question in suspicion.questions]
+    return all(judging.find_replay(session, key) or judging.was_given_up(session, key, night) for key in keys)

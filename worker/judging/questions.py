@@ -45,7 +45,7 @@ def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, stored:
     """Returns whether an earlier job for this question ended without an answer."""
     wanted = question.launches_used + question.launches
     asked = replay_answers.make_question(night.scope, pair, stored, wanted, compiled=False)
-    return judging.was_given_up(night.session, asked.key)
+    return judging.was_given_up(night.session, asked.key, night.scope.submission_id)
 
 
 def _about_commits(

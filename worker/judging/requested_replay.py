@@ -66,7 +66,8 @@ def _take_step(night: OpenNight, point: Point, action_id: int) -> str | None:
     wanted = len(stored.base_us) + LAUNCHES
     question = replay_answers.make_question(night.scope, pair, stored, wanted, compiled=is_compiled(night, pair))
     question = replace(question, key=f"replay for action {action_id}")
-    has_ended = judging.find_replay(night.session, question.key) or judging.was_given_up(night.session, question.key)
+    opened, key = night.session, question.key
+    has_ended = judging.find_replay(opened, key) or judging.was_given_up(opened, key, night.scope.submission_id)
     if not (pair.identical or has_ended):
         suspicion_id = suspicions.find_id_of_run(night.session, night.run_id)
         night.queue(question, Priority.BISECT, suspicion_id)

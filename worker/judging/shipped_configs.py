@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
-from tilewatch.db.worker_reads import winners
+from tilewatch.db.worker_reads import judging, winners
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.errors import ExpectedError
 from tilewatch.worker.judging.compiler_cause import LAUNCHES
@@ -42,7 +42,8 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
     questions = [_make_question(night, *suspected[run_id], best) for run_id, best in won.items()]
     queued: list[UnsentJob] = []
     for each in questions:
-        queued += night.queue(each, Priority.CONFIRM)
+        if judging.find_replay(session, each.key) is None:  # one that failed is not repeated every night
+            queued += night.queue(each, Priority.CONFIRM)
     return queued
 
 

@@ -70,26 +70,28 @@ def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -
 
 def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
     """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns a list of
-    the job to send; an empty list if the question was asked before. If the job of another night is still to answer
-    it, a job of this night waits for the same answer, because the end of a job has only its own night judged."""
+    the job to send; an empty list if the night asked before. If another night asked first, this night has a job of its
+    own that takes the same answer, because the end of a job has only its own night judged."""
     question, ready = asked.question, asked.question.is_compiled
-    key = judging.job_keys(question.key)[ready]
-    if judging.find_asker(session, key) not in (None, asked.submission_id):
-        key += f":night {asked.submission_id}"
     queue = _gpu_queue_of(question) if ready else COMPILE
-    job_id, new = jobs.add(
-        session,
-        key=key,
-        kind="confirm" if ready else "prepare",
-        queue=queue,
-        subject=question.subject,
-        payload=write_payload(asked),
-        submission_id=asked.submission_id,
-        run_id=asked.run_id,
-        total_steps=question.launches if ready else 2,
-        priority=priority,
-    )
-    return [UnsentJob(job_id, queue)] if new else []
+    for key in (question.key, judging.own_key(question.key, asked.submission_id)):
+        job_id, new = jobs.add(
+            session,
+            key=judging.job_keys(key)[ready],
+            kind="confirm" if ready else "prepare",
+            queue=queue,
+            subject=question.subject,
+            payload=write_payload(asked),
+            submission_id=asked.submission_id,
+            run_id=asked.run_id,
+            total_steps=question.launches if ready else 2,
+            priority=priority,
+        )
+        if new:
+            return [UnsentJob(job_id, queue)]
+        if judging.is_of_night(session, job_id, asked.submission_id):
+            break
+    return []
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:

@@ -31,6 +31,7 @@ from tilewatch.db.models import (
 )
 from tilewatch.db.page_reads import series
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads import judging
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.results import Compiled
 from tilewatch.text import short_sha
@@ -315,11 +316,9 @@ def move_replays(context: Context, not_before: TextClause | None) -> None:
         opened.execute(update(Job).where(Job.kind == "confirm").values(not_before=not_before))
 
 
-def test_two_nights_that_wait_for_one_replay_are_both_judged_after_it(
-    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job of the replay was of the first night alone, so its end queued no judge for the second one."""
-    shas = git_history.make(tmp_path / "watched", git_history.ADD)
+def wait_for_one_replay(watched: Settings, folder: Path) -> tuple[Context, int, ReplayJob]:
+    """Two nights of one commit, and what the later one is to ask: the replay for which job of the first one waits."""
+    shas = git_history.make(folder, git_history.ADD)
     context = do_nights(watched, shas[git_history.BASE])
     leave_replays(watched, shas[git_history.ADD], 1)
     move_replays(context, text("now() + interval '1 day'"))
@@ -331,11 +330,58 @@ def test_two_nights_that_wait_for_one_replay_are_both_judged_after_it(
         first = opened.scalars(select(Job).where(Job.kind == "confirm").order_by(Job.id)).first()
         assert first is not None
         asked = replace(read_payload(ReplayJob, first.payload), run_id=run.id, submission_id=late.submission_id)
-        for count in (1, 0):
-            assert len(follow_up.ask(opened, asked, first.priority)) == count, "each night asks once"
-        commits = {"good_commit_id": asked.question.base.commit_id, "bad_commit_id": asked.question.head.commit_id}
-        about = {"kernel": late.kernel, "problem": late.problem, "gpu_model": late.gpu_model}
-        suspicions.open_once(opened, run_id=run.id, **about, **commits, size=0.1, reason="as if it asked")
+        return context, first.id, asked
+
+
+def ask(context: Context, asked: ReplayJob) -> list[int]:
+    with session(context.database_url) as opened:
+        return [job.id for job in follow_up.ask(opened, asked, Priority.CONFIRM)]
+
+
+def end(context: Context, job_id: int, state: str) -> None:
+    with session(context.database_url) as opened:
+        columns = {"state": state, "failure": "out of memory" if state == "failed" else None}
+        opened.execute(update(Job).where(Job.id == job_id).values(**columns))
+
+
+@pytest.mark.parametrize("state", ["queued", "done", "failed"])
+def test_a_night_that_asks_after_another_has_a_job_of_its_own(watched: Settings, tmp_path: Path, state: str) -> None:
+    """The replay may end after the later night read what is stored; then no end of a job would judge that night."""
+    context, first, asked = wait_for_one_replay(watched, tmp_path / "watched")
+    end(context, first, state)
+    assert [len(ask(context, asked)) for _ in range(2)] == [1, 0], "each night asks once"
+
+
+def test_a_night_gives_a_replay_up_by_the_end_of_its_own_job(watched: Settings, tmp_path: Path) -> None:
+    context, first, asked = wait_for_one_replay(watched, tmp_path / "watched")
+    (own,) = ask(context, asked)
+    with session(context.database_url) as opened:
+        of_first = opened.get_one(Job, first).submission_id or 0
+
+    def read_given_up() -> list[bool]:
+        with session(context.database_url) as opened:
+            nights = (of_first, asked.submission_id)
+            return [judging.was_given_up(opened, asked.question.key, night) for night in nights]
+
+    end(context, own, "cancelled")
+    assert read_given_up() == [False, True], "the first night's job goes on"
+    end(context, first, "failed")
+    assert read_given_up() == [True, True]
+    end(context, own, "queued")
+    assert read_given_up() == [True, False], "the later night's job goes on"
+
+
+def test_two_nights_that_wait_for_one_replay_are_both_judged_after_it(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job of the replay was of the first night alone, so its end queued no judge for the second one."""
+    context, _, asked = wait_for_one_replay(watched, tmp_path / "watched")
+    ask(context, asked)
+    question = asked.question
+    with session(context.database_url) as opened:
+        commits = {"good_commit_id": question.base.commit_id, "bad_commit_id": question.head.commit_id}
+        about = {"kernel": question.kernel, "problem": question.problem, "gpu_model": question.gpu_model}
+        suspicions.open_once(opened, run_id=asked.run_id, **about, **commits, size=0.1, reason="as if it asked")
     launched: list[str] = []
     replay = SimulatedGpu.replay
 
@@ -348,7 +394,7 @@ def test_two_nights_that_wait_for_one_replay_are_both_judged_after_it(
     do_all_jobs(context)
     assert len(launched) == len(set(launched)), "one replay answers both"
     with session(context.database_url) as opened:
-        again = select(Job.state).where(Job.key.contains(":the rest after"), Job.submission_id == late.submission_id)
+        again = select(Job.state).where(Job.key.contains(":the rest after"), Job.submission_id == asked.submission_id)
         assert set(opened.scalars(again)) == {"done"}, "the second night was judged"
 
 

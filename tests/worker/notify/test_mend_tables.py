@@ -10,9 +10,12 @@ from sqlalchemy import insert, select
 from tests.worker.fixtures.tiny_repository import git
 from tests.worker.fixtures.tuned_nights import FILE, TunedNights, watch_tuned_repository
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
-from tilewatch.db.models import Alarm, PullRequest, Replay, Verdict
+from tilewatch.db.models import Alarm, Job, PullRequest, Replay, Verdict
 from tilewatch.db.session import session
+from tilewatch.worker.queue.payloads import read_payload
+from tilewatch.worker.queue.replay_job import ReplayJob
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps.write_replay import write_failure
 
 SLOW, TIED, OTHER = ("gemm", "4096x4096x4096"), ("gemm", "64"), ("norm", "8192")
 TIMES = {
@@ -131,6 +134,19 @@ def test_a_night_alone_opens_nothing(nights: TunedNights, ahead: float) -> None:
     with session(nights.url) as opened:
         problems = list(opened.scalars(select(Replay.problem).where(Replay.axis == "config")))
     assert (nights.forge.pulls, problems) == ([], [TIED[1]])
+
+
+def test_a_replay_that_failed_is_not_asked_for_every_night(nights: TunedNights) -> None:
+    ships = nights.read_shipped()[TIED]
+    nights.times[TIED][192 - ships] = nights.times[TIED][ships]
+    nights.answers_replays = False
+    for _ in range(2):
+        nights.disturbed.add((TIED, ships))
+        nights.do_night()
+        with session(nights.url) as opened:
+            (job,) = opened.scalars(select(Job).where(Job.kind == "prepare"))
+            write_failure(opened, read_payload(ReplayJob, job.payload), "the GPU fell off the bus")
+            job.state = "done"
 
 
 def test_a_pull_request_waits_while_a_replay_of_new_code_is_to_come(nights: TunedNights) -> None:
