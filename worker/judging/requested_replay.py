@@ -38,12 +38,15 @@ def carry_on(opened: Session, context: Context, asked: RequestedAction) -> str |
     cannot be judged, its verdict says why, as after an error of the judge."""
     run_id = int(asked.wanted["run"])
     scope = judging.read_scope(opened, run_id)
+    key = f"replay for action {asked.id}"
+    # Read before the stored replays: an answer that comes in between is read by the next step.
+    has_ended = judging.find_replay(opened, key) or judging.was_given_up(opened, key, scope.submission_id)
     night = open_night(opened, context, scope, judging.list_nights(opened, scope), run_id)
     points = judging.list_points(opened, [scope.submission_id], scope.origin)
     point = next(each for each in points if each.run_id == run_id)
     try:
         with opened.begin_nested():
-            reason = _take_step(night, point, asked.id)
+            reason = _take_step(night, point, key, has_ended=bool(has_ended))
     except DATABASE_IS_AWAY:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of a series
@@ -54,7 +57,7 @@ def carry_on(opened: Session, context: Context, asked: RequestedAction) -> str |
     return reason
 
 
-def _take_step(night: OpenNight, point: Point, action_id: int) -> str | None:
+def _take_step(night: OpenNight, point: Point, key: str, *, has_ended: bool) -> str | None:
     series = series_of(point)
     before = night.history.find_previous(series, night.scope.position)
     if before is None:
@@ -65,12 +68,9 @@ def _take_step(night: OpenNight, point: Point, action_id: int) -> str | None:
     stored = replay_answers.find_stored_launches(night.facts, pair)
     wanted = len(stored.base_us) + LAUNCHES
     question = replay_answers.make_question(night.scope, pair, stored, wanted, compiled=is_compiled(night, pair))
-    question = replace(question, key=f"replay for action {action_id}")
-    opened, key = night.session, question.key
-    has_ended = judging.find_replay(opened, key) or judging.was_given_up(opened, key, night.scope.submission_id)
     if not (pair.identical or has_ended):
         suspicion_id = suspicions.find_id_of_run(night.session, night.run_id)
-        night.queue(question, Priority.BISECT, suspicion_id)
+        night.queue(replace(question, key=key), Priority.BISECT, suspicion_id)
         return None
     launches = [(SAME, SAME)] * LAUNCHES if pair.identical else list(zip(stored.base_us, stored.head_us, strict=True))
     return _conclude(night, point, pair, FirstQuestion(before[0], night.scope.position, launches))

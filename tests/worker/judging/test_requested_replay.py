@@ -1,6 +1,7 @@
 """A person asks for the replay of an undecided run: it decides the verdict as the judge's own replay does."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -31,6 +32,7 @@ from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import requested_replay
+from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import submit_requests
@@ -108,6 +110,26 @@ def test_a_requested_replay_decides_and_opens_the_regression_as_the_judge_would(
             assert verdict.high is not None
             assert verdict.change is not None
             assert verdict.low < verdict.change < verdict.high < 0
+
+
+def test_a_replay_that_ends_during_a_step_decides_at_the_next_one(
+    watched: Settings, undecided: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step had read the stored replays before; it closed the request as if the replay had no launches."""
+    ask(undecided)
+    submit_requests.carry_out(watched)
+    open_night = requested_replay.open_night
+
+    def answer_meanwhile(*given: Any) -> OpenNight:
+        night = open_night(*given)
+        do_all_jobs(undecided)
+        return night
+
+    with monkeypatch.context() as slow:
+        slow.setattr(requested_replay, "open_night", answer_meanwhile)
+        submit_requests.carry_out(watched)
+    carry_out(watched, undecided)
+    assert {verdict for verdict, _ in read_verdicts(undecided)[ADD]} == {"improvement"}
 
 
 def test_a_replay_that_fails_again_leaves_the_night_s_reason_once(
