@@ -14,9 +14,9 @@ import pandas as pd
 
 from tilewatch.dashboard.frames.differences import write_plan
 from tilewatch.dashboard.text import day, moment
-from tilewatch.db.models import OPEN_REGRESSION
+from tilewatch.db.models import OPEN_REGRESSION, TOTAL
 from tilewatch.db.page_reads.alarms import describe_kind
-from tilewatch.db.repository_names import is_example
+from tilewatch.db.repository_names import is_branch, is_example
 from tilewatch.text import count_text, short_sha, write_change
 
 REGRESSION, IMPROVEMENT, ALARM, UNDECIDED = "regression", "improvement", "alarm", "undecided"
@@ -148,7 +148,9 @@ def _undecided(rows: Sequence[Mapping[Any, Any]]) -> Item:
         at=max(row["measured_at"] for row in rows),
         page="views/series.py",
         links={f"Open {row['kernel']} {row['problem']}": {"run": str(row["run_id"])} for row in rows},
-        run_ids=tuple(int(row["run_id"]) for row in rows),
+        run_ids=tuple(
+            int(row["run_id"]) for row in rows if row["kernel"] != TOTAL and not is_branch(row["repository"])
+        ),
     )
 
 

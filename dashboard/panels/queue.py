@@ -117,7 +117,10 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
                 st.caption(
                     "No log was kept: its worker stopped within seconds. The folder log of that worker's home has more."
                 )
-            _offer(url, "Retry", f"retry-{job['id']}", actions.retry, JobSelection(int(job["id"]), None), who)
+            if pd.isna(job["check_id"]):
+                _offer(url, "Retry", f"retry-{job['id']}", actions.retry, JobSelection(int(job["id"]), None), who)
+            else:
+                st.caption(f"It is of check {job['check_id']:.0f}, which ended with it. Submit the check again.")
 
 
 def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
@@ -161,7 +164,8 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
     with st.container(horizontal=True):
         canceller = who if chosen["state"] in IN_PROGRESS else None
         _offer(url, "Cancel the rest", "cancel-all", actions.cancel, own, canceller)
-        _offer(url, "Retry what failed or was cancelled", "retry-all", actions.retry, own, who)
+        retrier = who if chosen["failed_jobs"] or chosen["cancelled_jobs"] else None
+        _offer(url, "Retry what failed or was cancelled", "retry-all", actions.retry, own, retrier)
 
 
 Act = Callable[[Session, JobSelection, str], str]

@@ -174,16 +174,13 @@ def _mark(url: str, found: pd.Series, who: str) -> None:
 def _more_runs(url: str, found: pd.Series, who: str) -> None:
     st.caption("A worker queues these within a minute.")
     number, commits = int(found["id"]), int(found["commits_in_range"])
-    tip = (
-        "The range is one commit."
-        if commits <= 1
-        else "Replays commits on the regression's worst series. Each replay halves the range."
-    )
+    why_not = actions.why_no_bisection(found)
+    tip = "Replays commits on the regression's worst series. Each replay halves the range."
     with st.container(horizontal=True):
         if st.button("Measure again", key="rerun", help="Runs its series once more at the first bad commit."):
             ask = partial(actions.measure_again, regression_id=number, who=who)
             run_action.run(url, ask, "Asked for new runs")
-        if st.button("Bisect", key="bisect", disabled=commits <= 1, help=tip):
+        if st.button("Bisect", key="bisect", disabled=why_not is not None, help=f"It {why_not}." if why_not else tip):
             ask = partial(actions.bisect, regression_id=number, who=who)
             run_action.run(url, ask, f"Asked for a bisection of {count_text(commits, 'commit')}")
 

@@ -113,19 +113,25 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
     """Requests a bisection: replays of a regression's worst series that narrow its range. Returns the regression.
     Raises NotPossible for a range of one commit, a cause that is no commit, a recording, or a running bisection."""
     row = _regression(session, regression_id)
-    if row.commits_in_range <= 1:
-        raise NotPossible(
-            f"regression {regression_id} has one possible commit, {short_sha(row.bad_sha)}: nothing to bisect"
-        )
-    if row.recorded:
-        raise NotPossible(f"regression {regression_id} was recorded elsewhere: there is no GPU here to bisect it on")
-    if row.category not in BY_A_COMMIT:
-        raise NotPossible(f"regression {regression_id} is of the {row.category} and of no commit: nothing to bisect")
+    if (why_not := why_no_bisection(vars(row))) is not None:
+        raise NotPossible(f"regression {regression_id} {why_not}")
     wanted = {"regression": regression_id}
     if _is_asked(session, wanted):
         raise NotPossible(f"regression {regression_id} is being bisected")
     ask(session, who, "bisect", wanted)
     return row
+
+
+def why_no_bisection(row: Mapping[Any, Any]) -> str | None:
+    """Returns why a regression can never be bisected, as a clause; None if it can. `row` has the fields of
+    RegressionRow."""
+    if row["commits_in_range"] <= 1:
+        return f"has one possible commit, {short_sha(row['bad_sha'])}: nothing to bisect"
+    if row["recorded"]:
+        return "was recorded elsewhere: there is no GPU here to bisect it on"
+    if row["category"] not in BY_A_COMMIT:
+        return f"is of the {row['category']} and of no commit: nothing to bisect"
+    return None
 
 
 def replay(session: Session, run_id: int, who: str) -> str:
@@ -143,6 +149,11 @@ def replay(session: Session, run_id: int, who: str) -> str:
     session.execute(update(Verdict).where(Verdict.run_id == run_id).values(reason=f"{reason}{AWAITS_REPLAY}"))
     ask(session, who, "bisect", {"run": run_id})
     return f"a replay of run {run_id} is asked for; a worker queues it within a minute"
+
+
+def is_replay_offered(run: RunRow) -> bool:
+    """Returns whether pages offer a replay of a run: the run shows no reason against one, and awaits none."""
+    return _why_never_replayed(run) is None and not (run.reason or "").endswith(AWAITS_REPLAY)
 
 
 def find_next_request(session: Session, after: int = 0) -> RequestedAction | None:
@@ -188,25 +199,31 @@ def _is_asked(session: Session, wanted: Mapping[str, int]) -> bool:
 
 def _why_not_replayed(session: Session, run: RunRow) -> str | None:
     """Returns why a replay of a run is not possible or not needed, as a clause; None if it is possible."""
-    if run.verdict != "undecided":
-        return f"its verdict is {run.verdict}" if run.verdict else "it is not judged yet"
-    if run.origin == "recorded":
-        return "it was recorded elsewhere, so its cubins are not here"
-    if run.kernel == TOTAL:
-        return "a weighted total has no cubin; replay its parts"
+    if (why_not := _why_never_replayed(run)) is not None:
+        return why_not
     scope = judging.read_scope(session, run.run_id)
     if _is_asked(session, {"run": run.run_id}):
         return "a replay is asked for already"
     if not judging.is_settled(session, scope):
         return "its night is still being judged"
     measured = winners.read_measured_commits(session, scope, run.kernel, run.problem)
-    if is_branch(run.repository) or min(measured) == scope.position:
+    if min(measured) == scope.position:
         return "no earlier commit of its series was measured here"
     if not winners.read_winners_of_runs(session, [run.run_id]):
         return "no config gave a right answer, so it has no cubin"
     if not gpus.list_available_gpus(session, run.gpu_model):
         return f"no {run.gpu_name} has a worker now"
     return None
+
+
+def _why_never_replayed(run: RunRow) -> str | None:
+    if run.verdict != "undecided":
+        return f"its verdict is {run.verdict}" if run.verdict else "it is not judged yet"
+    if run.origin == "recorded":
+        return "it was recorded elsewhere, so its cubins are not here"
+    if run.kernel == TOTAL:
+        return "a weighted total has no cubin; replay its parts"
+    return "a branch has no series of nights" if is_branch(run.repository) else None
 
 
 def _regression(session: Session, regression_id: int) -> RegressionRow:

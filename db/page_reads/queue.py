@@ -45,6 +45,7 @@ class JobRow:
     created_at: dt.datetime
     started_at: dt.datetime | None
     finished_at: dt.datetime | None
+    check_id: int | None
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class SubmissionRow:
     not_compiled: int
     runs: int
     failed_jobs: int
+    cancelled_jobs: int
     state: str
 
 

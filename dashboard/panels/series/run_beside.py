@@ -128,7 +128,7 @@ def _lead_on(url: str, found: Evidence) -> None:
             st.button(
                 "The run before", on_click=address.pick, args=(before,), kwargs={"instead_of": (COMMIT, SUBMISSION)}
             )
-        if found.run.verdict == "undecided" and found.run.origin != "recorded":
+        if actions.is_replay_offered(found.run):
             _offer_replay(url, found.run)
         levels = reads.levels(url, *find_key(found))
         for level in levels[levels["bad_position"] == found.run.position].to_dict("records") if len(levels) else ():

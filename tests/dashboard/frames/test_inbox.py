@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from tilewatch.dashboard.frames import inbox
-from tilewatch.db.repository_names import EXAMPLES
+from tilewatch.db.models import TOTAL
+from tilewatch.db.repository_names import EXAMPLES, name_of_branch
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 NONE = pd.DataFrame()
@@ -116,6 +117,11 @@ def test_undecided_series_ask_for_a_person_once_per_gpu_model() -> None:
         "1 series on NVIDIA B200 is undecided",
     ]
     assert found.items[0].run_ids == (7, 8)
+
+
+@pytest.mark.parametrize("other", [{"kernel": TOTAL}, {"repository": name_of_branch("mine", "topic")}])
+def test_no_replay_is_offered_of_a_run_that_cannot_have_one(other: dict[str, str]) -> None:
+    assert made(waiting=[undecided("2", "not sure enough: 8 launches", **other)]).items[0].run_ids == ()
 
 
 def test_a_card_shows_the_commit_the_reason_and_a_link_of_each_undecided_series() -> None:

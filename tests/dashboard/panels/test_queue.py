@@ -1,16 +1,21 @@
-"""The page of the workers says which environments their nodes have for host code."""
+"""The page of jobs and workers: environments of host code by node, and no button whose action is refused."""
 
 from typing import Any
 
 import pandas as pd
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 from streamlit.testing.v1 import AppTest
 
+from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened
-from tests.db.fixtures import one_commit
+from tilewatch.dashboard.widgets import tables
 from tilewatch.db import fact_writes, session
+from tilewatch.db.lifecycle import actions
+from tilewatch.db.lifecycle.actions import JobSelection
+from tilewatch.db.models import Check, Job
+from tilewatch.db.page_reads import submissions
 
 INSTALLED, MISSING = "/opt/k/bin/python; packages of r.txt: installed", "nothing: --python is missing"
 COLUMNS = ["node", "repository", "recorded there by"]
@@ -56,15 +61,36 @@ def test_without_an_environment_there_is_no_table(database_url: str, monkeypatch
     assert show_page(database_url, monkeypatch) == []
 
 
-@pytest.mark.parametrize(
-    ("names", "shown"), [(["tilewatch"], []), (["tilewatch", "kernels"], ["kernels", "tilewatch"])]
-)
-def test_submissions_name_their_repository_where_there_are_several(
-    names: list[str], shown: list[str], database_url: str, monkeypatch: pytest.MonkeyPatch
+def test_no_button_is_offered_that_is_refused(
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with session.session(database_url) as writing:
-        beat(writing, "record@b", "b", None)
-        for name in names:
-            one_commit.submit(writing, f"nightly/2026-11-20/b200/{name}", name)
-    (table,) = (each for each in show_tables(database_url, monkeypatch) if "submission" in each.columns)
-    assert table.get("repository", pd.Series(dtype=str)).tolist() == shown
+    """ "Retry" stood beside a check's job, which is submitted again instead, and beside a night without a failure."""
+    chosen = list[int]()
+
+    def pick(_: object, rows: pd.DataFrame, key: str, **__: object) -> pd.Series | None:
+        return rows[rows["id"] == chosen[0]].iloc[0] if key == "submissions" and chosen else None
+
+    monkeypatch.setattr(tables, "pick_row", pick)
+    monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+    with new_filled_database() as url:
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        with session.session(url) as writing:
+            of_check = {"check_id": writing.scalars(select(Check.id)).first(), "kind": "check"}
+            writing.execute(update(Job).where(Job.state == "failed").values(**of_check, submission_id=None))
+            listed = [row.id for row in submissions.list_submissions(writing)]
+        page = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")
+        page.text_input(key="who").set_value("kim").run()
+        assert "Retry" not in {button.label for button in page.button}
+        assert any("Submit the check again." in caption.value for caption in page.caption)
+        offered = set[tuple[str, bool]]()
+        for submission_id in listed:
+            chosen[:] = [submission_id]
+            page.run()
+            for key, act in (("retry-all", actions.retry), ("cancel-all", actions.cancel)):
+                enabled = not page.button(key=key).disabled
+                offered.add((key, enabled))
+                with session.session(url) as writing:
+                    if enabled:
+                        act(writing, JobSelection(None, submission_id), "kim")
+                    writing.rollback()
+        assert offered == {("retry-all", True), ("retry-all", False), ("cancel-all", True), ("cancel-all", False)}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import streamlit as st
+from sqlalchemy import delete, select, update
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
@@ -23,7 +24,8 @@ from tilewatch.dashboard.widgets import plots
 from tilewatch.db import session
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle import regressions as life
-from tilewatch.db.models import Commit, Run, Sweep, Verdict
+from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
+from tilewatch.db.models import Commit, Regression, Run, Sweep, Verdict
 from tilewatch.db.page_reads import actions as action_queries
 from tilewatch.db.page_reads import queue, regressions, snapshots
 
@@ -361,6 +363,10 @@ def test_undecided_series_of_two_repositories_have_a_button_each(
     with new_filled_database() as url:
         with session.session(url) as opened_session:
             shas = [small_database.add_branch(opened_session, name, 1.0) for name in ("one", "two")]
+            for name, sha in zip(("one", "two"), shas, strict=True):
+                commit = opened_session.query(Commit).filter_by(sha=sha).one()
+                commit.repository = name
+                opened_session.query(Sweep).filter_by(commit_id=commit.id).update({"repository": name})
             runs = opened_session.query(Run).join(Sweep).join(Commit).filter(Commit.sha.in_(shas)).all()
             judged = {"verdict": "undecided", "history_points": 9, "policy": "v1", "reason": "not sure enough"}
             opened_session.add_all(Verdict(run_id=run.id, **judged) for run in runs)
@@ -369,6 +375,45 @@ def test_undecided_series_of_two_repositories_have_a_button_each(
         app.text_input(key="who").set_value("kim").run()
         assert not app.exception
         assert [button.label for button in app.button].count("Replay now") == len(runs) == 2
+
+
+def test_a_replay_is_offered_where_it_is_possible(
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+    with new_filled_database() as url:
+        with session.session(url) as opened_session:
+            sha = small_database.add_branch(opened_session, "one", 1.0)
+            of_branch = opened_session.query(Run).join(Sweep).join(Commit).filter(Commit.sha == sha).one().id
+            main, asked, *_ = opened_session.scalars(select(Run.id).where(Run.origin == "measured").order_by(Run.id))
+            reasons = {main: "not sure", asked: f"not sure{AWAITS_REPLAY}", of_branch: "not sure"}
+            opened_session.execute(delete(Verdict).where(Verdict.run_id.in_(reasons)))
+            judged = {"verdict": "undecided", "history_points": 9, "policy": "v1"}
+            opened_session.add_all(Verdict(run_id=id_, **judged, reason=reason) for id_, reason in reasons.items())
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        offers = []
+        for run_id in reasons:
+            app = AppTest.from_file(str(APP), default_timeout=60)
+            app.query_params["run"] = str(run_id)
+            offers.append("Ask for a replay" in {button.label for button in opened(app, "series").button})
+        assert offers == [True, False, False]
+
+
+def test_a_bisection_is_offered_where_a_commit_may_be_the_cause(
+    new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWATCH_ANONYMOUS", "act")
+    with new_filled_database() as url:
+        monkeypatch.setenv("TILEWATCH_DATABASE_URL", url)
+        for category, disabled in (("code", False), ("node", True)):
+            with session.session(url) as opened_session:
+                opened_session.execute(update(Regression).where(Regression.id == 1).values(category=category))
+            st.cache_data.clear()
+            app = AppTest.from_file(str(APP), default_timeout=60)
+            app.query_params["regression"] = "1"
+            opened(app, "regressions").text_input(key="who").set_value("kim").run()
+            assert app.button(key="bisect").disabled is disabled
+        assert app.button(key="bisect").help == "It is of the node and of no commit: nothing to bisect."
 
 
 def test_no_filter_changes_the_sentence_of_what_needs_a_person(filled_app: AppTest) -> None:

@@ -111,5 +111,5 @@ def test_a_run_of_a_branch_an_ill_gpu_and_a_run_that_is_not_there_are_refused(
         actions.replay(db_session, undecided, "ada")
     move_to_branch(db_session)
     db_session.expire_all()
-    with pytest.raises(NotPossible, match="no earlier commit of its series"):
+    with pytest.raises(NotPossible, match="a branch has no series of nights"):
         actions.replay(db_session, undecided, "ada")
