@@ -9,6 +9,7 @@ from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, write_report
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.toolchains import writing
 from tilewatch.kernels.comparing.toolchains.report_file import MADE_AT, BadReport, list_rows, read_report
+from tilewatch.kernels.device import UnknownGpu
 from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
@@ -26,15 +27,16 @@ def import_report(database_url: str, path: Path) -> Imported:
             raise BadReport(f"{path} cannot be imported: {name!r:.60} is not the name of a toolchain")
     try:
         made_at = dt.datetime.strptime(report.made_at, MADE_AT).replace(tzinfo=dt.UTC)
-    except ValueError as error:
+        answer, markdown = writing.make_answer(report), writing.write_markdown(report)
+    except (ValueError, IndexError, OverflowError, UnknownGpu) as error:  # such as launches that are no pairs
         raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {error}") from None
     judged = JudgedReport(
         key=" ".join([report.made_at, *([report.id] if report.id else (side.compiler for side in sides))]),
         toolchains=names,
         made_at=made_at,
         contents=list_rows(report),
-        answer=writing.make_answer(report),
-        markdown=writing.write_markdown(report),
+        answer=answer,
+        markdown=markdown,
     )
     try:
         with session(database_url) as opened:

@@ -5,10 +5,10 @@ import functools
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from tilewatch.errors import ExpectedError
 from tilewatch.given_files import BadFile, read_given, write_given
@@ -16,8 +16,6 @@ from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.toolchains.versions import read_compilers
-
-Row = TypeVar("Row")
 
 VERSION = 3
 SAVE_EVERY_S = 5.0
@@ -30,6 +28,7 @@ PairKey = tuple[str, str, str, str]
 GpuKey = tuple[str, str, str, str]
 """Kernel, problem, GPU model and the head's name."""
 
+PAIR_KEY = ("kernel", "problem", "arch", "head_name")
 GPU_KEY = ("kernel", "problem", "gpu_model", "head_name")
 BY_GPU = ("frozen", "retuned", "retunings", "baselines")
 
@@ -165,34 +164,23 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
         raise ValueError("it has no tilewatch_toolchain_report version")
     if version != VERSION:
         raise ValueError(f"it is one of version {version!r:.60}; this Tilewatch reads version {VERSION}")
-    return ToolchainReport(
-        sides=tuple(_read(ToolchainName, each) for each in rows["sides"]),
-        made_at=rows["made_at"],
-        id=str(rows.get("id", "")),
-        fail_over=rows["fail_over"],
-        static_wall_s=rows["static_wall_s"],
-        static_jobs=rows["static_jobs"],
-        pairs={pair.key: pair for pair in (_read(ToolchainPair, row) for row in rows["pairs"])},
-        gpus={row["model"]: _read(GpuUsed, row) for row in rows["gpus"]},
-        frozen=_read_by_gpu(Timing, rows["frozen"]),
-        retuned=_read_by_gpu(Timing, rows["retuned"]),
-        retunings=_read_by_gpu(Retuning, rows["retunings"]),
-        baselines=_read_by_gpu(Timing, rows["baselines"]),
-    )
+    keys = {"pairs": PAIR_KEY, "gpus": ("model",), **dict.fromkeys(BY_GPU, GPU_KEY)}
+    by_key = {name: {_read_key(row, fields): row for row in rows[name]} for name, fields in keys.items()}
+    plain = {name: rows[name] for name in ("sides", "made_at", "fail_over", "static_wall_s", "static_jobs")}
+    report: ToolchainReport = _make_reader().validate_python({"id": "", **rows, **plain, **by_key})
+    if not report.sides:
+        raise ValueError("it names no toolchain")
+    json.dumps(list_rows(report), allow_nan=False)  # raises ValueError: the database stores no NaN
+    return report
 
 
-def _read_by_gpu(kind: type[Row], rows: Iterable[Mapping[str, Any]]) -> dict[GpuKey, Row]:
-    return {(row["kernel"], row["problem"], row["gpu_model"], row["head_name"]): _read(kind, row) for row in rows}
-
-
-def _read(kind: type[Row], row: Mapping[str, Any]) -> Row:
-    """Returns the dataclass that plain values describe. Raises ValueError if the values do not fit the dataclass."""
-    read: Row = _make_reader(kind).validate_python(row)  # type: ignore[arg-type]
-    return read
+def _read_key(row: Mapping[str, Any], fields: Sequence[str]) -> tuple[str, ...] | str:
+    values = tuple(str(row[name]) for name in fields)
+    return values if len(values) > 1 else values[0]
 
 
 @functools.cache
-def _make_reader(kind: type[Any]) -> Any:
+def _make_reader() -> Any:
     from pydantic import TypeAdapter  # imported here, because it takes longer than a help text
 
-    return TypeAdapter(kind)
+    return TypeAdapter(ToolchainReport)

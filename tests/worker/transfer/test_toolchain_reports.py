@@ -84,6 +84,51 @@ def test_a_file_of_others_is_no_report(tmp_path: Path, content: str) -> None:
         read_report(tmp_path / "a..b.json")
 
 
+DELETE = ...
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("made_at",), 7),
+        (("made_at",), "yesterday"),
+        (("id",), 7),
+        (("fail_over",), "x"),
+        (("fail_over",), float("nan")),
+        (("static_wall_s",), None),
+        (("static_jobs",), []),
+        (("sides",), []),
+        (("sides", 0, "packages"), 7),
+        (("pairs", 0, "kernel"), []),
+        (("pairs", 0, "base"), []),
+        (("pairs", 0, "head", 0), DELETE),
+        (("pairs", 0, "head", 0, "cpu_s"), float("nan")),
+        (("gpus", 0, "model"), "x"),
+        (("frozen", 0, "problem"), DELETE),
+        (("frozen", 0, "base_us"), 7),
+        (("frozen", 0, "base_us", 0), DELETE),
+        (("frozen", 0, "base_us", 0), -1),
+        (("frozen", 0, "head_us", 0), 1e308),
+        (("retunings", 0, "side"), 7),
+    ],
+    ids=repr,
+)
+def test_a_report_with_a_wrong_value_is_refused_in_a_sentence(
+    tmp_path: Path, database_url: str, place: tuple[str | int, ...], value: object
+) -> None:
+    contents = json.loads((ROOT / "recordings" / "toolchains" / "h200-13.4.92..13.5.37.json").read_text())
+    within = contents
+    for name in place[:-1]:
+        within = within[name]
+    if value is DELETE:
+        del within[place[-1]]
+    else:
+        within[place[-1]] = value
+    (tmp_path / "a..b.json").write_text(json.dumps(contents))
+    with pytest.raises(BadReport, match=r"a\.\.b\.json is not a report of `tilewatch toolchain compare`: ."):
+        import_report(database_url, tmp_path / "a..b.json")
+
+
 def test_what_has_no_end_is_no_report(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "zero.json").symlink_to("/dev/zero")
