@@ -63,6 +63,11 @@ class SpaceFields(_Fields):
     rate: NotRequired[RateFields | None]
 
 
+class PartFields(_Fields):
+    weight: Positive
+    parts: Count
+
+
 class SweepFields(_Fields):
     id: Count
     commit: CommitFields
@@ -77,6 +82,7 @@ class SweepFields(_Fields):
     space_size: Count
     flops: BigCount
     bytes: BigCount
+    parts_of: NotRequired[dict[Name, PartFields] | None]
 
 
 class RemarkFields(_Fields):
@@ -166,6 +172,15 @@ class SideFields(_Fields):
     toolchain: Text
 
 
+class CountersFields(_Fields):
+    good: Config
+    bad: Config
+
+
+class MissingFields(_Fields):
+    missing: Text
+
+
 class ReplayFields(_Fields):
     key: Name
     kernel: Name
@@ -181,6 +196,7 @@ class ReplayFields(_Fields):
     bad: SideFields
     good_us: Samples | None
     bad_us: Samples | None
+    counters: NotRequired[CountersFields | MissingFields | None]
     at: Moment
 
 
