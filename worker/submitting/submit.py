@@ -18,8 +18,9 @@ from tilewatch.db.session import require_database, session
 from tilewatch.db.worker_reads import steps
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels import device
+from tilewatch.kernels.catalog.catalog import LibraryPlans
 from tilewatch.kernels.device import SIMULATED, GpuSpec
-from tilewatch.kernels.library_errors import PackageMissing
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.problems import outside_files
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.results import Plan
@@ -315,26 +316,33 @@ def _read(
     wanted: PlansWanted,
     submodules: Sequence[str],
 ) -> _Read:
-    """Returns the library's plans for each GPU model, or no plans if a worker makes them because this machine lacks a
-    package. Raises PackageMissing if no worker has the package, NothingToSubmit, and the errors of `read_library`."""
-    try:
-        readings = {model.slug: wanted.read(database_url, library, repository, model) for model in models}
-    except PackageMissing as error:
-        _refuse_submodule(str(error), submodules)
-        with session(database_url) as opened:
-            require_tracer(opened, error)
-        return _read_elsewhere(str(error))
+    """Returns the library's plans for each GPU model; none if a worker has to make them, as this machine lacks a
+    package. Raises NothingToSubmit if no model has a plan. If all models are refused, raises the errors of
+    `read_library`, or PackageMissing if no worker has the package."""
+    readings, refusals = dict[str, LibraryPlans](), dict[str, LibraryError]()
+    for model in models:
+        try:
+            readings[model.slug] = wanted.read(database_url, library, repository, model)
+        except LibraryError as error:  # the other models may have kernels
+            refusals[model.slug] = error
     failures = tuple(dict.fromkeys(failure for reading in readings.values() for failure in reading.failures))
     advice = ""
-    missing = [reading.package_missing for reading in readings.values() if reading.package_missing is not None]
+    missing = [error for error in refusals.values() if isinstance(error, PackageMissing)]
+    missing += [PackageMissing(each.package_missing) for each in readings.values() if each.package_missing is not None]
     if missing:
-        _refuse_submodule(missing[0], submodules)
+        _refuse_submodule(str(missing[0]), submodules)
         with session(database_url) as opened:
+            if not readings:
+                require_tracer(opened, missing[0])
             if steps.is_taken(opened, TRACE_QUEUE):
-                return _read_elsewhere(missing[0])
+                return _read_elsewhere(str(missing[0]))
         advice = f"; {ADVICE}"
+    if not readings:
+        raise next(iter(refusals.values()))
     plans = {slug: tuple(filter(wanted.has, reading.plans)) for slug, reading in readings.items()}
     without = [f"{slug}, for which no kernel has a config" for slug in plans if not plans[slug]]
+    without += [f"{slug}, for which no kernel is left: {error}" for slug, error in refusals.items()]
+    plans |= dict.fromkeys(refusals, ())
     if len(without) == len(plans):
         named = f"of {', '.join(wanted.kernels)} (TILEWATCH_KERNELS) " if wanted.kernels is not None else ""
         raise NothingToSubmit(f"no kernel {named}in the library's suite has a config for {', '.join(plans)}")

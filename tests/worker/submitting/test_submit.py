@@ -19,6 +19,7 @@ from tilewatch.kernels import device
 from tilewatch.kernels.catalog.catalog import UnknownKernel
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.device import UnknownGpu
+from tilewatch.kernels.library_errors import NoConfigs
 from tilewatch.worker.context import Context
 from tilewatch.worker.git.commits import RepositoryError
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
@@ -149,6 +150,26 @@ def test_a_gpu_model_without_a_config_gets_no_submission(settings: Settings) -> 
     assert "; left out: h200, for which no kernel has a config" in submitted.sentence
     with session(settings.connection().database_url) as opened:
         assert opened.scalars(select(Submission.gpu_model)).all() == ["b200"]
+
+
+@pytest.mark.parametrize("broken", ["import tilegym\n", "def broken(:\n"], ids=("package", "syntax"))
+def test_a_broken_file_and_a_gpu_model_without_a_config_cost_that_model_alone(settings: Settings, broken: str) -> None:
+    """What is raised where no kernel is left refused all GPU models."""
+    (settings.repository / "library" / "broken.py").write_text(broken)
+    only_of(settings, "sm_100")
+    submitted = submit_nightly(settings, gpus=("h200", "b200"), night=NIGHT)
+    assert "on b200;" in submitted.sentence
+    assert "; left out: h200, for which no kernel is left: library file broken.py does not load" in submitted.sentence
+    with session(settings.connection().database_url) as opened:
+        assert opened.scalars(select(Submission.gpu_model)).all() == ["b200"]
+
+
+def test_a_sweep_is_submitted_for_the_gpu_models_that_have_a_config(settings: Settings) -> None:
+    only_of(settings, "sm_100")
+    submitted = submit_sweep(settings, "double", "1024", gpus=("h200", "b200"))
+    assert "; left out: h200, for which no kernel is left: kernel double has no config for sm_90" in submitted.sentence
+    with pytest.raises(NoConfigs, match=r"^kernel double has no config for sm_90$"):
+        submit_sweep(settings, "double", "1024", gpus=("h200",))
 
 
 @pytest.mark.parametrize(
