@@ -36,6 +36,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     wanted, place = stored.wanted, find_place(context, stored.wanted, report=stored.report)
     model = gpu_model(wanted.gpus[0])
     used = stored.report.gpus.get(model.slug)
+    had_failed = stored.report.has_passing_failures(model.slug)
+    stored.report.drop_passing_failures(model.slug)
     left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
     times = partial(_read_times, context, wanted.stored_as, model) if wanted.retunes else None
     try:
@@ -52,7 +54,10 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     except FellIll:
         stored.discard_changes()
         raise
-    if was_spent and left > TURN_MINUTES:
+    left = wanted.minutes - stored.report.gpus[model.slug].wall_s / 60
+    # What failed may have passed by the next job. If it fails in that one too, it is given up.
+    is_worth_a_try = not had_failed and stored.report.has_passing_failures(model.slug)
+    if (was_spent or is_worth_a_try) and left > 0:
         return queue_gpu_half(context, job.priority, replace(wanted, turn=wanted.turn + 1))
     return queue_gpu_half(context, job.priority, replace(wanted, gpus=wanted.gpus[1:], turn=0))
 

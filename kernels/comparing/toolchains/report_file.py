@@ -92,6 +92,10 @@ class ToolchainReport:
     def heads(self) -> tuple[ToolchainName, ...]:
         return tuple(each for each in self.sides[1:] if not each.rung_of)
 
+    def has_passing_failures(self, gpu_model: str) -> bool:
+        known = (*self.frozen.items(), *self.retuned.items(), *self.baselines.items())
+        return any(key[2] == gpu_model and each.may_pass for key, each in known)
+
     def drop_passing_failures(self, gpu_model: str) -> None:
         """Removes failures on a GPU model that may have passed, such as a full memory. The next run then tries again
         what failed."""

@@ -17,10 +17,11 @@ from tilewatch.db.page_reads.toolchain_reports import ReportRow, ReportStory, fi
 from tilewatch.db.session import session
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.comparing.timing_order import MOST_DEATHS
 from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.library_errors import LibraryError
-from tilewatch.kernels.measuring.pair_bench import LaunchResult, NoCupti, PairWork
+from tilewatch.kernels.measuring.pair_bench import LaunchFailed, LaunchResult, NoCupti, PairWork
 from tilewatch.worker import run_job
 from tilewatch.worker.cli.toolchains.submit import wait_and_print
 from tilewatch.worker.comparing.check import NO_CUPTI
@@ -180,6 +181,34 @@ def test_after_a_gpu_model_that_cannot_be_used_the_next_one_is_timed(
         assert {(each.safety, each.reason) for each in on_sim} == {("unknown", f"could not be compared: {NO_CUPTI}")}
     else:
         assert all(each.frozen is not None for each in on_sim), "what was timed before counts"
+
+
+@pytest.mark.parametrize("deaths", [MOST_DEATHS, 100], ids=("passes", "stays"))
+def test_a_failure_that_may_pass_is_tried_again_in_one_more_job(
+    settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    """A hang that had passed was the report's answer for good."""
+    launch_each, left = SimulatedBench.launch_each, [deaths]
+    hung = LaunchFailed("something ended the GPU process: it hung", is_of_head=False, is_final=False)
+
+    def hang(bench: SimulatedBench, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
+        for work, result in launch_each(bench, works):
+            if work.problem == tiny_repository.PROBLEMS[0] and left[0]:
+                left[0] -= 1
+                yield work, hung
+            else:
+                yield work, result
+
+    monkeypatch.setattr(SimulatedBench, "launch_each", hang)
+    make_toolchain(settings.toolchains, "next", script=UNOPTIMISED)
+    asked = ToolchainsAsked(("installed", "next"), gpus=("sim",), minutes=0.5, retunes=False)
+    submitted = submit_toolchains(settings, asked)
+    drain()
+    first, second = read(context, submitted.report_id).operators
+    assert (first.frozen is not None) == (deaths == MOST_DEATHS)
+    assert second.frozen is not None
+    with session(context.database_url) as opened:
+        assert opened.scalars(select(Job.state).where(Job.kind == "time_toolchains")).all() == ["done", "done"]
 
 
 def test_equal_toolchains_are_safe_and_take_no_gpu(
