@@ -275,6 +275,8 @@ def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
             baseline, kernels = prepared.baselines[name]
             entries.append(Entry(partial(_launch_baseline, baseline), kernels))
         timed = _time_entries(prepared, entries, request["rounds"], seed=request["seed"])
+        if not request["names"]:  # nothing shows beforehand whether a baseline writes into its inputs
+            _refuse_changed_input(prepared)
     except (cupy.cuda.driver.CUDADriverError, cupy.cuda.runtime.CUDARuntimeError, timing.TimingError) as failed:
         if not request.get("as_graph"):
             raise
@@ -322,9 +324,13 @@ def _take_samples(
     a reference if `sets` is empty. Raises WrongWhenTimed if a result is wrong, or an input or guard was changed."""
     entries = [prepared.entry(identity) for identity in ids]
     timed = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
+    _refuse_changed_input(prepared)
+    return timed.times_us
+
+
+def _refuse_changed_input(prepared: Prepared) -> None:
     if (changed := prepared.restore_inputs()) is not None:
         raise WrongWhenTimed(f"when it was timed, it wrote into '{changed}', which is an input")
-    return timed.times_us
 
 
 def _time_entries(

@@ -252,6 +252,15 @@ def test_rounds_time_configs_and_baselines_in_the_order_of_the_request(rig: Rig)
     assert [reading["when"] for reading in answer["telemetry"]] == ["before rounds", "after rounds"]
 
 
+def test_a_config_that_writes_into_an_input_in_rounds_has_no_times(rig: Rig) -> None:
+    """Results show it only if a later launch computes with the input; here the last launch writes."""
+    child, _ = rig.start()
+    assert rig.trial(child, rig.cubin(fault="marks its input", fault_after=3), samples=1)["status"] == "timed"
+    assert "samples_us" in rounds(child, [0], [], count=1)
+    answer = rounds(child, [0], [], count=1)
+    assert answer["wrong"] == "when it was timed, it wrote into 'x', which is an input"
+
+
 def test_the_seed_of_rounds_orders_them(gpu: FakeGpu, rig: Rig) -> None:
     child, _ = rig.start()
     for identity in (0, 1):
