@@ -26,9 +26,12 @@ from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.gpu_processes import WATCHED, WITHOUT_GPU, GpuProcesses, describe_side
 from tilewatch.kernels.measuring.measure import MeasureFailed, usable_gpu
-from tilewatch.kernels.measuring.preparation import Preparation
+from tilewatch.kernels.measuring.preparation import Preparation, draw_seed
 from tilewatch.kernels.measuring.sweep import (
+    NO_ROOM,
     PREPARE_DEADLINE_S,
+    ROOM_TRIES,
+    ROOM_WAIT_S,
     TRIAL_DEADLINE_S,
     GpuChild,
     GpuSetup,
@@ -177,13 +180,18 @@ class PairBench:
                 if isinstance(preparation, LaunchFailed):
                     yield work, preparation
                     continue
-                if child is None or not child.alive:
-                    child = self._take_process()
-                    if place + 1 < len(works):  # one alone gets its inputs while its reference is computed
-                        child.plan([each for each in described[place:] if isinstance(each, Preparation)])
-                result = self._launch(child, work, preparation)
-                if isinstance(result, LaunchFailed) or result.not_apart:
-                    child.close()  # a fault may have destroyed its CUDA context; host code may have changed its process
+                for tries_left in reversed(range(ROOM_TRIES)):
+                    if child is None or not child.alive:
+                        child = self._take_process()
+                        if place + 1 < len(works):  # one alone gets its inputs while its reference is computed
+                            child.plan([each for each in described[place:] if isinstance(each, Preparation)])
+                    result = self._launch(child, work, preparation)
+                    if isinstance(result, LaunchFailed) or result.not_apart:
+                        child.close()  # a fault may have destroyed its CUDA context, or host code changed its process
+                    if isinstance(result, Launched) or NO_ROOM not in result.failure.lower() or not tries_left:
+                        break
+                    time.sleep(ROOM_WAIT_S)
+                    described[place] = preparation = replace(preparation, seed=draw_seed())
                 yield work, result
         finally:
             if child is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.children import child_process
-from tilewatch.kernels.children.child_process import ChildProcess
+from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
 from tilewatch.kernels.device import GpuMissing
 from tilewatch.kernels.measuring import gpu_processes, pair_bench
 from tilewatch.kernels.measuring.pair_bench import (
@@ -25,6 +25,7 @@ from tilewatch.kernels.measuring.pair_bench import (
     ReplaySide,
     describe_not_apart,
 )
+from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.sweep import GpuSetup, SweepFailed
 from tilewatch.kernels.results import Cubin
 
@@ -239,6 +240,28 @@ def test_without_cupti_nothing_is_timed_unless_events_are_asked_for(
         ((_, result),) = by_events.launch_each([pair])
     assert isinstance(result, Launched)
     assert result.base_us < result.head_us
+
+
+@pytest.mark.parametrize("failures", [1, pair_bench.ROOM_TRIES], ids=("comes", "stays"))
+def test_a_launch_waits_for_room_on_the_gpu(
+    rig: Rig, bench: PairBench, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """Other series of the worker hold memory until they have measured; a replay had no answer for it."""
+    prepare, seeds = gpu_processes.GpuProcesses.prepare, list[int]()
+
+    def find_no_room(self: gpu_processes.GpuProcesses, asked: Preparation, **named: Any) -> dict[str, Any]:
+        seeds.append(asked.seed)
+        if len(seeds) <= failures:
+            raise ChildDied("exit code 1: OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes")
+        return prepare(self, asked, **named)
+
+    monkeypatch.setattr(gpu_processes.GpuProcesses, "prepare", find_no_room)
+    monkeypatch.setattr(pair_bench, "ROOM_WAIT_S", 0.0)
+    pair = work(rig, rig.cubin(1, 100.0), rig.cubin(1, 103.0))
+    first, second = (result for _, result in bench.launch_each([pair, pair]))
+    assert isinstance(first, Launched) == (failures == 1)
+    assert isinstance(second, Launched)
+    assert len(set(seeds)) == len(seeds) == failures + 1 + (failures == 1)
 
 
 def test_a_race_puts_the_fastest_first_and_leaves_out_what_is_wrong(rig: Rig, bench: PairBench) -> None:
