@@ -12,33 +12,11 @@ import argparse
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from benchmarks.bounds import BOUNDS, RESULTS, ROOT, read_result, read_results
+from benchmarks.bounds import RESULTS, ROOT, read_result, read_results
 from tools import measurements
-
-MODULES = {"mutants": "tests.mutants.run"}
-"""Modules of the benchmarks that are not in the folder benchmarks/."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One benchmark to run. `measures` are the paths whose change makes its result old. `needs` are the clones that it
-    reads."""
-
-    name: str
-    command: str
-    minutes: int
-    measures: tuple[str, ...]
-    gpu: bool = False
-    needs: tuple[str, ...] = ()
-
-    @property
-    def arguments(self) -> list[str]:
-        module, *options = self.command.split()
-        return ["-m", MODULES.get(module, f"benchmarks.{module}"), *options]
+from tools.benchmark_runs import Run, read_runs
 
 
 def main() -> None:
@@ -54,21 +32,6 @@ def main() -> None:
     problems = [*(f"{name}: it failed" for name in failed), *list_old(runs), *list_different()]
     print("\n".join(problems) or "every figure is of the code that is here")
     sys.exit(1 if problems else 0)
-
-
-def read_runs() -> list[Run]:
-    rows = tomllib.loads(BOUNDS.read_text(encoding="utf-8"))["runs"]
-    return [
-        Run(
-            name,
-            row["command"],
-            row["minutes"],
-            tuple(row["measures"]),
-            row.get("gpu", False),
-            tuple(row.get("with", ())),
-        )
-        for name, row in rows.items()
-    ]
 
 
 def choose(runs: Sequence[Run], names: Sequence[str], *, gpu: bool) -> list[Run]:

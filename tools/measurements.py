@@ -7,10 +7,10 @@ Figures of one command are one row if they have the same bound and the same word
 The row shows the worst of them."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 
-from benchmarks.bounds import BOUNDS, ROOT, Figure, Result, read_results
+from benchmarks.bounds import ROOT, Figure, Result, read_results
+from tools.benchmark_runs import read_runs
 
 FOLDER = ROOT / "docs" / "develop"
 HEADS = {
@@ -30,8 +30,7 @@ TABLE = """
 |---|---|---|
 """
 
-RUNS = tomllib.loads(BOUNDS.read_text(encoding="utf-8"))["runs"].values()
-CLONES = re.compile(" --[a-z]+ (" + "|".join(re.escape(name) for run in RUNS for name in run.get("with", ())) + ")")
+CLONES = re.compile(" --[a-z]+ (" + "|".join(re.escape(name) for run in read_runs() for name in run.needs) + ")")
 """Options that name clones. The rows leave them out, because bounds.toml says which command needs which clones."""
 
 ELSEWHERE = {"recorded"}

@@ -10,7 +10,8 @@ import pytest
 from benchmarks import bounds
 from benchmarks.bounds import Figure, Result
 from tools import figures, measurements
-from tools.figures import Run, choose, list_different, list_old, read_runs, take
+from tools.benchmark_runs import Run, read_runs
+from tools.figures import choose, list_different, list_old, take
 
 RUNS = {run.name: run for run in read_runs()}
 LONGEST_GPU_MINUTES = 25
