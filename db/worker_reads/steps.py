@@ -40,6 +40,9 @@ from tilewatch.db.repository_names import name_of_branch
 RETIRED_AFTER = dt.timedelta(days=14)
 """The time after which a GPU model without a worker and without a new run counts as gone."""
 
+DIED = "% process died: %"
+"""The SQL pattern of the failure of a config whose tracing or compiling ended with its process."""
+
 RUNS_WITH_COUNTERS = 20
 """The number of newest runs whose counters are read. One is too few: tied configs win alternately, GPUs differ."""
 
@@ -137,13 +140,15 @@ def read_compiled_keys(
     session: Session, code_keys: Sequence[str], compiler: str, limit_s: float
 ) -> dict[str, str | None]:
     """Returns the code keys that need no compiling. Each maps to its cubin's content key, or to None if compiling
-    failed. Leaves out timeouts that used less CPU time than `limit_s`, because the machine may have been slow, and
-    failures from a recording, because the code may compile here."""
+    failed. Leaves out timeouts that used less CPU time than `limit_s`, because the machine may have been slow, failures
+    of a process that died, because the machine may have had no memory, and failures from a recording, because the code
+    may compile here."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
         Compilation.code_key == func.any(list(code_keys)),
         (Compilation.status != "timeout") | (Compilation.cpu_s >= limit_s),
-        (Compilation.status == "ok") | ~Compilation.host.endswith(RECORDED_HOST_END),
+        (Compilation.status == "ok")
+        | ~or_(Compilation.host.endswith(RECORDED_HOST_END), Compilation.failure.like(DIED)),
     )
     return {key: content_key if status == "ok" else None for key, status, content_key in session.execute(query)}
 

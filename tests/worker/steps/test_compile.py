@@ -5,7 +5,9 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
 from sqlalchemy import func, select, update
 
 from tests.worker.fixtures import tiny_repository
@@ -15,6 +17,8 @@ from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads.steps import UnmeasuredCode
+from tilewatch.kernels.children.child_process import ChildDied
+from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
@@ -86,6 +90,25 @@ def test_a_timeout_of_a_busy_machine_is_compiled_again_and_one_of_cpu_time_is_no
     assert trial_states(context) == {"compiled": 6 + 4, "not_compiled": 2 + 4}
     with session(context.database_url) as opened:
         assert Counter(opened.scalars(select(Compilation.status))) == {"ok": 2, "timeout": 1, "error": 1}
+
+
+@pytest.mark.parametrize("process", ["_ask_tracer", "_ask_compiler"])
+def test_a_config_whose_process_died_is_compiled_in_the_next_night(
+    settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch, process: str
+) -> None:
+    """A machine without memory had taken the config out of all later nights of this code and compiler."""
+
+    def die(*_: object) -> NoReturn:
+        raise ChildDied("SIGKILL")
+
+    with monkeypatch.context() as full:
+        full.setattr(Compiler, process, die)
+        submit_nightly(settings, night=dt.date(2026, 11, 1))
+        drain()
+    assert trial_states(context) == {"not_compiled": 8}
+    submit_nightly(settings, night=dt.date(2026, 11, 2))
+    drain()
+    assert trial_states(context) == {"compiled": 6, "not_compiled": 8 + 2}
 
 
 def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, context: Context, drain: Drain) -> None:
