@@ -93,8 +93,8 @@ class ToolchainReport:
         return tuple(each for each in self.sides[1:] if not each.rung_of)
 
     def has_passing_failures(self, gpu_model: str) -> bool:
-        known = (*self.frozen.items(), *self.retuned.items(), *self.baselines.items())
-        return any(key[2] == gpu_model and each.may_pass for key, each in known)
+        known = (self.frozen, self.retuned, self.retunings, self.baselines)
+        return any(key[2] == gpu_model and each.may_pass for of_kind in known for key, each in of_kind.items())
 
     def drop_passing_failures(self, gpu_model: str) -> None:
         """Removes failures on a GPU model that may have passed, such as a full memory. The next run then tries again
@@ -102,6 +102,8 @@ class ToolchainReport:
         for known in (self.frozen, self.retuned, self.baselines):
             passed = [key for key, each in known.items() if key[2] == gpu_model and each.may_pass]
             known |= {key: replace(known[key], failure=None, is_of_head=False, may_pass=False) for key in passed}
+        for key in [key for key, each in self.retunings.items() if key[2] == gpu_model and each.may_pass]:
+            del self.retunings[key]
 
     @property
     def title(self) -> str:

@@ -43,6 +43,11 @@ class Retuning:
     drawn: int = 0
 
     @property
+    def may_pass(self) -> bool:
+        """Returns whether the sweep failed. A later one may not, as most failures are hangs or deaths of a process."""
+        return self.failure is not None
+
+    @property
     def certificate(self) -> str:
         """Returns how much of the space was tried, as the end of a sentence, or "" if its size is unknown. The drawn
         configs are random, so the chance that the best of the rest is untried is the untried share of the rest."""

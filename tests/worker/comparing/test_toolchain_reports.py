@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import typer
@@ -21,7 +22,9 @@ from tilewatch.kernels.comparing.timing_order import MOST_DEATHS
 from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import LaunchFailed, LaunchResult, NoCupti, PairWork
+from tilewatch.kernels.results import Params
 from tilewatch.worker import run_job
 from tilewatch.worker.cli.toolchains.submit import wait_and_print
 from tilewatch.worker.comparing.check import NO_CUPTI
@@ -209,6 +212,27 @@ def test_a_failure_that_may_pass_is_tried_again_in_one_more_job(
     assert second.frozen is not None
     with session(context.database_url) as opened:
         assert opened.scalars(select(Job.state).where(Job.kind == "time_toolchains")).all() == ["done", "done"]
+
+
+def test_a_sweep_that_stopped_is_repeated_in_one_more_job(
+    settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hang during the re-tuning was its result for good."""
+    race, raced = SimulatedBench.race, list[str]()
+
+    def hang_first(bench: SimulatedBench, library: Path, kernel: str, problem: str, *rest: Any) -> tuple[Params, ...]:
+        raced.append(problem)
+        if raced.count(problem) == 1:
+            raise MeasureFailed("racing double stopped: no answer within 30 s")
+        return race(bench, library, kernel, problem, *rest)
+
+    monkeypatch.setattr(SimulatedBench, "race", hang_first)
+    make_toolchain(settings.toolchains, "next", script=UNOPTIMISED)
+    submitted = submit_toolchains(settings, ToolchainsAsked(("installed", "next"), gpus=("sim",), minutes=0.5))
+    drain()
+    assert raced, "true_us makes one of the problems slower under next"
+    assert {raced.count(problem) for problem in raced} == {2}
+    assert not [each for each in read(context, submitted.report_id).operators if "stopped" in each.reason]
 
 
 def test_equal_toolchains_are_safe_and_take_no_gpu(
