@@ -94,6 +94,11 @@ class Compiled:
             return None
         return Cubin(config, self.content_key, self.symbol)
 
+    def is_final(self, limit_s: float) -> bool:
+        """Returns False if only the machine may have failed: for a timeout before `limit_s` of CPU time, and if the
+        tracing or compiling process died, for example without memory."""
+        return self.cpu_s >= limit_s if self.status == "timeout" else "process died: " not in (self.failure or "")
+
     def make_row(self, code_key: str, host: str) -> dict[str, Any]:
         """Returns this outcome as a row of the table `compilations`, which is also a row of recordings."""
         facts = asdict(self.facts) if self.facts else dict.fromkeys(each.name for each in fields(StaticFacts))

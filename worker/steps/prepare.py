@@ -23,6 +23,9 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineC
 from tilewatch.worker.steps.compiler import open_compiler
 from tilewatch.worker.steps.write_replay import code_columns, write_failure
 
+TRIES = 3
+"""The number of times that a side is compiled if only the machine fails. Its failure would be the replay's answer."""
+
 
 class DoesNotCompile(Exception):
     """Raised if a side of a replay does not compile. The message is a sentence."""
@@ -76,7 +79,11 @@ def _compile(context: Context, asked: ReplayJob, side: BuildSide, params: Mappin
     question = asked.question
     library = watched.library_at(context, asked.repository, side.sha, asked.library)
     kernel, _ = split_kernel(question.kernel)
-    return open_compiler(context).compile(library, kernel, question.problem, params, question.arch)
+    for tries_left in reversed(range(TRIES)):
+        compiled = open_compiler(context).compile(library, kernel, question.problem, params, question.arch)
+        if compiled.is_final(context.compile_limit_s) or not tries_left:
+            break
+    return compiled
 
 
 def _code_of(outcome: Compiled) -> MachineCode | None:

@@ -138,7 +138,7 @@ def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin
         symbol=compiled.symbol,
         cubin=cubin,
         facts=None if compiled.facts is None else replace(compiled.facts, remarks=()),
-        is_final=compiled.status != "timeout" or compiled.cpu_s >= limit_s,
+        is_final=compiled.is_final(limit_s),
     )
 
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import datetime as dt
+import itertools
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,7 +46,7 @@ from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.queue.replay_job import ReplayJob
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import compiler
+from tilewatch.worker.steps import compiler, prepare
 from tilewatch.worker.submitting.submit import submit_nightly
 
 STORY = (git_history.ADD, git_history.SPACE, git_history.CAST, git_history.WORDS, git_history.NAME)
@@ -177,7 +179,32 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
     }, "what has the code of a tested commit was not timed again"
 
 
-def test_a_cubin_that_the_store_lost_is_compiled_again_for_its_replay(watched: Settings, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [
+        None,
+        ("timeout", "stopped after 120 s: the machine was too busy"),
+        ("error", "the compiler process died: SIGKILL"),
+    ],
+    ids=("compiles", "busy", "dies"),
+)
+def test_a_cubin_that_the_store_lost_is_compiled_again_for_its_replay(
+    watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: tuple[str, str] | None
+) -> None:
+    """Also on a machine that fails at first: its failure was the replay's answer."""
+    tries = itertools.count(1)
+
+    def open_flaky(context: Context) -> Any:
+        opened = compiler.open_compiler(context)
+
+        def compile_late(*asked: Any) -> Compiled:
+            if failure is not None and next(tries) < prepare.TRIES:
+                return opened._make_failure(*failure, "sm_90", 120.0)
+            return opened.compile(*asked)
+
+        return SimpleNamespace(compile=compile_late)
+
+    monkeypatch.setattr(prepare, "open_compiler", open_flaky)
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     watched = watched.model_copy(update={"store_url": (watched.home / "cubins").as_uri()})
     context = do_nights(watched, shas[git_history.BASE])
