@@ -4,6 +4,7 @@ environment is a toolchain too.
 The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` lists packages with versions and hashes,
 and Python imports the packages from its folder `site`."""
 
+import contextlib
 import hashlib
 import re
 from dataclasses import dataclass
@@ -62,7 +63,12 @@ def is_name(text: str) -> bool:
 def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
     """Returns the toolchains below a root, sorted by name, without Tilewatch's own and incomplete toolchains."""
     lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
-    return tuple(_read(each.parent) for each in lists if is_name(each.parent.name))
+    found = []
+    for each in lists:
+        if is_name(each.parent.name):
+            with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+                found.append(_read(each.parent))
+    return tuple(found)
 
 
 def find_toolchain(root: Path, name: str) -> Toolchain:

@@ -1,11 +1,21 @@
 """Toolchains under a root are found by name, and a half-made one is none."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.fixtures.second_toolchain import make_toolchain
-from tilewatch.kernels.toolchains.toolchain import Package, Toolchain, UnknownToolchain, find_toolchain, list_toolchains
+from tilewatch.kernels.toolchains import toolchain
+from tilewatch.kernels.toolchains.toolchain import (
+    LIST,
+    Package,
+    Toolchain,
+    UnknownToolchain,
+    find_toolchain,
+    is_name,
+    list_toolchains,
+)
 
 HASH = "7a" * 32
 
@@ -29,3 +39,17 @@ def test_the_installed_toolchain_has_no_folder_and_an_unknown_name_is_answered_w
     make_toolchain(tmp_path, "next")
     with pytest.raises(UnknownToolchain, match=r"no toolchain is named other in .*; these are: installed, next$"):
         find_toolchain(tmp_path, "other")
+
+
+def test_a_toolchain_that_is_removed_meanwhile_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compile job under another toolchain failed with a traceback."""
+    for name in ("gone", "here"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / LIST).write_text(f"cuda-tile==1.7.0 --hash=sha256:{HASH}\n")
+
+    def remove_meanwhile(name: str) -> bool:
+        shutil.rmtree(tmp_path / "gone", ignore_errors=True)
+        return is_name(name)
+
+    monkeypatch.setattr(toolchain, "is_name", remove_meanwhile)
+    assert [each.name for each in list_toolchains(tmp_path)] == ["here"]
