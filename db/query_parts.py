@@ -89,6 +89,9 @@ def is_swept(kernel: ColumnElement[str] | InstrumentedAttribute[str]) -> ColumnE
     return and_(kernel != TOTAL, *(~kernel.endswith(name_series("", metric)) for metric in SPAN_METRICS))
 
 
+DIED = "% process died: %"
+"""The SQL pattern of the failure of a config whose tracing or compiling ended with its process."""
+
 NOT_TRIED = Trial.status.in_(("waiting", "compiled"))
 """The condition that no GPU has tried a config: it still waits to be compiled or measured, or a run left it out."""
 

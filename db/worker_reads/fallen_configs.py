@@ -15,7 +15,7 @@ from sqlalchemy.sql.selectable import LateralFromClause
 
 from tilewatch.db import commit_order
 from tilewatch.db.models import Commit, Compilation, Config, Run, Submission, Sweep, Trial
-from tilewatch.db.query_parts import SERIES, Query, is_of_series, is_part_of_space, read_rows, series_keys
+from tilewatch.db.query_parts import DIED, SERIES, Query, is_of_series, is_part_of_space, read_rows, series_keys
 from tilewatch.db.row_columns import SeriesColumns
 
 LAST_ASKED = (Sweep.submission_id.desc(), Sweep.id.desc())
@@ -81,14 +81,16 @@ def list_pairs_since(
 
 
 def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
-    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs. Timeouts are left
-    out, because the machine may only have been busy, and people stop reading alarms that are often wrong."""
+    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs. Leaves out
+    timeouts and processes that died, because the machine may only have been busy or without memory, and people stop
+    reading alarms that are often wrong."""
     if not pairs:
         return []
     of = func.unnest([pair.before_id for pair in pairs], [pair.after_id for pair in pairs])
     pair = of.table_valued("before_id", "after_id").render_derived()
     before, after = aliased(Trial), aliased(Trial)
-    stopped = and_(before.status.not_in(("waiting", "not_compiled")), Compilation.status == "error")
+    failed = and_(Compilation.status == "error", Compilation.failure.not_like(DIED))
+    stopped = and_(before.status.not_in(("waiting", "not_compiled")), failed)
     wrong = and_(before.status == "timed", after.status == "wrong")
     query = (
         select(

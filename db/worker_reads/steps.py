@@ -26,6 +26,7 @@ from tilewatch.db.models import (
     Worker,
 )
 from tilewatch.db.query_parts import (
+    DIED,
     NOT_TRIED,
     SERIES,
     WORKER_ALIVE_S,
@@ -39,9 +40,6 @@ from tilewatch.db.repository_names import name_of_branch
 
 RETIRED_AFTER = dt.timedelta(days=14)
 """The time after which a GPU model without a worker and without a new run counts as gone."""
-
-DIED = "% process died: %"
-"""The SQL pattern of the failure of a config whose tracing or compiling ended with its process."""
 
 RUNS_WITH_COUNTERS = 20
 """The number of newest runs whose counters are read. One is too few: tied configs win alternately, GPUs differ."""

@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from tests.db.fixtures import one_commit
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import repositories
-from tilewatch.db.models import Alarm, Measurement, Message, Run, Submission, Trial
+from tilewatch.db.models import Alarm, Compilation, Measurement, Message, Run, Submission, Trial
 from tilewatch.db.page_reads import alarms
 from tilewatch.db.session import session
 from tilewatch.kernels.children.sandbox import Level
@@ -101,6 +101,17 @@ def test_configs_that_broke_are_sent_once_and_the_alarm_closes_when_they_are_bac
     look(out)
     assert [kind for kind, _ in open_(out)] == ["stopped_compiling"]
     assert sent(out) == ["became_wrong", "stopped_compiling", "stopped_compiling"]
+
+
+def test_a_config_whose_process_died_is_no_alarm(out: Outbox) -> None:
+    """The machine had no memory, and people were told that the config does not compile any more."""
+    night(out, 1)
+    night(out, 2, broken=(0, 1))
+    with session(out.database_url) as opened:
+        failed = opened.scalars(select(Compilation).where(Compilation.status == "error").order_by(Compilation.id)).all()
+        failed[0].failure = "the compiler process died: SIGKILL"
+    look(out)
+    assert open_(out) == [("stopped_compiling", "1 config does not compile any more:")]
 
 
 def test_a_failure_that_nobody_fixes_is_closed_after_a_month(out: Outbox) -> None:
