@@ -42,12 +42,13 @@ def run(
     """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send now. Runs no job if that
     queue is not one of `queues`. Raises NotNow if the job was put off. If this process is ended, hands the job back if
     `is_stopping` returns True. Otherwise the job's lease runs out, which counts as an attempt."""
-    with session(context.database_url) as opened:
-        job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
-    if job is None:
-        log.info("no job to take", job=job_id, owner=owner)
-        return []
-    try:  # from here on a signal to stop must give the job back
+    job = None
+    try:  # a signal to stop must give the job back, also one that comes while the claim is committed
+        with session(context.database_url) as opened:
+            job = jobs.claim(opened, job_id, owner, LEASE_S, queues)
+        if job is None:
+            log.info("no job to take", job=job_id, owner=owner)
+            return []
         with structlog.contextvars.bound_contextvars(job=job.id), logs.keep_lines() as lines:
             log.info("claimed", kind=job.kind, subject=job.subject, attempt=job.attempt)
             return _hold_and_do(job, owner, context, lines)
@@ -55,7 +56,7 @@ def run(
         log.warning("lost to another worker or cancelled")
         return []
     except (SystemExit, KeyboardInterrupt):
-        if is_stopping():
+        if job is not None and is_stopping():
             _hand_back(job.id, owner, context)
         raise
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
 from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job
@@ -65,6 +66,21 @@ def test_a_job_of_a_worker_that_is_told_to_stop_is_handed_back(
         run_job.run(job_id, "tester#1", context)
     ended = job(context)
     assert (ended.state, ended.attempt, ended.owner, ended.not_before) == ("queued", 0, None, None)
+
+
+def test_a_signal_to_stop_while_the_claim_is_committed_hands_the_job_back(context: Context) -> None:
+    job_id = queued_job(context)
+
+    def stop(_: object) -> None:
+        event.remove(Session, "after_commit", stop)
+        assert job(context).state == "running"
+        raise SystemExit(0)
+
+    event.listen(Session, "after_commit", stop)
+    with pytest.raises(SystemExit):
+        run_job.run(job_id, "tester#1", context)
+    ended = job(context)
+    assert (ended.state, ended.attempt, ended.owner) == ("queued", 0, None)
 
 
 def test_a_signal_to_stop_that_interrupts_a_statement_hands_the_job_back(
