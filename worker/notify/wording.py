@@ -97,7 +97,7 @@ def headline(regression: RegressionRow, was: str = "") -> str:
     """Returns what changed, by how much, where and since when. `was` precedes the size: "was " for an ended change."""
     on = ", ".join(regression.gpu_models)
     return (
-        f"{regression.kernel} on {on}: {was}{write_change(regression.size)} "
+        f"{regression.kernel} of {regression.repository} on {on}: {was}{write_change(regression.size)} "
         f"since {short_sha(regression.bad_sha)} ({count_text(regression.series, 'series')})"
     )
 

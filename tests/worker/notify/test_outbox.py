@@ -59,7 +59,7 @@ def test_a_confirmed_regression_is_sent_once_with_all_that_one_needs(database_ur
     assert write_and_send(outbox, NOW) == 1
     assert write_and_send(outbox, NOW) == 0
     (asked,) = board.asked
-    assert asked.json["subject"] == "gemm_fp8 on b200: +4.2 % time, slower since bad0bad0ba (2 series)"
+    assert asked.json["subject"] == "gemm_fp8 of tilewatch on b200: +4.2 % time, slower since bad0bad0ba (2 series)"
     for words in (
         "+4.2 % time, slower (95 %: +3.9 % to +4.5 %) at 320x32576x7168 on B200, the worst of 2 series",
         "Cause (code): the commit changed the machine code",
@@ -193,7 +193,8 @@ def test_a_message_that_a_mail_service_takes_is_sent_and_one_that_it_does_not_is
     wait_over(database_url)
     board.answer = lambda _: Answer()
     assert write_and_send(outbox, NOW) == 1
-    assert board.taken[0].json["title"] == "gemm_fp8 on b200: +4.2 % time, slower since bad0bad0ba (1 series)"
+    title = "gemm_fp8 of tilewatch on b200: +4.2 % time, slower since bad0bad0ba (1 series)"
+    assert board.taken[0].json["title"] == title
 
 
 def test_what_a_service_asks_for_is_waited(database_url: str, board: Receiver) -> None:
@@ -312,7 +313,7 @@ def test_a_digest_lists_what_is_new_and_open(database_url: str, board: Receiver)
     write_and_send(outbox, today)
     (asked,) = board.taken
     assert asked.json["subject"] == "Tilewatch: 1 new regression, 1 open, 0 alarms in all repositories"
-    assert f"New:\n  #{number} gemm_fp8 on b200: +4.2 % time, slower" in asked.json["body"]
+    assert f"New:\n  #{number} gemm_fp8 of tilewatch on b200: +4.2 % time, slower" in asked.json["body"]
 
 
 def write_digest_body(database_url: str, board: Receiver) -> str:
@@ -346,6 +347,20 @@ def test_a_digest_begins_where_the_last_one_ended(database_url: str, board: Rece
     assert ("kernel_28" in new, "kernel_32" in new) == (True, False)
 
 
+def test_a_kernel_of_two_repositories_is_told_apart_in_messages_and_in_the_digest(
+    database_url: str, board: Receiver
+) -> None:
+    """Both have a gemm_fp8, and nobody knew where to check out the commit."""
+    names = ("attention-lib", "serving")
+    for number, name in enumerate(names):
+        regress(database_url, repository=name, position=200 + 10 * number)
+    write_and_send(outbox_of(database_url, board), NOW)
+    expected = [f"gemm_fp8 of {name} on b200: +4.2 % time, slower" for name in names]
+    assert [subject.partition(" since")[0] for subject in board.subjects()] == expected
+    digest = write_digest_body(database_url, board)
+    assert all(f"{words} since" in digest for words in expected)
+
+
 def test_a_digest_has_no_planted_example(database_url: str, board: Receiver) -> None:
     number = regress(database_url)
     with session(database_url) as opened:
@@ -362,7 +377,7 @@ def test_without_a_file_everything_goes_to_the_log(database_url: str, capfd: pyt
     regress(database_url)
     outbox = Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here")
     assert write_and_send(outbox, NOW) == 1
-    assert "gemm_fp8 on b200: +4.2 % time, slower" in capfd.readouterr().out
+    assert "gemm_fp8 of tilewatch on b200: +4.2 % time, slower" in capfd.readouterr().out
 
 
 def test_a_channel_that_was_taken_out_of_the_file_is_named(database_url: str, board: Receiver) -> None:

@@ -62,8 +62,8 @@ def text_of(kind: str = "opened", **changed: object) -> wording.Text:
 
 
 def test_a_headline_says_what_by_how_much_where_and_since_when() -> None:
-    assert text_of().subject == "gemm on b200, h200: +4.2 % time, slower since bbbbbbbbbb (3 series)"
-    assert text_of("reopened").subject.startswith("back again: gemm on b200, h200: +4.2 % time")
+    assert text_of().subject == "gemm of kernels on b200, h200: +4.2 % time, slower since bbbbbbbbbb (3 series)"
+    assert text_of("reopened").subject.startswith("back again: gemm of kernels on b200, h200: +4.2 % time")
 
 
 def test_a_text_has_the_command_that_times_both_sides_in_turns() -> None:
@@ -89,7 +89,8 @@ def test_a_text_contains_what_is_certain_and_no_more(changed: dict[str, object],
 def test_an_end_says_who_ended_it_and_a_recovery_that_it_ended_by_itself() -> None:
     assert text_of("resolved").body.splitlines()[0] == "By eve: reverted"
     recovered = text_of("recovered")
-    assert recovered.subject == "recovered: gemm on b200, h200: was +4.2 % time, slower since bbbbbbbbbb (3 series)"
+    was = "gemm of kernels on b200, h200: was +4.2 % time, slower since bbbbbbbbbb (3 series)"
+    assert recovered.subject == f"recovered: {was}"
     assert recovered.body.splitlines()[:2] == [
         "All its series are back at their old level.",
         "1x2x3 on H200 recovered by -4.0% at cccccccccc Mend it",
@@ -107,7 +108,7 @@ def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it
     failed = MessageRow(1, "opened", "mail", "gemm is slower", "failed", 1, None, None, "no such address", NOW)
     busy = replace(CALM, still_open=[ROW] * 20, alarms=[alarm], failed_messages=[failed])
     body = wording.digest_text(busy, "http://here").body
-    assert body.count("#7 gemm on b200, h200: +4.2 % time, slower") == wording.LISTED
+    assert body.count("#7 gemm of kernels on b200, h200: +4.2 % time, slower") == wording.LISTED
     assert "  and 8 more" in body
     assert "Alarms:\n  the nightly is late: the nightly of 2026-11-21 for H200: measuring" in body
     assert "Could not be sent:\n  gemm is slower to mail: no such address" in body
