@@ -197,9 +197,16 @@ def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfi
     return [_config_alarm(kind, group) for (kind, *_), group in groups.items()]
 
 
+def split_key(key: str, after: int) -> list[str]:
+    """Returns the kind, the kernel and the `after` parts behind it in an alarm's key. A kernel's name may have slashes,
+    as it comes from a watched repository."""
+    kind, _, rest = key.partition("/")
+    return [kind, *rest.rsplit("/", after)]
+
+
 def sweep_of_key(key: str) -> tuple[str, str, int] | None:
     """Returns the kernel, GPU model and submission in the key of an alarm about broken configs; None for other keys."""
-    kind, *rest = key.split("/")
+    kind, *rest = split_key(key, 2)
     if kind not in ("stopped_compiling", "became_wrong") or len(rest) != 3:
         return None
     return rest[0], rest[1], int(rest[2])
@@ -346,7 +353,7 @@ def _alarm_since(kind: str, first: RunPair | SweepPair, head: str, lines: Sequen
 
 def _regret_key(key: str) -> tuple[str, ...]:
     """Returns the repository, kernel and GPU model in the key of a `regret` alarm. The key's submission is left out."""
-    _, kernel, gpu, _, *repository = key.split("/")
+    _, kernel, gpu, _, *repository = split_key(key, 3)
     return (*repository, kernel, gpu)
 
 

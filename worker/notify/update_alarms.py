@@ -52,7 +52,7 @@ def update_alarms(
             if row.kind in WRITTEN_ELSEWHERE:
                 (alarm,) = alarms.keep([row])
                 if row.kind == life.BEATEN_LIST:
-                    _, kernel, gpu_model, _ = row.key.split("/")
+                    _, kernel, gpu_model, _ = alarms.split_key(row.key, 2)
                     alarm = replace(alarm, kernel=kernel, gpu_model=gpu_model)
                 outbox.write_alarm(opened, out, row.id, alarm, now)
     return changes

@@ -169,6 +169,18 @@ def test_regret_above_the_limit_stands_until_it_is_below_and_is_one_alarm_all_th
     assert again.key != first.key
 
 
+def test_a_kernel_whose_name_has_a_slash_has_one_alarm_for_as_long_as_it_is_behind() -> None:
+    """Each night closed its alarm and opened another one."""
+    behind = replace(RUN, kernel="attention/fwd", regret=0.2)
+    (first,) = alarms.find_regret([behind], 0.1, [])
+    (later,) = alarms.find_regret([replace(behind, submission_id=8)], 0.1, [opened(first)])
+    assert later.key == first.key
+    pair = replace(PAIR, kernel="attention/fwd")
+    fallen = FallenConfig(pair.after_id, "stopped_compiling", {"tile_m": 64}, "a reason")
+    (broken,) = alarms.find_broken_configs([pair], [fallen])
+    assert alarms.sweep_of_key(broken.key) == ("attention/fwd", "h200", 7)
+
+
 def test_a_table_that_is_slow_from_the_first_nightly_on_is_nobody_s_mistake() -> None:
     first = replace(RUN, regret=0.2, old_table_regret=None)
     assert alarms.find_regret([first, replace(first, old_table_regret=0.2)], 0.1, []) == []

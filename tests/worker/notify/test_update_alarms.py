@@ -7,6 +7,7 @@ from sqlalchemy import select, update
 
 from tests.db.fixtures import one_commit
 from tilewatch.db import fact_writes
+from tilewatch.db.lifecycle import alarms as life
 from tilewatch.db.lifecycle import repositories
 from tilewatch.db.models import Alarm, Compilation, Measurement, Message, Run, Submission, Trial
 from tilewatch.db.page_reads import alarms
@@ -157,6 +158,16 @@ def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_be
         opened.execute(update(Measurement).where(Measurement.implementation == "shipped").values(median_us=9.1))
     look(out, days=8)
     assert open_(out) == []
+
+
+def test_the_list_of_a_kernel_whose_name_has_a_slash_stops_no_alarm(out: Outbox) -> None:
+    with session(out.database_url) as opened:
+        about = {"kind": life.BEATEN_LIST, "subject": "attention/fwd of tilewatch on b200", "detail": "a reason"}
+        life.open_once(opened, key=f"{life.BEATEN_LIST}/attention/fwd/b200/7", **about)
+    night(out, 1)
+    night(out, 2, broken=(0,))
+    look(out)
+    assert sorted(sent(out)) == ["list_beaten", "stopped_compiling"]
 
 
 def test_an_imported_night_is_no_alarm(out: Outbox) -> None:
