@@ -3,6 +3,7 @@ wording.py writes the texts, routing.py chooses the channels, senders.py and for
 changes the state of a message. Several processes may run this at once, because a message is claimed only once."""
 
 import datetime as dt
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from tilewatch.db.page_reads.checks import CheckStory, find_check
 from tilewatch.db.page_reads.messages import RegressionStory
 from tilewatch.db.query_parts import take_turns
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads import repositories
 from tilewatch.text import one_line, short_sha, without_mentions
 from tilewatch.worker.comparing import check_report
 from tilewatch.worker.isolation import isolate
@@ -87,7 +89,7 @@ def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now
         return
     story = _with_owner(opened, outbox, story)
     text = wording.regression_text(story, change.kind, outbox.dashboard_url)
-    for channel in _channels(outbox, story, change.kind):
+    for channel in _channels(opened, outbox, story, change.kind):
         messages.write(
             opened,
             key=messages.event_key(change.event_id, channel),
@@ -189,8 +191,9 @@ def write_checks(opened: Session, settings: NotifySettings, forges: Collection[s
 def _write_check(opened: Session, settings: NotifySettings, forges: Collection[str], story: CheckStory) -> None:
     assert story.check.exit_code is not None
     check_id, text = story.check.id, check_text(story)
+    own = set(forges) - _list_foreign_forges(opened, settings, story.check.repository)
     for channel in routing.recipients(settings, "check", story.check.kernel, (story.check.gpu_model,)):
-        if channel in forges:
+        if channel in own:
             messages.write(
                 opened,
                 key=f"check {check_id} to {channel}",
@@ -212,14 +215,28 @@ def check_text(story: CheckStory) -> Text:
     return Text(subject, "\n".join(one_line(line) for line in lines))
 
 
-def _channels(outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """Lists the channels for a message about a regression. Forges only get messages about a regression that a commit
-    may have caused, so not about one of a toolchain, a node or a baseline."""
+def _channels(opened: Session, outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
+    """Lists the channels for a message about a regression. Forges only get messages about a regression of their own
+    repository that a commit may have caused, so not about one of a toolchain, a node or a baseline."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in BY_A_COMMIT
+    foreign = _list_foreign_forges(opened, outbox.settings, regression.repository)
     wanted = routing.recipients(outbox.settings, topic, regression.kernel, regression.gpu_models)
-    return [name for name in wanted if (on_commit if _is_forge(outbox, name) else kind not in FORGE_ONLY)]
+    allowed = [name for name in wanted if name not in foreign]
+    return [name for name in allowed if (on_commit if _is_forge(outbox, name) else kind not in FORGE_ONLY)]
+
+
+def _list_foreign_forges(opened: Session, settings: NotifySettings, repository: str) -> set[str]:
+    """Returns the forges that hold another watched repository and not this one, so that they lack its commits."""
+    places = {each.name: _find_project(each.url) for each in repositories.list_repositories(opened)}
+    forges = {name: channel.forge.lower() for name, channel in settings.channels.items() if channel.forge}
+    return {name for name, forge in forges.items() if forge in places.values() and forge != places.get(repository)}
+
+
+def _find_project(url: str) -> str:
+    """Returns the last two parts of a repository's address, which are OWNER/NAME on a forge, in small letters."""
+    return "/".join(re.split("[/:]", url.rstrip("/").removesuffix(".git"))[-2:]).lower()
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
 from tilewatch.db import fact_writes
-from tilewatch.db.lifecycle import checks
+from tilewatch.db.lifecycle import checks, repositories
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.models import Message
 from tilewatch.db.session import session
@@ -63,6 +63,16 @@ def answer(database_url: str, check_id: int) -> None:
         operator_id = opened.scalars(select(checks.CheckOperator.id).where(checks.CheckOperator.kind.is_(None))).one()
         times = {"base_us": [10.0] * 12, "head_us": [9.0] * 12}
         checks.write_outcome(opened, check_id, operator_id, {**FASTER, **times, "low": -0.1, "high": -0.095})
+
+
+def test_a_check_is_not_written_to_the_forge_of_another_watched_repository(database_url: str, web: Receiver) -> None:
+    with session(database_url) as opened:
+        repositories.add(opened, "other", "https://github.com/owner/name.git", "main")
+    answer(database_url, make_check(database_url))
+    assert write_and_send(outbox_of(database_url, web), NOW) == 0
+    with session(database_url) as opened:
+        repositories.add(opened, "tilewatch", "git@github.com:Owner/Name", "release")
+    assert write_and_send(outbox_of(database_url, web), NOW) == 1
 
 
 def test_a_check_that_ended_is_a_status_and_a_comment_once(database_url: str, web: Receiver) -> None:

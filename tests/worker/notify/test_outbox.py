@@ -10,7 +10,7 @@ from sqlalchemy import func, select, text, update
 from tests.worker.fixtures import open_regression
 from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
-from tilewatch.db.lifecycle import messages, regressions
+from tilewatch.db.lifecycle import messages, regressions, repositories
 from tilewatch.db.models import Message, Regression, RegressionEvent
 from tilewatch.db.repository_names import EXAMPLES
 from tilewatch.db.session import session
@@ -293,6 +293,22 @@ def test_a_forge_gets_what_a_commit_caused_and_what_a_person_did_about_it(databa
     assert board.asked[-1].json["state"] == "success"
     assert board.asked[-1].json["context"] == f"tilewatch/{open_regression.KERNEL}"
     assert board.asked[-1].json["target_url"] == f"http://here/regressions?regression={number}"
+
+
+def test_a_forge_of_a_watched_repository_gets_only_its_own_commits(database_url: str, board: Receiver) -> None:
+    """The others refused each commit with 422, and the digest listed the messages as not sent."""
+    forges = {"ours": "a/ours", "theirs": "B/Theirs", "mirror": "c/mirror"}
+    with session(database_url) as opened:
+        repositories.add(opened, "ours", "https://github.com/a/ours.git", "main")
+        repositories.add(opened, "theirs", "git@github.com:b/theirs", "main")
+    channels = {name: {"forge": forge} for name, forge in forges.items()}
+    settings = NotifySettings.model_validate({"channels": channels, "routes": [{"to": list(forges)}]})
+    senders = {name: Forge(forge, board.url, "t") for name, forge in forges.items()}
+    regress(database_url, repository="theirs", position=200)
+    write_and_send(Outbox(database_url, settings, senders, "http://here"), NOW)
+    asked = {asked.path.partition("/repos/")[2].partition("/statuses/")[0] for asked in board.asked}
+    assert {each for each in asked if "commits" not in each} == {"B/Theirs", "c/mirror"}
+    assert {message.channel for message in stored(database_url)} == {"theirs", "mirror"}
 
 
 def test_a_digest_comes_once_a_day_also_on_a_calm_one(database_url: str, board: Receiver) -> None:
