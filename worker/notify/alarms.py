@@ -120,8 +120,9 @@ def find_failed_fetches(rows: Sequence[Repository]) -> list[OpenAlarm]:
             "fetch_failed",
             f"fetch_failed/{digest(row.name)}/{row.failing_since.isoformat()}",
             row.name,
-            f"{row.failure}\nNightlies measure the commit that was fetched last. `git ls-remote {row.url}` must answer "
-            "the user of the judge's worker without a question; `tilewatch submit nightly` fetches again.",
+            f"{row.failure}\nNightlies measure the commit that was fetched last, and there are none while the branch "
+            f"'{row.branch}' is gone. `git ls-remote {row.url}` must answer the user of the judge's worker without a "
+            "question; `tilewatch submit nightly` fetches again.",
         )
         for row in rows
         if row.failing_since is not None

@@ -20,6 +20,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
 from tilewatch.worker.git.clones import BadAddress
 from tilewatch.worker.git.commits import RepositoryError, first_parents, resolve
+from tilewatch.worker.notify.alarms import find_failed_fetches
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import schedule
@@ -261,7 +262,10 @@ def test_a_branch_that_is_gone_is_said_and_found_again(two: Settings, context: C
     )
     assert schedule.submit(two)[1] == f"no nightly was submitted for other: {gone}"
     with session(context.database_url) as opened:
-        assert [row.failure for row in repositories.list_repositories(opened)] == [None, gone]
+        rows = repositories.list_repositories(opened)
+        assert [row.failure for row in rows] == [None, gone]
+    (alarm,) = find_failed_fetches(rows)
+    assert "and there are none while the branch 'main' is gone" in alarm.detail
     tiny_repository.git(other, "branch", "main", "trunk")
     assert schedule.submit(two)[1].startswith("submitted the nightly of ")
     with session(context.database_url) as opened:
