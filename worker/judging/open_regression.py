@@ -72,20 +72,24 @@ def open_for_compiler(
     suspicion_id: int | None,
 ) -> None:
     """Opens or joins a regression whose cause is a compiler, after a replay of one commit with two compilers confirmed
-    it. A new regression also queues a comparison of both compilers over all operators."""
+    it. A new regression also queues a comparison of both compilers over all operators. If the compiler takes earlier
+    regressions of the series back, as after a downgrade, ends these instead."""
     size = expm1(change.size)
+    moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, size, change.error)
+    kernel = suspicion.point.kernel
+    if regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=kernel):
+        return
     cause = Cause(
         direction="regression" if size > 0 else "improvement",
         category="toolchain",
         sentence=suspicion.compilers.cause,
         explanation=(sentence,),
         repository=scope.repository,
-        kernel=suspicion.point.kernel,
+        kernel=kernel,
         good_commit_id=suspicion.before.commit_id,
         bad_commit_id=scope.commit_id,
         what=str(suspicion.compilers),
     )
-    moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, size, change.error)
     opened = regression_causes.open_or_join(session, cause, moved)
     before = suspicion.compilers.toolchain_before
     if opened.created and before is not None and is_name(before):

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -30,6 +31,7 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 SIDE = BuildSide(1, "a" * 40, 1, {"tile_m": 64}, True, None)
+COMPILERS = tuple(f"cuda-tile 1.7.0 cuda-tileiras {version} limit 15s" for version in ("13.4.92", "13.5.37"))
 QUESTION = BuildQuestion("key", made.KERNEL, made.PROBLEM, "b200", "sm_100", "measured", "node", 0, 8, SIDE, SIDE)
 
 
@@ -98,14 +100,28 @@ def test_a_commit_that_takes_a_regression_back_opens_no_improvement(db_session: 
     assert db_session.scalars(select(Regression.direction)).all() == ["regression"]
 
 
+def change_compiler(opened: Session, night: Night, size: float, compilers: Sequence[str]) -> CompilerSuspicion:
+    suspicion = CompilerSuspicion(night.point, night.before, size, CompilerChange(*compilers), QUESTION)
+    change = Estimate(math.log1p(size), 0.001, 8)
+    open_regression.open_for_compiler(opened, night.scope, suspicion, change, "by both compilers", None)
+    return suspicion
+
+
+def test_a_compiler_that_is_taken_back_ends_its_regression_and_opens_no_improvement(db_session: Session) -> None:
+    night = judged_night(db_session)
+    change_compiler(db_session, night, 0.05, COMPILERS)
+    later = replace(night, point=at_later_run(db_session, night.point))
+    change_compiler(db_session, later, -0.048, COMPILERS[::-1])
+    db_session.expire_all()
+    found = db_session.execute(select(Regression.direction, Regression.state)).all()
+    assert [tuple(each) for each in found] == [("regression", "resolved")]
+
+
 @pytest.mark.parametrize(("size", "direction"), [(0.05, "regression"), (-0.05, "improvement")])
 def test_a_slower_compiler_is_a_regression_of_the_toolchain(db_session: Session, size: float, direction: str) -> None:
     night = judged_night(db_session)
-    compilers = [f"cuda-tile 1.7.0 cuda-tileiras {version} limit 15s" for version in ("13.4.92", "13.5.37")]
-    suspicion = CompilerSuspicion(night.point, night.before, size, CompilerChange(*compilers), QUESTION)
-    change = Estimate(math.log1p(size), 0.001, 8)
-    open_regression.open_for_compiler(db_session, night.scope, suspicion, change, "by both compilers", None)
-    open_regression.open_for_compiler(db_session, night.scope, suspicion, change, "by both compilers", None)
+    suspicion = change_compiler(db_session, night, size, COMPILERS)
+    change_compiler(db_session, night, size, COMPILERS)
     asked = db_session.scalars(select(Action)).one()
     assert (asked.action, asked.state, asked.who) == ("toolchains", "asked", "tilewatch")
     assert asked.wanted == {
