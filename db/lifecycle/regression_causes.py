@@ -76,7 +76,7 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
     else:
         regression_id, created = regression.id, False
     joined = _add_series(session, regression_id, cause.kernel, moved)
-    if not joined and cause.category == "node":
+    if not joined and cause.category in ("node", "toolchain"):
         joined = _is_slow_again(session, regression_id, cause.kernel, moved)
     if created:
         add_event(session, regression_id, ITSELF, "open", None, "new", cause.sentence)
@@ -191,8 +191,8 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
 
 
 def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
-    """Marks a series of a node's regression as slow again, with its new size, if it had recovered or the regression was
-    resolved. Returns whether it marked the series. A repaired node can become slow again without a commit."""
+    """Marks a series of a node's or toolchain's regression as slow again, with its new size, if it had recovered or the
+    regression was resolved. Returns whether it marked the series. Both can become slow again without a commit."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)

@@ -13,7 +13,7 @@ from tests.db.fixtures import one_commit
 from tests.worker.fixtures import open_regression as made
 from tilewatch.compilers import CompilerChange
 from tilewatch.db.lifecycle import regressions
-from tilewatch.db.models import Action, Message, Regression, RegressionSeries, Run
+from tilewatch.db.models import Action, Message, Regression, RegressionEvent, RegressionSeries, Run
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
 from tilewatch.db.worker_reads.gpus import NodeGpu
@@ -56,9 +56,9 @@ def judged_night(opened: Session) -> Night:
     return Night(good, bad, scope, point, NightBefore(run_id, good, "a" * 40, 9.0))
 
 
-def at_later_run(opened: Session, point: Point) -> Point:
+def at_later_run(opened: Session, point: Point, key: str = "later") -> Point:
     """The same series, measured once more."""
-    return replace(point, run_id=one_commit.measure(opened, one_commit.submit(opened, key="later"), key="run 2"))
+    return replace(point, run_id=one_commit.measure(opened, one_commit.submit(opened, key=key), key=f"run {key}"))
 
 
 def confirm(opened: Session, night: Night, size: float) -> str:
@@ -115,6 +115,21 @@ def test_a_compiler_that_is_taken_back_ends_its_regression_and_opens_no_improvem
     db_session.expire_all()
     found = db_session.execute(select(Regression.direction, Regression.state)).all()
     assert [tuple(each) for each in found] == [("regression", "resolved")]
+
+
+def test_a_compiler_that_is_installed_again_opens_its_regression_again(db_session: Session) -> None:
+    """All nights are at one commit, as nobody pushed."""
+    night = judged_night(db_session)
+    night = replace(night, before=replace(night.before, commit_id=night.bad))
+    for size, compilers in ((0.05, COMPILERS), (-0.048, COMPILERS[::-1]), (0.06, COMPILERS), (0.06, COMPILERS)):
+        change_compiler(db_session, night, size, compilers)
+        night = replace(night, point=at_later_run(db_session, night.point, f"after {size}"))
+    db_session.expire_all()
+    stored = db_session.scalars(select(Regression)).one()
+    assert (stored.state, stored.size) == ("reopened", pytest.approx(0.06))
+    assert db_session.scalars(select(RegressionSeries.recovered_at)).all() == [None]
+    actions = select(RegressionEvent.action).order_by(RegressionEvent.id)
+    assert db_session.scalars(actions).all() == ["open", "recover", "resolve", "join", "reopen"]
 
 
 @pytest.mark.parametrize(("size", "direction"), [(0.05, "regression"), (-0.05, "improvement")])
