@@ -212,8 +212,8 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> None:
     """Updates a regression after a series joined it, and reopens it if it was resolved. The regression gets the size of
-    its worst series. Its range shrinks to the overlap with the range of `cause`, except for a node, whose ranges need
-    not overlap."""
+    its worst series; if it is reopened, of the worst that has not recovered. Its range shrinks to the overlap with the
+    range of `cause`, except for a node, whose ranges need not overlap."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high
@@ -225,4 +225,8 @@ def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeri
     sentence = f"{moved.problem} on {moved.gpu_model} {moved.size:+.1%}"
     add_remark(session, regression, ITSELF, "join", sentence)
     if regression.state == "resolved":
+        series, largest_first = RegressionSeries, func.abs(RegressionSeries.size).desc()
+        slow = select(series).where(series.regression_id == regression_id, series.recovered_at.is_(None))
+        worst = session.scalars(slow.order_by(largest_first).limit(1)).one()
+        regression.size, regression.low, regression.high = worst.size, worst.low, worst.high
         change_state(session, regression, "reopen", ITSELF, sentence)

@@ -67,8 +67,11 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
     if kind in ("recovered", "resolved", "expected"):
         ended = headline(regression, was="was ")
         return Text(f"{subject}{ended}", "\n".join(_ending_lines(story, kind, dashboard_url)))
+    slow = [each for each in story.series if each.recovered_at is None] or story.series
+    if len(slow) < len(story.series):
+        regression = replace(regression, series=len(slow), gpu_models=sorted({each.gpu_model for each in slow}))
     subject += headline(regression)
-    worst = story.series[0]
+    worst = slow[0]
     where = f"at {worst.problem} on {worst.gpu_name}"
     lines = [
         f"{write_change(regression.size)} (95 %: {change_text(regression.low)} to {change_text(regression.high)}) "

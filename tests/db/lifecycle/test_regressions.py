@@ -255,6 +255,23 @@ def test_a_resolved_regression_that_meets_another_series_is_back(db_session: Ses
     assert one(db_session, number).state == "reopened"
 
 
+def test_a_regression_that_is_back_has_the_size_of_what_is_slow_again(db_session: Session) -> None:
+    """A node that was 30 % slow and is 4 % slow again was reported as 30 % slow."""
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    of_node = replace(cause(ids[0], ids[1]), category="node", what="n1 -> n2")
+    sizes = {PROBLEMS[0]: 0.3, PROBLEMS[1]: 0.05}
+    for problem, size in sizes.items():
+        number = open_or_join(db_session, of_node, moved(run_id, problem, size)).id
+    later = one_commit.measure(db_session, one_commit.submit(db_session, key="later"), key="run 2")
+    for problem, size in sizes.items():
+        back = moved(later, problem, -size)
+        mark_recovered(db_session, back, repository="tilewatch", kernel="gemm_fp8", of_node=True)
+    assert one(db_session, number).state == "resolved"
+    open_or_join(db_session, of_node, moved(later, PROBLEMS[1], 0.04))
+    found = one(db_session, number)
+    assert (found.state, found.size, found.low, found.high) == ("reopened", 0.04, 0.03, 0.05)
+
+
 def test_the_newest_word_of_a_person_counts(db_session: Session) -> None:
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id

@@ -115,6 +115,14 @@ def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it
     assert "Faster:" not in body
 
 
+def test_what_is_back_again_names_no_series_that_has_recovered() -> None:
+    recovered = replace(SERIES, problem="64x64x64", gpu_model="b200", gpu_name="B200", size=0.3, recovered_at=NOW)
+    story = RegressionStory(replace(ROW, series=2), (recovered, SERIES), (), (), ())
+    text = wording.regression_text(story, "reopened", "http://here")
+    assert text.subject == "back again: gemm of kernels on h200: +4.2 % time, slower since bbbbbbbbbb (1 series)"
+    assert text.body.startswith("+4.2 % time, slower (95 %: +3.9 % to +4.5 %) at 1x2x3 on H200.\n")
+
+
 def test_a_message_says_what_was_not_measured_apart() -> None:
     shared = replace(SERIES, not_apart="it reads a counter\nthat it writes")
     body = wording.regression_text(RegressionStory(ROW, (shared,), (), (), ()), "opened", "http://here").body
