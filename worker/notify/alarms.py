@@ -35,7 +35,9 @@ CONFIRMED = ("regression", "improvement")
 LOSS_THAT_MATTERS = 0.02
 """The least relative loss that raises an alarm. A smaller loss is a tie, because sweeps take few samples per config."""
 
-NOT_CONFINED = "not_confined"
+NOT_CONFINED, BASELINE_CHANGED = "not_confined", "baseline_changed"
+REPORTED_AGAIN = (NOT_CONFINED, BASELINE_CHANGED)
+"""The kinds of alarm that stay one alarm, however many workers or repositories report the same."""
 
 Key = TypeVar("Key")
 Row = TypeVar("Row")
@@ -62,8 +64,8 @@ class Changes:
 
 
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow], now: dt.datetime) -> Changes:
-    """Returns which alarms to open and to close so that exactly the alarms `current` are open. What workers report
-    again and again has no beginning of its own: its key gets the time at which its alarm opens."""
+    """Returns which alarms to open and to close so that exactly the alarms `current` are open. What several workers or
+    repositories report again and again has no beginning of its own: its key gets the time at which its alarm opens."""
     open_keys = {alarm.key for alarm in stored}
     by_key = {_find_key(alarm, open_keys, now): alarm for alarm in current}
     return Changes(
@@ -73,10 +75,9 @@ def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow], now: dt.da
 
 
 def _find_key(alarm: OpenAlarm, open_keys: Collection[str], now: dt.datetime) -> str:
-    if alarm.kind != NOT_CONFINED:
+    if alarm.kind not in REPORTED_AGAIN or alarm.key in open_keys:
         return alarm.key
-    begins = f"{alarm.key}/since/"
-    return next((key for key in open_keys if key.startswith(begins)), f"{begins}{now.isoformat()}")
+    return next((key for key in open_keys if key.startswith(f"{alarm.key}/")), f"{alarm.key}/since/{now.isoformat()}")
 
 
 def find_late_nightlies(
@@ -313,16 +314,17 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about nodes where the package of a baseline has a new version, which may change ratios."""
+    """Returns alarms about nodes where the package of a baseline has a new version, which may change ratios. The alarms
+    of several repositories on one node are the same."""
     alarms: dict[str, OpenAlarm] = {}
     for run in runs:
         for package, name in PACKAGES.items():
             old, new = (run.old_toolchain or {}).get(package), run.toolchain.get(package)
             if old is None or new is None or old == new:
                 continue
-            key = f"baseline_changed/{run.host}/{package}/{old}/{new}/{run.submission_id}"
+            key = f"{BASELINE_CHANGED}/{run.host}/{package}/{old}/{new}"
             alarms[key] = OpenAlarm(
-                "baseline_changed",
+                BASELINE_CHANGED,
                 key,
                 f"{name} on {run.host} ({run.gpu_model})",
                 f"{package} went from {old} to {new}, so ratios change where the baseline's speed did. Regressions "

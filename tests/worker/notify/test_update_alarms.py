@@ -160,6 +160,26 @@ def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_be
     assert open_(out) == []
 
 
+def test_a_baseline_that_changed_for_three_repositories_is_one_alarm(out: Outbox) -> None:
+    """Each repository's nightly opened its own, with the same words."""
+
+    def do_night(number: int, *names: str) -> None:
+        run_ids = [night(out, number, repository=name) for name in names]
+        with session(out.database_url) as opened:
+            opened.execute(update(Run).where(Run.id.in_(run_ids)).values(toolchain={"torch": f"2.1{number}"}))
+        look(out)
+
+    do_night(1, "one", "two", "three")
+    do_night(2, "one", "two")
+    do_night(2, "three")
+    look(out)
+    assert sent(out) == ["baseline_changed"]
+    do_night(3, "one")
+    assert sent(out) == ["baseline_changed"] * 2
+    look(out, days=8)
+    assert open_(out) == []
+
+
 def test_the_list_of_a_kernel_whose_name_has_a_slash_stops_no_alarm(out: Outbox) -> None:
     with session(out.database_url) as opened:
         about = {"kind": life.BEATEN_LIST, "subject": "attention/fwd of tilewatch on b200", "detail": "a reason"}
