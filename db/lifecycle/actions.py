@@ -25,6 +25,7 @@ from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.worker_reads import gpus, judging, steps, winners
 from tilewatch.errors import ExpectedError
+from tilewatch.metrics import split_kernel
 from tilewatch.text import short_sha
 
 BY_A_COMMIT = ("code", "search_space", "unknown")
@@ -98,11 +99,12 @@ def ask(session: Session, who: str, action: str, wanted: Mapping[str, Any], key:
 
 
 def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Requests new sweeps of every series of a regression, at its bad commit. Returns the regression."""
+    """Requests new sweeps of every series of a regression, at its bad commit. Returns the regression. The sweep of an
+    operator measures its spans too."""
     row = _regression(session, regression_id)
     gpus: dict[tuple[str, str], set[str]] = {}
     for series in regression_queries.list_series(session, regression_id):
-        gpus.setdefault((series.kernel, series.problem), set()).add(series.gpu_model)
+        gpus.setdefault((split_kernel(series.kernel)[0], series.problem), set()).add(series.gpu_model)
     for (kernel, problem), models in sorted(gpus.items()):
         about = {"repository": row.repository, "kernel": kernel, "problem": problem, "commit": row.bad_sha}
         ask(session, who, "sweep", {**about, "gpus": sorted(models)})

@@ -14,6 +14,7 @@ from tilewatch.db.page_reads.alarms import AlarmRow, describe_kind
 from tilewatch.db.page_reads.messages import MessageRow, RegressionStory
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.page_reads.submissions import SubmissionRow
+from tilewatch.metrics import split_kernel
 from tilewatch.text import change_text, count_text, one_line, short_sha, write_change
 
 LISTED = 12
@@ -73,6 +74,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
     subject += headline(regression)
     worst = slow[0]
     where = f"at {worst.problem} on {worst.gpu_name}"
+    kernel, metric = split_kernel(regression.kernel)
     lines = [
         f"{write_change(regression.size)} (95 %: {change_text(regression.low)} to {change_text(regression.high)}) "
         f"{where}{_among(regression)}.",
@@ -85,10 +87,10 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
         f"Triage: {regression_link(dashboard_url, regression.id)}",
         "To repeat it on such a GPU:",
         f"  git checkout {regression.bad_sha}",
-        f"  {shlex.join(['python', '-m', 'tilewatch.kernels', 'sweep', regression.kernel, worst.problem])}",
+        f"  {shlex.join(['python', '-m', 'tilewatch.kernels', 'sweep', kernel, worst.problem])}",
         "And both sides in turns:",
-        f"  {shlex.join(['tilewatch', 'replay', regression.kernel, worst.problem])} "
-        f"--of {regression.bad_sha} --beside {regression.good_sha}",
+        f"  {shlex.join(['tilewatch', 'replay', kernel, worst.problem])} "
+        f"--of {regression.bad_sha} --beside {regression.good_sha}{'' if metric == 'time' else f' --metric {metric}'}",
         "Acknowledge it, or mark it as wrong:",
         f"  tilewatch regressions acknowledge {regression.id}",
         f"  tilewatch regressions mark {regression.id} wrong",

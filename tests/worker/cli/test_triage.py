@@ -106,6 +106,17 @@ def test_a_regression_is_measured_again_and_its_range_narrowed(
     assert (bisection.action, bisection.wanted) == ("bisect", {"regression": wide})
 
 
+def test_a_regression_of_a_span_is_measured_again_by_a_sweep_of_its_kernel(
+    tilewatch: Tilewatch, settings: Settings
+) -> None:
+    """The sweep of a kernel "softmax span" was refused a minute later."""
+    with session(settings.connection().database_url) as opened:
+        number = open_regression.regress(opened, kernel="softmax span")
+    tilewatch("regressions", "rerun", str(number))
+    with session(settings.connection().database_url) as opened:
+        assert [asked.wanted["kernel"] for asked in opened.scalars(select(Action))] == ["softmax"]
+
+
 def test_nobody_signs_as_tilewatch_itself() -> None:
     with pytest.raises(NoName):
         options.name_of("tilewatch")

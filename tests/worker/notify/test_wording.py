@@ -71,6 +71,13 @@ def test_a_text_has_the_command_that_times_both_sides_in_turns() -> None:
     assert wanted in text_of().body.splitlines()
 
 
+def test_a_text_about_a_span_has_commands_that_know_the_kernel() -> None:
+    """No library has a kernel "softmax span"; it is the series of a metric."""
+    lines = text_of(kernel="softmax span").body.splitlines()
+    assert "  python -m tilewatch.kernels sweep softmax 1x2x3" in lines
+    assert f"  tilewatch replay softmax 1x2x3 --of {'b' * 40} --beside {'a' * 40} --metric span" in lines
+
+
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
