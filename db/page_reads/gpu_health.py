@@ -96,7 +96,8 @@ def list_gpu_times(session: Session, since: dt.datetime, until: dt.datetime) -> 
         )
         .join(Run, Run.sweep_id == Sweep.id)
         .join(Submission, Submission.id == Sweep.submission_id)
-        .join(Measurement, (Measurement.run_id == Run.id) & (Measurement.role == "kernel"))
+        # A run in which no config gave a right answer has no such row, and still took its time.
+        .outerjoin(Measurement, (Measurement.run_id == Run.id) & (Measurement.role == "kernel"))
         .where(Submission.reason == "nightly", Run.origin != "recorded", is_swept(Sweep.kernel))
         .where(Run.finished_at > since, Run.finished_at <= until)
         .group_by(Sweep.repository, Sweep.kernel)

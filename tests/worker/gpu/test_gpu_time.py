@@ -3,7 +3,7 @@
 import datetime as dt
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.worker_context import Drain
@@ -34,5 +34,8 @@ def test_the_gpu_time_of_nights_is_without_waiting_for_the_gpu(
         opened.execute(update(Measurement).where(*one).values(detail=detail))
         (row,) = list_gpu_times(opened, *WEEK)
         assert list_gpu_times(opened, WEEK[0], NOON) == []
+        opened.execute(delete(Measurement).where(Measurement.run_id == run_id))
+        (wrong,) = list_gpu_times(opened, *WEEK)
+    assert (wrong.runs, wrong.gpu_s) == (4, pytest.approx(40.0)), "a run without a right answer takes its time too"
     assert (row.kernel, row.nights, row.series, row.runs) == (tiny_repository.KERNEL, 2, 2, 4)
     assert row.gpu_s == pytest.approx(36.0), "10 s of each run of a nightly, of which one waited for 4 s"
