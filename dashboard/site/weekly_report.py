@@ -90,9 +90,9 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
 
 
 def _count_nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """Returns the numbers of nightlies in the week by GPU model and state."""
+    """Returns the numbers of nightlies in the week by repository, GPU model and state, of all repositories."""
     nightlies = to_frame(SubmissionRow, list_nightlies(session, since, until))
-    return nightlies.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
+    return nightlies.groupby(["repository", "gpu_name", "state"]).size().rename("nights").reset_index()
 
 
 def _list_worst(
