@@ -5,6 +5,7 @@ those of the database's clock.
 """
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict, Unpack
@@ -29,8 +30,8 @@ UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sen
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message that a sender has claimed. `sha` is the bad commit of its regression or the head commit of its check.
-    `about` is the regression's kernel, or "check" followed by the GPU model."""
+    """A message that a sender has claimed. `sha` is the commit in its key, for an older key the bad commit, or
+    the head commit of its check. `about` is the regression's kernel, or "check" followed by the GPU model."""
 
     id: int
     key: str
@@ -109,8 +110,22 @@ def list_unreported_checks(session: Session) -> list[int]:
     )
 
 
-def event_key(event_id: int, channel: str) -> str:
-    return f"event {event_id} to {channel}"
+def event_key(event_id: int, channel: str, sha: str | None = None) -> str:
+    """Returns the key of a message about a change of a regression. A message to a forge has the commit `sha`, which
+    stays the same when a bisection finds another first bad commit."""
+    return f"event {event_id} to {channel}{f' at {sha}' if sha else ''}"
+
+
+def list_shas(session: Session, regression_id: int, channel: str) -> list[str]:
+    """Lists the commits to which messages about a regression were written on a forge, each once, oldest first."""
+    own = (Message.regression_id == regression_id, Message.channel == channel)
+    keys = session.scalars(select(Message.key).where(*own).order_by(Message.id))
+    return list(dict.fromkeys(filter(None, map(_read_sha, keys))))
+
+
+def _read_sha(key: str) -> str | None:
+    found = re.search(r" at ([0-9a-f]{40,64})$", key)
+    return found[1] if found else None
 
 
 def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
@@ -174,7 +189,7 @@ def claim(
             .where(Regression.id == row.regression_id)
         )
     sha, about = session.execute(which).one_or_none() or (None, None)
-    return ClaimedMessage(**row._mapping, sha=sha, about=about)
+    return ClaimedMessage(**row._mapping, sha=_read_sha(row.key) or sha, about=about)
 
 
 def mark_sent(session: Session, message_id: int) -> None:

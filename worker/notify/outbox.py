@@ -5,7 +5,7 @@ changes the state of a message. Several processes may run this at once, because 
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -89,10 +89,10 @@ def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now
         return
     story = _with_owner(opened, outbox, story)
     text = wording.regression_text(story, change.kind, outbox.dashboard_url)
-    for channel in _channels(opened, outbox, story, change.kind):
+    for channel, sha in _list_addresses(opened, outbox, story, change.kind):
         messages.write(
             opened,
-            key=messages.event_key(change.event_id, channel),
+            key=messages.event_key(change.event_id, channel, sha),
             kind=change.kind,
             channel=channel,
             **vars(text),
@@ -225,6 +225,21 @@ def _channels(opened: Session, outbox: Outbox, story: RegressionStory, kind: str
     wanted = routing.recipients(outbox.settings, topic, regression.kernel, regression.gpu_models)
     allowed = [name for name in wanted if name not in foreign]
     return [name for name in allowed if (on_commit if _is_forge(outbox, name) else kind not in FORGE_ONLY)]
+
+
+def _list_addresses(
+    opened: Session, outbox: Outbox, story: RegressionStory, kind: str
+) -> Iterator[tuple[str, str | None]]:
+    """Yields the channels for a message about a regression, and for a forge the commit. The end of a regression is
+    written to the commits that have a status about it, even if the first bad commit is another one by now."""
+    for channel in _channels(opened, outbox, story, kind):
+        if not _is_forge(outbox, channel):
+            yield channel, None
+            continue
+        is_end = kind not in ("opened", "reopened")
+        marked = messages.list_shas(opened, story.regression.id, channel) if is_end else []
+        for sha in marked or [story.regression.bad_sha]:
+            yield channel, sha
 
 
 def _list_foreign_forges(opened: Session, settings: NotifySettings, repository: str) -> set[str]:

@@ -295,6 +295,29 @@ def test_a_forge_gets_what_a_commit_caused_and_what_a_person_did_about_it(databa
     assert board.asked[-1].json["target_url"] == f"http://here/regressions?regression={number}"
 
 
+def test_the_end_of_a_regression_is_written_to_the_commit_that_was_marked_with_it(
+    database_url: str, board: Receiver
+) -> None:
+    """A bisection blamed an earlier commit, and the status of the one that was blamed first stayed red for ever."""
+    settings = NotifySettings.model_validate(
+        {"channels": {"commits": {"forge": "a/b"}}, "routes": [{"to": ["commits"]}]}
+    )
+    outbox = Outbox(database_url, settings, {"commits": Forge("a/b", board.url, "t")}, "http://here")
+    number = regress(database_url, commits=4)
+    write_and_send(outbox, NOW)
+    with session(database_url) as opened:
+        good = opened.get_one(Regression, number).good_commit_id
+        found = open_regression.commit(opened, 102, "f00d" * 10, "The first bad commit")
+        regressions.narrow(opened, number, "ada", good, found, "the first bad commit is f00d")
+        regressions.triage(opened, number, "resolve", regressions.ITSELF)
+    write_and_send(outbox, NOW)
+    states = [asked for asked in board.asked if "/statuses/" in asked.path]
+    assert [(each.path.rpartition("/")[2], each.json["state"]) for each in states] == [
+        (open_regression.BAD_SHA, "failure"),
+        (open_regression.BAD_SHA, "success"),
+    ]
+
+
 def test_a_forge_of_a_watched_repository_gets_only_its_own_commits(database_url: str, board: Receiver) -> None:
     """The others refused each commit with 422, and the digest listed the messages as not sent."""
     forges = {"ours": "a/ours", "theirs": "B/Theirs", "mirror": "c/mirror"}
