@@ -17,6 +17,11 @@ def list_repositories(session: Session) -> list[Repository]:
     return list(session.scalars(watched.order_by(Repository.added_at, Repository.name)))
 
 
+def list_removed(session: Session) -> list[str]:
+    """Lists the names of the repositories that are no longer watched."""
+    return list(session.scalars(select(Repository.name).where(Repository.removed_at.is_not(None))))
+
+
 @dataclass(frozen=True)
 class Rewrite:
     """A fetch after which measured commits were no longer on a repository's branch, and the number of these commits."""

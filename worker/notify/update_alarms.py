@@ -67,11 +67,15 @@ def _list_alarms(
     now: dt.datetime,
 ) -> list[OpenAlarm]:
     """Returns the alarms that should be open. An error in one repository does not affect other repositories' alarms."""
-    # Branches are left out: a person submitted them by hand, and looks at the result.
+    removed = set(repositories.list_removed(opened))
+
+    def is_left_out(name: str) -> bool:  # of a branch, a person submitted it by hand, and looks at the result
+        return is_branch(name) or name in removed
+
     newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
-    runs = alarms.group_by((run for run in newest if not is_branch(run.repository)), attrgetter("repository"))
+    runs = alarms.group_by((run for run in newest if not is_left_out(run.repository)), attrgetter("repository"))
     compiled = fallen_configs.list_newest_pairs(opened, now - RECENT)
-    pairs = alarms.group_by((pair for pair in compiled if not is_branch(pair.repository)), attrgetter("repository"))
+    pairs = alarms.group_by((pair for pair in compiled if not is_left_out(pair.repository)), attrgetter("repository"))
     fetches = {row.name: [row] for row in repositories.list_repositories(opened)}
     rewritten = repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN)
     rewrites = alarms.group_by(rewritten, attrgetter("repository"))
@@ -84,7 +88,7 @@ def _list_alarms(
         *alarms.find_quarantined_gpus(gpu_health.list_quarantines(opened)),
         *alarms.find_not_confined(gpus.list_confinements(opened)),
         *alarms.find_root_on_gpus(gpus.list_needs_of_root(opened)),
-        *_list_still_broken(opened, stored, now),
+        *_list_still_broken(opened, stored, removed, now),
     ]
     explained = set[str]()
     for name in sorted({*watched, *runs, *pairs, *fetches, *rewrites}):
@@ -108,8 +112,11 @@ def _list_alarms(
     return found + alarms.keep(alarm for alarm in events if alarm.opened_at >= now - alarms.EVENT_STAYS_OPEN)
 
 
-def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.datetime) -> list[OpenAlarm]:
-    """Returns the open alarms about broken configs that still fail, without alarms older than FAILURE_STAYS_OPEN."""
+def _list_still_broken(
+    opened: Session, stored: Sequence[AlarmRow], removed: Collection[str], now: dt.datetime
+) -> list[OpenAlarm]:
+    """Returns the open alarms about broken configs that still fail, without alarms older than FAILURE_STAYS_OPEN and
+    those of removed repositories."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)
@@ -120,5 +127,5 @@ def _list_still_broken(opened: Session, stored: Sequence[AlarmRow], now: dt.date
                 with isolate(opened, name, "it cannot be said whether its configs are still broken"):
                     current = alarms.find_broken_configs(pairs, fallen_configs.list_fallen_configs(opened, pairs))
                     kept = [each for each in current if each.key == alarm.key]
-            still_broken += kept if pairs else ()
+            still_broken += kept if pairs and pairs[0].repository not in removed else ()
     return still_broken

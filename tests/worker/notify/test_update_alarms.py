@@ -20,6 +20,7 @@ from tilewatch.worker.notify.senders import Log
 from tilewatch.worker.notify.update_alarms import update_alarms
 
 TIMES = NightlyTimes(nightly_at=dt.time(3, 0), nightly_limit_h=8)
+COPIED = ("config_id", "samples_us", "low_us", "high_us", "ratio", "ratio_low", "ratio_high", "detail")
 
 
 @pytest.fixture
@@ -188,6 +189,25 @@ def test_the_list_of_a_kernel_whose_name_has_a_slash_stops_no_alarm(out: Outbox)
     night(out, 2, broken=(0,))
     look(out)
     assert sorted(sent(out)) == ["list_beaten", "stopped_compiling"]
+
+
+def test_a_repository_that_is_not_watched_any_more_has_no_alarm(out: Outbox) -> None:
+    """Its next night would close them, and there is none: they stayed open for a month."""
+    with session(out.database_url) as opened:
+        repositories.add(opened, "kernels", "https://example.org/kernels.git", "main")
+    night(out, 1, repository="kernels")
+    run_id = night(out, 2, repository="kernels", broken=(0,))
+    with session(out.database_url) as opened:
+        of_kernel = select(Measurement).where(Measurement.run_id == run_id, Measurement.role == "kernel")
+        winner = opened.scalars(of_kernel).one()
+        row = {**{name: getattr(winner, name) for name in COPIED}, "implementation": "shipped", "role": "baseline"}
+        fact_writes.add_measurements(opened, {run_id: [{**row, "median_us": 2 * winner.median_us}]})
+    look(out)
+    assert [kind for kind, _ in open_(out)] == ["regret", "stopped_compiling"]
+    with session(out.database_url) as opened:
+        repositories.remove(opened, "kernels")
+    look(out)
+    assert open_(out) == []
 
 
 def test_an_imported_night_is_no_alarm(out: Outbox) -> None:
