@@ -29,6 +29,15 @@ def test_a_night_is_due_once_its_hour_has_passed(now: dt.datetime, due: dt.date)
     assert nightlies.due_night(now, TIMES) == due
 
 
+@pytest.mark.parametrize("written", ["03:00", "03:00Z", "05:00+02:00", "19:00-08:00"])
+def test_an_hour_may_be_written_with_an_offset(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With "03:00Z" each look at the clock ended with a TypeError, so no nightly was submitted and no alarm opened."""
+    monkeypatch.setenv("TILEWATCH_NIGHTLY_AT", written)
+    times = NightlyTimes.load()
+    assert times.nightly_at == TIMES.nightly_at
+    assert nightlies.due_night(at(3, 5), times) == NIGHT
+
+
 def test_the_patience_of_a_night_goes_over_midnight() -> None:
     late = NightlyTimes(nightly_at=dt.time(23, 58))
     assert nightlies.due_night(at(0, 1, day=21), late) == dt.date(2026, 11, 19)

@@ -1,9 +1,9 @@
 """Decides whether a nightly is missing or late, for the workers' alarms and for the dashboard."""
 
 import datetime as dt
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tilewatch.errors import ExpectedError
@@ -22,6 +22,11 @@ class BadSettings(ExpectedError, ValueError):
     """Raised if a TILEWATCH_ variable has a bad value. The message is a sentence."""
 
 
+def _to_utc(at: dt.time) -> dt.time:
+    """Returns a time of day in UTC without an offset, such as 03:00 for 03:00Z or 05:00+02:00."""
+    return dt.datetime.combine(dt.date(2000, 1, 2), at, at.tzinfo or dt.UTC).astimezone(dt.UTC).time()
+
+
 class NightlyTimes(BaseSettings):
     """The settings of nightlies, from TILEWATCH_NIGHTLY_AT and TILEWATCH_NIGHTLY_LIMIT_H."""
 
@@ -29,7 +34,7 @@ class NightlyTimes(BaseSettings):
         env_prefix="TILEWATCH_", env_ignore_empty=True, frozen=True, validate_default=True
     )
 
-    nightly_at: dt.time = dt.time(3, 0)  # UTC
+    nightly_at: Annotated[dt.time, AfterValidator(_to_utc)] = dt.time(3, 0)  # UTC
     nightly_limit_h: float = Field(default=8.0, gt=0, le=24 * 366)  # hours after which a running nightly is late
 
     @classmethod
