@@ -79,9 +79,9 @@ def keep_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     return rows[[key in wanted for key in zip(*(rows[name] for name in SERIES), strict=True)]]
 
 
-def night_state(night: pd.Series, last: dt.date, now: dt.datetime, times: NightlyTimes) -> str:
+def night_state(night: pd.Series, last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> str:
     """Returns the state of a GPU model's newest nightly: done, running, late, missing or failed. An alarm uses the same
-    definitions of late and missing. `last` is the newest night of all GPU models."""
+    definitions of late and missing. `last` is the newest night of all GPU models; None if no other night is due."""
     if night["night"] == last and missing_night(last, now, times):
         return "missing"
     if night["state"] in IN_PROGRESS:

@@ -58,11 +58,13 @@ def _write_night(night: LastNight) -> str:
 
 def list_nights(url: str) -> Sequence[LastNight]:
     now, times = dt.datetime.now(dt.UTC), NightlyTimes()
-    newest = reads.last_nights(url)
+    newest, watched = reads.last_nights(url), reads.watched(url)
     several = newest["repository"].nunique() > 1
     nights = []
     for _, night in newest.sort_values(["repository", "gpu_name"]).iterrows():
-        last = newest.loc[newest["repository"] == night["repository"], "night"].max()
+        own = newest["repository"] == night["repository"]
+        # The checkout of Tilewatch is not watched any more when the first repository was added.
+        last = newest.loc[own, "night"].max() if night["repository"] in (watched or [night["repository"]]) else None
         state = changes.night_state(night, last, now, times)
         detail = night["state"] if state in ("failed", "running") else night["night"]
         name = night["gpu_name"].removeprefix("NVIDIA ")
