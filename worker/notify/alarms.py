@@ -315,23 +315,30 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     """Returns alarms about nodes where the package of a baseline has a new version, which may change ratios. The alarms
-    of several repositories on one node are the same."""
-    alarms: dict[str, OpenAlarm] = {}
-    for run in runs:
-        for package, name in PACKAGES.items():
-            old, new = (run.old_toolchain or {}).get(package), run.toolchain.get(package)
-            if old is None or new is None or old == new:
-                continue
-            key = f"{BASELINE_CHANGED}/{run.host}/{package}/{old}/{new}"
-            alarms[key] = OpenAlarm(
+    of several repositories on one node are the same. A version is not new if more series had it the night before, as
+    when a problem is measured again after weeks."""
+    versions = (
+        (run, package, (run.old_toolchain or {}).get(package), run.toolchain.get(package))
+        for run in runs
+        for package in PACKAGES
+    )
+    moves = group_by((each for each in versions if None not in each), lambda each: (each[0].host, *each[1:]))
+    alarms: list[OpenAlarm] = []
+    for (host, package, old, new), group in moves.items():
+        if old == new or len(group) < len(moves.get((host, package, new, new), ())):
+            continue
+        model = group[0][0].gpu_model
+        alarms.append(
+            OpenAlarm(
                 BASELINE_CHANGED,
-                key,
-                f"{name} on {run.host} ({run.gpu_model})",
+                f"{BASELINE_CHANGED}/{host}/{package}/{old}/{new}",
+                f"{PACKAGES[package]} on {host} ({model})",
                 f"{package} went from {old} to {new}, so ratios change where the baseline's speed did. Regressions "
                 "are judged by our own time too.",
-                gpu_model=run.gpu_model,
+                gpu_model=model,
             )
-    return list(alarms.values())
+        )
+    return alarms
 
 
 def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:

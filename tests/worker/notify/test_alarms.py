@@ -209,6 +209,18 @@ def test_a_baseline_s_new_version_is_one_alarm_for_all_series_of_a_node() -> Non
     assert news.subject == "cuBLAS and cuBLASLt on n1 (h200)"
 
 
+def test_a_problem_that_is_put_back_does_not_report_the_baseline_s_version_again() -> None:
+    """Its run before is weeks old; the others were measured with the new version since then."""
+    new = {"sgl-deep-gemm": "0.2.5"}
+    others = replace(RUN, toolchain=new, old_toolchain=new)
+    back = replace(RUN, problem="4x5x6", toolchain=new)
+    two = [others, replace(others, problem="7x8x9")]
+    assert alarms.find_changed_baselines([back, *two]) == []
+    assert alarms.find_changed_baselines([back, *(replace(each, host="n2") for each in two)]), "that is another node"
+    changed = [replace(back, problem=str(number)) for number in range(3)]
+    assert len(alarms.find_changed_baselines([*changed, *two])) == 1, "two series were left out of the night between"
+
+
 def test_a_line_of_the_checklist_that_turned_from_yes_to_no_is_an_alarm() -> None:
     def lines(**answers: str) -> list[dict[str, str]]:
         return [{"item": item, "answer": answer, "evidence": f"of {item}"} for item, answer in answers.items()]
