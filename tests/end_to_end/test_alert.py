@@ -36,7 +36,7 @@ def test_a_change_that_replays_confirmed_is_one_message_with_its_cause_and_the_w
     body = asked.json["body"]
     change = f"{100 * regression.size:+.1f} % time, {'slower' if regression.size > 0 else 'faster'}"
     since = f"since {short_sha(shas[git_history.ADD])} (2 series)"
-    assert asked.json["subject"].endswith(f"{tiny_repository.KERNEL} on sim: {change} {since}")
+    assert asked.json["subject"].endswith(f"{tiny_repository.KERNEL} of watched on sim: {change} {since}")
     assert f"Cause ({regression.category.replace('_', ' ')}): {regression.cause}" in body
     assert all(sentence in body for sentence in regression.explanation)
     assert re.match(r"code: double\.py:\d+ does something else \(addf added, ", regression.explanation[-1])

@@ -37,7 +37,8 @@ def test_twenty_nights_end_with_all_that_was_planted_and_a_message_of_each(
         }
         assert opened.scalars(select(Alarm.kind).where(Alarm.closed_at.is_(None))).all() == ["baseline_changed"]
     subjects = [message.subject for message in mailbox.messages]
-    for words in ("simulated: scale on sim: +", "simulated: shift on sim: -", "the baseline changed: DeepGEMM"):
+    changes = [f"simulated: {each} of demo-kernels on sim: {sign}" for each, sign in (("scale", "+"), ("shift", "-"))]
+    for words in (*changes, "the baseline changed: DeepGEMM"):
         assert [subject for subject in subjects if subject.startswith(words)], subjects
         assert words in shown
     assert len([line for line in printed if line.startswith("night ")]) == demo_repository.COMMITS
