@@ -136,6 +136,12 @@ def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:
     return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))
 
 
+def find_known_replays(session: Session, keys: Sequence[str]) -> set[tuple[str, dt.datetime]]:
+    """Returns the keys and times of the stored replays that have one of the given keys."""
+    query = select(Replay.key, Replay.at).where(Replay.key == func.any(list(keys)))
+    return {(row.key, row.at) for row in session.execute(query)}
+
+
 def _measurements(session: Session, run_id: int) -> tuple[tuple[Measurement, Params | None], ...]:
     query = (
         select(Measurement, Config.params)

@@ -11,7 +11,7 @@ from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.models import Commit, Replay
-from tilewatch.db.worker_reads.export import ReplayExport
+from tilewatch.db.worker_reads.export import ReplayExport, find_known_replays
 from tilewatch.worker.transfer.recorded_commits import RecordedCommits, write_commit
 
 Row = Mapping[str, Any]
@@ -40,10 +40,15 @@ def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
 
 
 def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int) -> None:
-    """Writes the replays of a recording. A replay whose key is in the database already is not changed."""
+    """Writes the replays of a recording that are not stored yet. A replay's key gets its time, because two databases
+    give the same key to replays of the same commits."""
+    known = find_known_replays(session, [row["key"] for row in rows])
     sides = [row[name] for row in rows for name in ("good", "bad")]
     config_ids = fact_writes.add_configs(session, [side["config"] for side in sides if side["config"] is not None])
     for row in rows:
+        at = dt.datetime.fromisoformat(row["at"])
+        if (row["key"], at) in known:  # it was measured here, or an older release imported it
+            continue
         columns: dict[str, Any] = {name: row[name] for name in ALIKE if name != "failure"}
         for name in ("good", "bad"):
             side = row[name]
@@ -52,9 +57,10 @@ def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommit
             params = side["config"]
             columns[f"{name}_config_id"] = config_ids[config_sha256(params)] if params is not None else None
         columns["counters"] = row.get("counters")
-        columns |= {"origin": "recorded", "recording_id": recording_id, "at": dt.datetime.fromisoformat(row["at"])}
+        columns |= {"origin": "recorded", "recording_id": recording_id, "at": at}
         times = {"good_us": row["good_us"], "bad_us": row["bad_us"], "failure": row["failure"]}
-        suspicions.write_replay(session, row["key"], {**columns, "suspicion_id": None}, **times)
+        key = f"{row['key']}:{at.astimezone(dt.UTC).isoformat()}"
+        suspicions.write_replay(session, key, {**columns, "suspicion_id": None}, **times)
 
 
 def _side(replay: Replay, name: str, commit: Commit, params: Mapping[str, int] | None) -> dict[str, Any]:

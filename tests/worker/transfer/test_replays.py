@@ -1,16 +1,18 @@
 """Replays travel with their runs, and a recorded history is judged as it was where it was measured."""
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from tests.conftest import NewDatabase
 from tests.worker.fixtures import git_history
 from tests.worker.fixtures.nights import do_nights, read_verdicts
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.lifecycle import messages
-from tilewatch.db.models import Regression, Replay, Run
+from tilewatch.db.models import Regression, Replay, Run, Verdict
 from tilewatch.db.page_reads import regressions, series
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads.export import ExportFilter
@@ -52,6 +54,36 @@ def test_a_recorded_history_is_judged_as_where_it_was_measured(
             assert {replay.origin for replay in opened.scalars(select(Replay))} == {"recorded"}
             assert all(each.counters == {"missing": "no ncu"} for each in opened.scalars(select(Replay)))
             assert len(opened.scalars(select(Regression)).all()) == 1
+
+
+def test_replays_of_two_sites_that_watch_one_repository_do_not_replace_each_other(
+    tmp_path: Path, database_url: str, broker_url: str, new_database: NewDatabase
+) -> None:
+    """Both sites ask the same question about the same commits. The second site once took the first one's answer for
+    its own, so that it measured no replay and confirmed no regression."""
+    watched = settings_for(tmp_path / "home", tmp_path / "watched", database_url, broker_url)
+    shas = git_history.make(tmp_path / "watched", git_history.ADD, git_history.WORDS)
+    verdicts = read_verdicts(do_nights(watched, *shas.values()))
+    with session(database_url) as opened:
+        opened.execute(update(Run).values(origin="measured", timer="events"))
+        opened.execute(update(Replay).values(origin="measured"))
+        replays = len(opened.scalars(select(Replay)).all())
+    monday, tuesday = tmp_path / "monday.jsonl.gz", tmp_path / "tuesday.jsonl.gz"
+    export_file(database_url, monday, ExportFilter())
+    contents = recording_file.read(monday)
+    recording_file.write(tuesday, replace(contents.header, tool="another"), contents.rows)
+    with new_database() as url:
+        import_file(url, monday)
+        other = settings_for(tmp_path / "other", tmp_path / "watched", url, broker_url, watched.store_url)
+        here = do_nights(other, *shas.values())
+        import_file(url, tuesday)
+        import_file(database_url, tuesday)
+        with session(url) as opened:
+            assert Counter(opened.scalars(select(Replay.origin))) == {"recorded": replays, "simulated": replays}
+            opened.execute(delete(Verdict).where(Verdict.run_id.in_(select(Run.id).where(Run.origin == "recorded"))))
+        assert read_verdicts(here) == verdicts
+    with session(database_url) as opened:
+        assert len(opened.scalars(select(Replay)).all()) == replays, "its own replays came back to it"
 
 
 @pytest.mark.parametrize("file", sorted(RECORDINGS.glob("story/*.jsonl.gz")), ids=lambda file: file.name)
