@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import case, cast, delete, exists, func, literal, or_, select, text, update
+from sqlalchemy import and_, case, cast, delete, exists, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.orm import Session
 
@@ -28,6 +28,7 @@ from tilewatch.db.models import (
     GpuModel,
     Measurement,
     Recording,
+    Replay,
     Run,
     Submission,
     Sweep,
@@ -36,6 +37,7 @@ from tilewatch.db.models import (
     Worker,
 )
 from tilewatch.db.natural_keys import find_or_add, find_or_add_all
+from tilewatch.db.query_parts import committed_runs
 
 Row = Mapping[str, Any]
 
@@ -371,6 +373,30 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
         where=(Verdict.verdict == "undecided") & differs,
     )
     session.execute(decided, rows)
+
+
+def delete_undecided(session: Session, recording_id: int) -> list[int]:
+    """Deletes undecided verdicts on recorded runs that a recording may decide. Returns the ids of these runs. They are
+    of later commits than a run of the recording, or of no earlier commit than the bad one of a replay of it."""
+    run = committed_runs(select(Commit.repository, Sweep.gpu_model, (Commit.position + 1).label("position")))
+    replay = select(Commit.repository, Replay.gpu_model, Commit.position).join(
+        Replay, Replay.bad_commit_id == Commit.id
+    )
+    new = run.where(Run.recording_id == recording_id).union_all(replay.where(Replay.recording_id == recording_id)).cte()
+    first = select(new.c.repository, new.c.gpu_model, func.min(new.c.position).label("position"))
+    first_new = first.group_by(new.c.repository, new.c.gpu_model).subquery()
+    later = committed_runs(select(Run.id)).join(
+        first_new,
+        and_(
+            first_new.c.repository == Commit.repository,
+            first_new.c.gpu_model == Sweep.gpu_model,
+            first_new.c.position <= Commit.position,
+        ),
+    )
+    undecided = delete(Verdict).where(
+        Verdict.verdict == "undecided", Verdict.run_id.in_(later.where(Run.origin == "recorded"))
+    )
+    return list(session.scalars(undecided.returning(Verdict.run_id)))
 
 
 def write_code_diff(

@@ -166,11 +166,11 @@ _SCOPES = committed_runs(select_row(Scope, [Commit, Sweep, Run]))
 """The query for the scope of every run. Callers add conditions to the query."""
 
 
-def list_nights_of_recording(session: Session, recording_id: int) -> list[RecordedNight]:
-    """Lists the nights of a recording, in the order in which they are judged."""
+def list_recorded_nights(session: Session, recording_id: int, run_ids: Sequence[int]) -> list[RecordedNight]:
+    """Lists the nights of a recording and of these runs, in the order in which they are judged."""
     query = (
         committed_runs(select(func.min(Run.id).label("run_id"), Sweep.submission_id, Sweep.gpu_model, Commit.sha))
-        .where(Run.recording_id == recording_id)
+        .where(or_(Run.recording_id == recording_id, Run.id == func.any(list(run_ids))))
         .group_by(Sweep.submission_id, Sweep.gpu_model, Commit.id)
         .order_by(*commit_order.oldest_first(), Sweep.submission_id)
     )

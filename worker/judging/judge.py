@@ -109,12 +109,15 @@ def _up_to_tonight(
     judge = cached if cached is not None and _begins_with(cached, ids, builds) else None
     if judge is not None and judge.points != judging.count_points(opened, judge.night_ids, scope.origin):
         judge = None  # a measurement was repeated, or a worker wrote its run late
+    if judge is not None and scope.origin == RECORDED and judge.replays != len(tonight.facts):
+        judge = None  # it took the questions for unanswerable that replays of a later file answer
     points = judging.list_points(opened, ids if judge is None else ids[len(judge.night_ids) :], scope.origin)
     if judge is not None and not {series_of(point) for point in points} <= set(judge.numbers):
         judge = None
         points = judging.list_points(opened, ids, scope.origin)
     if judge is None:
         judge = ScopeJudge(night.series_by_first_night(nights, points), tonight.policy, replay_launches)
+        judge.replays = len(tonight.facts)
     by_night: dict[int, list[Point]] = {id_: [] for id_ in ids}
     for point in points:
         by_night[point.submission_id].append(point)

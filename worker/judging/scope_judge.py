@@ -77,6 +77,7 @@ class ScopeJudge:
         self.night_ids: list[int] = []
         self.builds: list[int] = []
         self.points = 0
+        self.replays = 0
         self.alerts: dict[Series, ConfirmedChange] = {}
         self.first_questions: dict[Series, FirstQuestion] = {}
         self.code_names: dict[KernelProblem, str] = {}

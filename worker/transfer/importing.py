@@ -114,14 +114,17 @@ def _import(opened: Session, path: Path, sha256: str, contents: recording_file.R
 
 
 def _judge(opened: Session, recording_id: int) -> None:
-    """Queues a judge job for each night of a recording, because a recording contains no verdicts."""
-    for night in judging.list_nights_of_recording(opened, recording_id):
+    """Queues a judge job for each night of a recording, because a recording contains no verdicts, and for each recorded
+    night that was undecided without it: a night's replays may come with a later file, and files in any order."""
+    undecided = fact_writes.delete_undecided(opened, recording_id)
+    for night in judging.list_recorded_nights(opened, recording_id, undecided):
         follow_up.add_judge_job(
             opened,
             night.run_id,
             submission_id=night.submission_id,
             subject=f"recorded {short_sha(night.sha)} on {night.gpu_model}",
             priority=Priority.BACKFILL,
+            again=f"recording {recording_id}",
         )
 
 

@@ -103,6 +103,41 @@ def test_the_judge_tells_five_real_changes_apart(
         assert messages.list_unreported_changes(opened) == [], "people were told where it was recorded"
 
 
+def cut(tmp_path: Path, sweeps: set[int], replays: int) -> Path:
+    """The story's file with these sweeps and the last of its three replays."""
+    contents = recording_file.read(RECORDINGS / "story" / "h200.jsonl.gz")
+    runs = {row["key"] for row in contents.rows if row["row"] == "run" and row["sweep"] in sweeps}
+    keys = [row["key"] for row in contents.rows if row["row"] == "replay"][3 - replays :]
+    of_kind = {"sweep": ("id", sweeps), "trial": ("sweep", sweeps), "run": ("sweep", sweeps), "replay": ("key", keys)}
+    of_kind |= {"measurement": ("run", runs)}
+    rows = [
+        row
+        for row in contents.rows
+        for name, kept in [of_kind.get(row["row"], ("row", ["compilation"]))]
+        if row[name] in kept
+    ]
+    file = tmp_path / f"{min(sweeps)} to {max(sweeps)}.jsonl.gz"
+    recording_file.write(file, contents.header, rows)
+    return file
+
+
+@pytest.mark.parametrize("parts", [(({1, 2}, 0), (set(range(1, 7)), 3)), (({3, 4, 5, 6}, 2), ({1, 2}, 3))])
+def test_a_history_in_two_files_is_judged_as_in_one(
+    tmp_path: Path, database_url: str, broker_url: str, parts: tuple[tuple[set[int], int], ...]
+) -> None:
+    """A file every night: the replays of a night may come with the next file, or the older file may come later. The
+    change of 50 % once stayed undecided, or that of 4 %."""
+    for sweeps, replays in parts:
+        context = imported(tmp_path, database_url, broker_url, cut(tmp_path, sweeps, replays))
+        do_all_jobs(context)
+    found = {subject: verdict for subject, [(verdict, _)] in read_verdicts(context).items()}
+    assert found["Walk the tiles row by row, without the swizzle"] == "regression"
+    assert [*found.values()].count("regression") == 3
+    assert [*found.values()].count("unchanged") == 2
+    with session(database_url) as opened:
+        assert len(regressions.list_regressions(opened)) == 3
+
+
 def test_a_recorded_history_says_what_each_commit_did(tmp_path: Path, database_url: str, broker_url: str) -> None:
     """What tools/record_history.py recorded of this library on an H100. One machine code has another hash here, as a
     recording from before the hash left names out: that both are the same is on record."""
