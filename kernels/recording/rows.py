@@ -121,7 +121,7 @@ class TrialFields(_Fields):
     status: Name
     failure: Text | None
     samples_us: Samples | None
-    error: Number | None
+    error: float | None  # of a wrong output: as large as its values, which may be anything
 
 
 class TelemetryFields(_Fields):

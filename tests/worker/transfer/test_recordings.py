@@ -155,6 +155,15 @@ def test_a_sweep_of_which_only_medians_are_left_arrives(
             assert sorted(opened.scalars(select(Trial.median_us).where(Trial.status == "timed"))) == medians
 
 
+def test_a_wrong_output_of_any_size_arrives(recording: Path, new_database: NewDatabase) -> None:
+    """Wrong configs return what was in the memory. One such number had the whole file refused elsewhere."""
+    file = rewritten(recording, with_value("trial", "error", 3.4e38))
+    with new_database() as elsewhere:
+        assert import_file(elsewhere, file).created
+        with session(elsewhere) as opened:
+            assert set(opened.scalars(select(Trial.error).where(Trial.status == "wrong"))) == {3.4e38}
+
+
 def test_a_file_is_imported_once_and_not_even_read_again(
     recording: Path, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
