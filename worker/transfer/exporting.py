@@ -1,7 +1,7 @@
 """Exports the runs that workers of this database measured, as a recording."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tilewatch.errors import ExpectedError
 from tilewatch.kernels import HARNESS
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import Header
+from tilewatch.text import LONGEST_NAME, shorten
 from tilewatch.worker.transfer import replays as transfer_replays
 from tilewatch.worker.transfer.recorded_commits import MEASUREMENT_COLUMNS, RUN_COLUMNS, SWEEP_COLUMNS, write_commit
 
@@ -42,11 +43,16 @@ def export_file(database_url: str, path: Path, wanted: ExportFilter) -> int:
 def _header(found: Sequence[SweepExport]) -> Header:
     runs = [run for each in found for run, _ in each.runs]
     return Header(
-        machine="; ".join(sorted({f"{run.host}, {run.gpu_name}" for run in runs})),
+        machine=_join({f"{run.host}, {run.gpu_name}" for run in runs}),
         recorded_at=max(run.finished_at for run in runs).isoformat(timespec="seconds"),
-        repository="; ".join(sorted({each.commit.repository for each in found})),
+        repository=_join({each.commit.repository for each in found}),
         tool=f"tilewatch harness {HARNESS}",
     )
+
+
+def _join(names: Iterable[str]) -> str:
+    """Returns the names in one line that an import accepts: a year's nodes in a cluster may have hundreds of names."""
+    return shorten("; ".join(sorted(names)), LONGEST_NAME)
 
 
 def _rows(found: Sequence[SweepExport]) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import String, cast, func, select, update
 
 from tests.conftest import NewDatabase
 from tests.worker.fixtures import tiny_repository
@@ -162,6 +162,22 @@ def test_a_wrong_output_of_any_size_arrives(recording: Path, new_database: NewDa
         assert import_file(elsewhere, file).created
         with session(elsewhere) as opened:
             assert set(opened.scalars(select(Trial.error).where(Trial.status == "wrong"))) == {3.4e38}
+
+
+def test_runs_of_many_nodes_arrive(source: Context, tmp_path: Path, new_database: NewDatabase) -> None:
+    """The header once had more characters than an import accepts, and the whole file was refused."""
+    file = tmp_path / "cluster.jsonl.gz"
+    try:
+        with session(source.database_url) as opened:
+            opened.execute(update(Run).values(host=func.repeat(cast(Run.id, String), 300)))
+        export_file(source.database_url, file, ExportFilter())
+    finally:
+        with session(source.database_url) as opened:
+            opened.execute(update(Run).values(host="n1"))
+    with new_database() as elsewhere:
+        assert import_file(elsewhere, file).created
+        with session(elsewhere) as opened:
+            assert sorted(map(len, opened.scalars(select(Run.host)))) == [300, 300]
 
 
 def test_a_file_is_imported_once_and_not_even_read_again(
