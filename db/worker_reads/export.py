@@ -29,7 +29,7 @@ Params = Mapping[str, int]
 
 @dataclass(frozen=True)
 class ExportFilter:
-    """The filter for an export. A field that is None selects everything."""
+    """The filter for an export. A field that is None selects everything. `since` is a day in UTC."""
 
     repository: str | None = None
     kernel: str | None = None
@@ -67,9 +67,9 @@ def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
         select(Sweep.id)
         .join(Commit, Commit.id == Sweep.commit_id)
         .where(
-            exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured"),
+            exists().where(Run.sweep_id == Sweep.id, Run.origin == "measured", *_is_since(wanted, Run.finished_at)),
             is_swept(Sweep.kernel),  # the others are computed again from these
-            *_conditions(wanted, Sweep.repository, Sweep.kernel, Sweep.gpu_model, Sweep.created_at),
+            *_conditions(wanted, Sweep.repository, Sweep.kernel, Sweep.gpu_model),
         )
         .order_by(*commit_order.oldest_first(), Sweep.id)
     )
@@ -88,7 +88,8 @@ def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[Repla
         .outerjoin(bad_config, bad_config.id == Replay.bad_config_id)
         .where(
             Replay.origin == "measured",
-            *_conditions(wanted, good.repository, Replay.kernel, Replay.gpu_model, Replay.at),
+            *_conditions(wanted, good.repository, Replay.kernel, Replay.gpu_model),
+            *_is_since(wanted, Replay.at),
         )
         .order_by(Replay.id)
     )
@@ -157,12 +158,14 @@ def _conditions(
     repository: InstrumentedAttribute[str],
     kernel: InstrumentedAttribute[str],
     gpu_model: InstrumentedAttribute[str],
-    at: InstrumentedAttribute[dt.datetime],
 ) -> list[ColumnElement[bool]]:
     equal: list[tuple[Any, str | None]] = [
         (repository, wanted.repository),
         (kernel, wanted.kernel),
         (gpu_model, wanted.gpu_model),
     ]
-    conditions = [column == value for column, value in equal if value is not None]
-    return conditions if wanted.since is None else [*conditions, at >= wanted.since]
+    return [column == value for column, value in equal if value is not None]
+
+
+def _is_since(wanted: ExportFilter, at: InstrumentedAttribute[dt.datetime]) -> list[ColumnElement[bool]]:
+    return [] if wanted.since is None else [func.timezone("UTC", at) >= wanted.since]

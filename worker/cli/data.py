@@ -39,7 +39,7 @@ def export_(
     kernel: options.OnlyKernel = None,
     gpu: options.OnlyGpu = None,
     since: Annotated[
-        str | None, typer.Option(metavar="YYYY-MM-DD", help="Only sweeps submitted on this day or later.")
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="Only what was measured on this day (UTC) or later.")
     ] = None,
     repository: options.OneRepository = None,
 ) -> None:

@@ -250,6 +250,16 @@ def test_our_own_export_is_nothing_new(recording: Path, source: Context) -> None
     assert counts(source.database_url) == {**before, "recordings": 1}
 
 
+def test_a_sweep_that_waited_for_its_gpu_is_of_the_day_when_it_was_measured(source: Context, tmp_path: Path) -> None:
+    """Submitted on Saturday and measured on Sunday, it was in neither of the files that were written every day."""
+    file = tmp_path / "sunday.jsonl.gz"
+    with session(source.database_url) as opened:
+        opened.execute(update(Sweep).values(created_at=dt.datetime(2026, 10, 31, 22, tzinfo=dt.UTC)))
+    assert export_file(source.database_url, file, ExportFilter(since=dt.date(2026, 11, 1))) > 0
+    with pytest.raises(NothingToExport):
+        export_file(source.database_url, file, ExportFilter(since=dt.date(2026, 11, 2)))
+
+
 def test_imported_runs_are_not_passed_on(recording: Path, tmp_path: Path, new_database: NewDatabase) -> None:
     with new_database() as elsewhere:
         import_file(elsewhere, recording)
