@@ -64,6 +64,16 @@ def test_a_problem_is_found_exactly_or_nearby_or_gets_the_fallback(
     assert table.find(*problem) == choice, "asked again"
 
 
+@pytest.mark.parametrize(
+    "problem", [(64, 512, "float8_e4m3fn"), ("64x512:float8_e4m3fn",), (64, "512", "float8-e4m3fn")]
+)
+def test_a_word_of_several_words_is_found(problem: tuple[tuned.Part, ...]) -> None:
+    """The table held "float8" and "e4m3fn", so what host code calls the type got the fallback for every size."""
+    table = Table([Row("64x512:float8_e4m3fn", {"tile": 2}), Row("64x512:float8_e5m2", {"tile": 3})], FALLBACK)
+    assert table.find(*problem) == Choice({"tile": 2}, "exact", "64x512:float8_e4m3fn", 0.0)
+    assert table.find(64, 700, "float8_e5m2").config == {"tile": 3}
+
+
 def test_twice_and_half_a_size_is_one_doubling_away() -> None:
     """Rounding put 20 further from 10, and 4.4 % of all sizes up to 40,000."""
     for size in range(1, 2000):

@@ -104,7 +104,8 @@ class Table:
         if found is None:
             if len(self._answers) >= KEPT_ANSWERS + len(self._exact):
                 self._answers = dict(self._exact)
-            found = self._answers[problem] = self._find_nearest(problem)
+            parts = tuple(part for given in problem for part in _split(given))
+            found = self._answers[problem] = self._exact.get(parts) or self._find_nearest(parts)
         return found
 
     def _find_nearest(self, problem: tuple[Part, ...]) -> Choice:
@@ -209,7 +210,12 @@ def parse_file(path: str | Path, text: str) -> dict[str, Any]:
 
 def split_problem(text: str) -> tuple[Part, ...]:
     """Returns the numbers and words of a problem's name: 4096x4096x4096-float16 is (4096, 4096, 4096, "float16")."""
-    return tuple(int(part) if part.isdigit() else part for part in _BETWEEN_PARTS.split(text) if part)
+    return tuple(int(part) if part.isdecimal() else part for part in _BETWEEN_PARTS.split(text) if part)
+
+
+def _split(part: Part) -> tuple[Part, ...]:
+    """Returns the numbers and words of a part of a problem's name: one word for a person may be several in a table."""
+    return split_problem(part) if isinstance(part, str) else (part,)
 
 
 def measure_distance(one: tuple[Part, ...], other: tuple[Part, ...]) -> float | None:
