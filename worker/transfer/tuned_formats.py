@@ -7,7 +7,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tilewatch.db.worker_reads.tuned_rows import NewestWinner
@@ -38,15 +38,23 @@ class Written:
     left_out: Sequence[str]
 
 
-def write_serving_tables(winners: Iterable[NewestWinner], names: str | None, separator: str) -> Written:
-    """Returns a file for each kernel, GPU model and set of sizes without m, in a folder for each kernel. `names` (as
-    "m x n x k") is for problems without names of sizes. `separator` joins numbers of `block_shape` in file names."""
+def write_serving_tables(winners: Sequence[NewestWinner], names: str | None, separator: str) -> Written:
+    """Returns a file for each kernel, GPU name and set of sizes without m, in a folder for each kernel. `names` (as
+    "m x n x k") is for problems without names of sizes. `separator` joins numbers of `block_shape` in file names.
+
+    Drivers have several names for one GPU model. Each name gets all configs of the model, whichever node found them."""
     tables: dict[str, dict[int, Any]] = {}
+    gpu_names: dict[tuple[str, str], set[str]] = {}
+    for each in winners:
+        gpu_names.setdefault((each.kernel, each.gpu_model), set()).add(each.gpu_name)
+    winners = [
+        replace(each, gpu_name=gpu) for each in winners for gpu in sorted(gpu_names[each.kernel, each.gpu_model])
+    ]
     placed, left_out = _make_each(winners, lambda winner: (*_place_winner(winner, names, separator), winner.config))
     for name, bucket, config in placed:
         tables.setdefault(name, {})[bucket] = config
     texts = {name: json.dumps(dict(sorted(table.items())), indent=4) + "\n" for name, table in tables.items()}
-    return Written(texts, left_out)
+    return Written(texts, list(dict.fromkeys(left_out)))
 
 
 def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tuple[str, int]:

@@ -81,6 +81,20 @@ def test_a_problem_names_its_own_sizes() -> None:
     ]
 
 
+def test_each_name_of_a_gpu_model_gets_all_configs() -> None:
+    """A node with 40 GB won one problem and one with 80 GB the other, so each found half of the table."""
+    names = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB")
+    winners = [
+        replace(WINNER, problem=f"m={m},n=8", gpu_name=name, gpu_model="a100", config={"tile": m})
+        for m, name in zip((64, 128), names, strict=True)
+    ]
+    written = write_serving_tables([*winners, replace(winners[0], problem="n=8")], None, ",")
+    files = [f"rmsnorm_h4096/N=8,device_name={name.replace(' ', '_')}.json" for name in names]
+    assert list(written.texts) == files
+    assert all(json.loads(text) == {"64": {"tile": 64}, "128": {"tile": 128}} for text in written.texts.values())
+    assert len(written.left_out) == 1
+
+
 def test_a_winner_without_a_bucket_is_named() -> None:
     written = write_serving_tables([WINNER, replace(WINNER, problem="64x64")], None, ",")
     assert written.texts == {}
