@@ -77,7 +77,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
         opened=opened,
         waiting=[row for row in section.regressions if row.direction == "regression" and row.state in OPEN_REGRESSION],
         judged=judged,
-        nights=_count_nights(session, since, until),
+        nights=_count_nights(session, repository, since, until),
         trends=[
             block
             for series in _list_worst(session, opened, judged)
@@ -89,10 +89,11 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
     )
 
 
-def _count_nights(session: Session, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """Returns the numbers of nightlies in the week by repository, GPU model and state, of all repositories."""
+def _count_nights(session: Session, repository: str, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
+    """Returns the numbers of a repository's nightlies in the week by GPU model and state."""
     nightlies = to_frame(SubmissionRow, list_nightlies(session, since, until))
-    return nightlies.groupby(["repository", "gpu_name", "state"]).size().rename("nights").reset_index()
+    nightlies = nightlies[nightlies["repository"] == repository]
+    return nightlies.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
 
 
 def _list_worst(

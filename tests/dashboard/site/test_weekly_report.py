@@ -71,6 +71,13 @@ def test_a_week_in_which_nothing_was_measured_is_a_page_too(db_session: Session)
     assert "No nightly was submitted this week." in page
 
 
+def test_nights_of_another_repository_are_not_counted(week: report.Week, filled: Session) -> None:
+    """With two watched repositories, each one's report had the nights of both, done and failed."""
+    assert week.nights["nights"].sum() == 5
+    page = report.page(report.read_week(filled, dt.datetime.now(dt.UTC), "another"))
+    assert "No nightly was submitted this week." in page
+
+
 def test_a_past_week_is_shown_as_it_ended(new_filled_database: NewDatabase) -> None:
     """The third commit's night, and the end of a regression, came after it."""
     until = FIRST_DAY + dt.timedelta(days=1, hours=20)
