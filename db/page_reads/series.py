@@ -59,17 +59,19 @@ class UnknownName(ExpectedError):
 
 
 def require_known(session: Session, **given: str | None) -> None:
-    """Raises UnknownName if one of the given names is in no sweep, so that a misspelt or renamed kernel is noticed. The
+    """Raises UnknownName if no sweep has all of the given names, so that a misspelt or renamed kernel is noticed. The
     arguments may be repository, kernel, problem and gpu_model; None is accepted and stands for all names."""
-    for what, name in given.items():
-        column = Commit.repository if what == "repository" else getattr(Sweep, what)
-        query = select(column).select_from(Sweep).join(Commit, Commit.id == Sweep.commit_id).distinct()
-        if name is None or session.scalar(query.where(column == name).limit(1)) is not None:
+    asked = {what: name for what, name in given.items() if name is not None}
+    query, of = select(Sweep.id), ""
+    for what, name in asked.items():
+        column = getattr(Sweep, what)
+        if session.scalar(query.where(column == name).limit(1)) is not None:
+            query, of = query.where(column == name), f"{of or ' of'} {name}"
             continue
-        known = list(session.scalars(query))
-        nearest = difflib.get_close_matches(name, known, 1) or known[:1]
+        known = session.scalars(query.with_only_columns(column).distinct().order_by(column)).all()
+        nearest = difflib.get_close_matches(name, known, 1, cutoff=0.0)
         hint = f"; the nearest is '{nearest[0]}'" if nearest else "; there is no sweep yet"
-        raise UnknownName(f"no sweep has the {what.replace('_', ' ').replace('gpu', 'GPU')} '{name}'{hint}")
+        raise UnknownName(f"no sweep{of} has the {what.replace('_', ' ').replace('gpu', 'GPU')} '{name}'{hint}")
 
 
 def list_repositories(session: Session) -> list[str]:

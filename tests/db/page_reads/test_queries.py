@@ -25,7 +25,7 @@ from tests.dashboard.fixtures.small_database import (
 from tests.db.fixtures import one_commit
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.lifecycle import repositories as lifecycle
-from tilewatch.db.models import OPEN_REGRESSION, Commit, Job, Measurement, Run, Submission, Verdict
+from tilewatch.db.models import OPEN_REGRESSION, Commit, Job, Measurement, Run, Submission, Sweep, Verdict
 from tilewatch.db.page_reads import (
     evidence,
     queue,
@@ -301,6 +301,18 @@ def test_trials_of_a_sweep_come_fastest_first_with_their_static_facts(filled: Se
 def test_series_are_those_with_runs(filled: Session) -> None:
     found = [(row.problem, row.gpu_model) for row in series.list_series(filled)]
     assert found == [(PROBLEM, "h200"), (OTHER_PROBLEM, "h200")]
+
+
+def test_names_that_are_known_only_apart_are_refused(changeable: Session) -> None:
+    """The kernel and the problem are of two repositories: a program got an empty list, as if nothing was measured."""
+    one_commit.submit(changeable, repository="ours")
+    changeable.execute(update(Sweep).where(Sweep.repository == "ours").values(kernel="ours_fp8", problem="64x128"))
+    series.require_known(changeable, repository="ours", kernel="ours_fp8", problem="64x128", gpu_model="b200")
+    refusal = "no sweep of ours ours_fp8 has the problem '320x32576x7168'; the nearest is '64x128'"
+    with pytest.raises(series.UnknownName, match=refusal):
+        series.require_known(changeable, repository="ours", kernel="ours_fp8", problem=PROBLEM)
+    with pytest.raises(series.UnknownName, match="no sweep of gemm_fp8 has the problem '64x128'"):
+        series.require_known(changeable, kernel=KERNEL, gpu_model=None, problem="64x128")
 
 
 def test_search_spaces_are_those_that_were_submitted(filled: Session) -> None:

@@ -59,7 +59,9 @@ def test_verdicts_are_of_what_was_asked_for(server: str) -> None:
 def test_the_detectable_change_is_that_of_the_newest_verdict_that_knows_it(api_url: str, server: str) -> None:
     unknown = get(server, "/detectable-change", **{**SERIES, "problem": "1x1x1"})
     assert unknown.status_code == 404
-    assert unknown.json() == {"detail": "no sweep has the problem '1x1x1'; the nearest is '4096x4096x4096'"}
+    assert unknown.json() == {
+        "detail": f"no sweep of {REPOSITORY} {KERNEL} has the problem '1x1x1'; the nearest is '320x32576x7168'"
+    }
     newest = get(server, "/verdicts", **SERIES).json()[0]["run_id"]
     with session(api_url) as opened:
         row = opened.get_one(Verdict, newest)
