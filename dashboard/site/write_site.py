@@ -38,8 +38,15 @@ class SiteOrder:
 
 
 def write_site(opened: Session, order: SiteOrder) -> str:
-    """Writes all files of a site and returns a sentence about them. Keeps an earlier site's pages for old links."""
-    others = [party for place in order.merge for party in site_content.read_parties(place)]
+    """Writes all files of a site and returns a sentence about them. Keeps an earlier site's pages for old links. Raises
+    BadSite if a merged site has the name of another one, because each name is shown once."""
+    merged = {place: site_content.read_parties(place) for place in order.merge}
+    names = [order.name]
+    for place, (publisher, *_) in merged.items():
+        if publisher.name in names:
+            raise site_content.BadSite(f"{place} is a site of '{publisher.name}' too: publish one under another name")
+        names.append(publisher.name)
+    others = [party for parties in merged.values() for party in parties]
     tables = read_tables(order.tables) if order.tables else ()
     own = site_reads.read_party(opened, order.name, dt.datetime.now(dt.UTC), order.release, tables, order.repository)
     newest = {party.name: party for party in sorted(others, key=lambda party: party.made_at) if party.name != own.name}

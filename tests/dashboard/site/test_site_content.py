@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from tests.dashboard.fixtures import hostile
-from tilewatch.dashboard.site import feeds
+from tilewatch.dashboard.site import feeds, write_site
 from tilewatch.dashboard.site.site_content import (
     FILE,
     BadSite,
@@ -23,6 +24,7 @@ from tilewatch.dashboard.site.site_content import (
     read_parties,
     write_parties,
 )
+from tilewatch.dashboard.site.write_site import SiteOrder
 from tilewatch.db.page_reads.regressions import RegressionRow
 
 AT = dt.datetime(2026, 11, 28, 3, tzinfo=dt.UTC)
@@ -86,12 +88,26 @@ def test_a_value_that_no_site_holds_is_refused_with_its_place(
 def test_a_file_of_another_kind_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadSite, match="format 2, and this Tilewatch reads format 1"):
         read_parties(write(tmp_path, {**read_written(tmp_path), "format": 2}))
-    for other in ([], {"format": 1}, "text"):
+    for other in ([], {"format": 1}, "text", {"format": 1, "parties": []}):
         with pytest.raises(BadSite, match="is not the file of a site"):
             read_parties(write(tmp_path, other))
     (tmp_path / FILE).write_bytes(b"no gzip")
     with pytest.raises(BadSite, match="is not the file of a site"):
         read_parties(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "places"), [("lab", ["one"]), ("us", ["one", "two"])])
+def test_two_sites_of_one_name_are_not_merged(
+    name: str, places: list[str], db_session: Session, tmp_path: Path
+) -> None:
+    """The default is the name of the machine: the second site was left out, and nothing said so."""
+    for place in places:
+        (tmp_path / place).mkdir()
+        write_parties(tmp_path / place, (PARTY, replace(PARTY, name="another")))
+    order = SiteOrder(tmp_path / "out", name, "0.1.0", merge=tuple(map(tmp_path.joinpath, places)))
+    with pytest.raises(BadSite, match=f"{places[-1]} is a site of 'lab' too: publish one under another name"):
+        write_site.write_site(db_session, order)
+    assert not order.folder.exists()
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
