@@ -43,6 +43,11 @@ def read_contents(session: Session, report_id: int) -> dict[str, Any]:
     return session.scalars(select(ToolchainReport.contents).where(ToolchainReport.id == report_id)).one()
 
 
+def find_contents(session: Session, key: str) -> dict[str, Any]:
+    """Returns the contents of the report with this key; an empty dict if there is none."""
+    return session.scalar(select(ToolchainReport.contents).where(ToolchainReport.key == key)) or {}
+
+
 def change(session: Session, report_id: int, **columns: Any) -> None:
     """Stores the job that makes the next part of a report, or the contents of an unfinished report."""
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))

@@ -5,11 +5,18 @@ from pathlib import Path
 
 from sqlalchemy.exc import DataError
 
-from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, write_report
+from tilewatch.db.lifecycle.toolchain_reports import JudgedReport, find_contents, write_report
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.toolchains import writing
-from tilewatch.kernels.comparing.toolchains.report_file import MADE_AT, BadReport, list_rows, read_report
-from tilewatch.kernels.device import UnknownGpu
+from tilewatch.kernels.comparing.toolchains.report_file import (
+    MADE_AT,
+    VERSION,
+    BadReport,
+    list_rows,
+    merge,
+    read_report,
+    read_rows,
+)
 from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
@@ -18,7 +25,8 @@ END = ".json"
 
 
 def import_report(database_url: str, path: Path) -> Imported:
-    """Stores a report, or the new parts of one that is stored. Raises BadReport, after which nothing has changed."""
+    """Stores a report, or the new parts of one that is stored, whose other parts stay. Raises BadReport, after which
+    nothing has changed."""
     report = read_report(path)
     sides = (report.base, *report.heads)
     names = [side.name for side in sides]
@@ -30,16 +38,20 @@ def import_report(database_url: str, path: Path) -> Imported:
         answer, markdown = writing.make_answer(report), writing.write_markdown(report)
     except (ValueError, IndexError, OverflowError, UnknownGpu) as error:  # such as launches that are no pairs
         raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {error}") from None
-    judged = JudgedReport(
-        key=" ".join([report.made_at, *([report.id] if report.id else (side.compiler for side in sides))]),
-        toolchains=names,
-        made_at=made_at,
-        contents=list_rows(report),
-        answer=answer,
-        markdown=markdown,
-    )
+    key = " ".join([report.made_at, *([report.id] if report.id else (side.compiler for side in sides))])
     try:
         with session(database_url) as opened:
+            stored = find_contents(opened, key)
+            if stored.get("tilewatch_toolchain_report") == VERSION:
+                report = merge(read_rows(stored), report)
+            judged = JudgedReport(
+                key=key,
+                toolchains=names,
+                made_at=made_at,
+                contents=list_rows(report),
+                answer=writing.make_answer(report),
+                markdown=writing.write_markdown(report),
+            )
             written = write_report(opened, judged)
     except DataError as error:  # a NUL, for example
         raise BadReport(f"{path} cannot be imported: {str(error.orig).splitlines()[0]}") from None

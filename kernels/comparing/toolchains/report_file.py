@@ -180,9 +180,30 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
     return report
 
 
-def _read_key(row: Mapping[str, Any], fields: Sequence[str]) -> tuple[str, ...] | str:
-    values = tuple(str(row[name]) for name in fields)
-    return values if len(values) > 1 else values[0]
+def merge(stored: ToolchainReport, other: ToolchainReport) -> ToolchainReport:
+    """Returns a report with all parts of two files of one report, such as those of two machines. Of two parts with one
+    key, that of `other` is taken, unless `stored` has more launches."""
+    compiled = {side.name: side for side in other.sides if side.compiler}
+    sides = {**{side.name: side for side in (*other.sides, *stored.sides)}, **compiled}
+    parts: dict[str, Any] = {
+        name: {**getattr(stored, name), **getattr(other, name)} for name in ("pairs", "gpus", *BY_GPU)
+    }
+    for name in ("frozen", "retuned", "baselines"):
+        for key, timing in getattr(stored, name).items():
+            if len(timing.base_us) > len(parts[name][key].base_us):
+                parts[name][key] = timing
+    longest = {name: max(getattr(stored, name), getattr(other, name)) for name in ("static_wall_s", "static_jobs")}
+    return replace(other, sides=tuple(sides.values()), **parts, **longest)
+
+
+def _read_by_gpu(kind: type[Row], rows: Iterable[Mapping[str, Any]]) -> dict[GpuKey, Row]:
+    return {(row["kernel"], row["problem"], row["gpu_model"], row["head_name"]): _read(kind, row) for row in rows}
+
+
+def _read(kind: type[Row], row: Mapping[str, Any]) -> Row:
+    """Returns the dataclass that plain values describe. Raises ValueError if the values do not fit the dataclass."""
+    read: Row = _make_reader(kind).validate_python(row)  # type: ignore[arg-type]
+    return read
 
 
 @functools.cache

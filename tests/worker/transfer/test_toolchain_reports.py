@@ -5,8 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from tests.conftest import NewDatabase
+from tilewatch.db import models
 from tilewatch.db.page_reads.toolchain_reports import find_report, list_reports, list_reports_of
 from tilewatch.db.session import session
 from tilewatch.kernels.comparing.toolchains.comparison import begin_report
@@ -75,6 +77,29 @@ def test_a_recorded_report_is_read_and_stored(new_database: NewDatabase) -> None
             (base, head) = story.compilers
             assert [each.id for each in list_reports_of(opened, (base, head))] == [row.id]
             assert list_reports_of(opened, (head, base)) == []
+
+
+def test_parts_of_one_report_come_in_any_order(tmp_path: Path, new_database: NewDatabase) -> None:
+    """Two GPU nodes continue one report, or an older copy comes later. The last file replaced what the others had."""
+    whole = json.loads((ROOT / "recordings" / "toolchains" / "h200-13.4.92..13.5.37.json").read_text())
+    with new_database() as database_url:
+        files = []
+        for number, rows in enumerate((whole["frozen"][:30], whole["frozen"][20:])):
+            short = [{**row, "base_us": row["base_us"][:2], "head_us": row["head_us"][:2]} for row in rows[:5]]
+            files.append(tmp_path / f"{number}.json")
+            files[-1].write_text(json.dumps({**whole, "frozen": [*short, *rows[5:]]}))
+        sentences = [import_report(database_url, file).sentence for file in (*files, *files)]
+        assert [" ".join(sentence.split()[:2]) for sentence in sentences[:2]] == ["imported the", "imported what"]
+        assert sentences[2:] == [f"{file.name} was imported before; nothing changed" for file in files]
+        with session(database_url) as opened:
+            (row,) = list_reports(opened)
+            story = find_report(opened, row.id)
+            assert story is not None
+            assert len(story.frozen) == 72
+            (contents,) = opened.scalars(select(models.ToolchainReport.contents))
+    launches = {(row["kernel"], row["problem"]): len(row["base_us"]) for row in contents["frozen"]}
+    wanted = {(row["kernel"], row["problem"]): len(row["base_us"]) for row in whole["frozen"]}
+    assert {key for key, number in wanted.items() if launches[key] < number} == {*list(wanted)[:5]}
 
 
 @pytest.mark.parametrize("content", ["[]", "7", "null", "{}", '{"tilewatch_toolchain_report": 4}', "[" * 100_000, "\0"])
