@@ -10,6 +10,7 @@ import jinja2
 from tilewatch.dashboard.charts import colours, grid
 from tilewatch.dashboard.site.rendering import list_scores
 from tilewatch.dashboard.site.site_content import Party, identify_change, name_regression_page
+from tilewatch.db.page_reads.regressions import describe_origin
 from tilewatch.text import one_line, short_sha, write_change
 
 MOST_ITEMS = 100
@@ -49,11 +50,11 @@ def _list_items(party: Party, address: str) -> Iterator[dict[str, str]]:
     feed reader shows a change only once."""
     for section in party.sections:
         for row in section.regressions:
-            size = write_change(row.size)
+            size, kernel = write_change(row.size), f"{row.kernel}{describe_origin(vars(row))}"
             yield {
                 "id": _name_id(*identify_change(row)),
                 "url": f"{address}{name_regression_page(row)}",
-                "title": one_line(f"{row.kernel} on {', '.join(row.gpu_models)}: {size}, {row.state}"),
+                "title": one_line(f"{kernel} on {', '.join(row.gpu_models)}: {size}, {row.state}"),
                 "content_text": one_line(f"{row.cause} Since {short_sha(row.bad_sha)} {row.bad_subject}."),
                 "date_published": _write_time(row.opened_at),
                 "date_modified": _write_time(row.changed_at),

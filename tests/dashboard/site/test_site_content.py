@@ -26,6 +26,7 @@ from tilewatch.dashboard.site.site_content import (
 )
 from tilewatch.dashboard.site.write_site import SiteOrder
 from tilewatch.db.page_reads.regressions import RegressionRow
+from tilewatch.db.repository_names import EXAMPLES
 
 AT = dt.datetime(2026, 11, 28, 3, tzinfo=dt.UTC)
 CHANGE = RegressionRow(
@@ -125,6 +126,14 @@ def test_two_nodes_that_slow_one_kernel_at_one_commit_are_two_pages_and_two_item
         code, same, second, third = (item[name] for item in items)
         assert code == same
         assert len({code, second, third}) == 3
+
+
+def test_an_item_of_the_feed_says_what_no_gpu_here_showed() -> None:
+    """Planted examples came to the readers of the feed as regressions of a kernel."""
+    rows = (CHANGE, replace(CHANGE, recorded=True), replace(CHANGE, repository=next(iter(EXAMPLES)), counted=False))
+    section = replace(PARTY.sections[0], regressions=rows)
+    titles = [item["title"].partition(" on ")[0] for item in feeds._list_items(replace(PARTY, sections=(section,)), "")]
+    assert titles == ["k", "k (recorded)", "k (planted example)"]
 
 
 def test_the_name_of_a_page_is_safe_and_of_one_thing() -> None:
