@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.exc import CompileError, DBAPIError, StatementError
 from sqlalchemy.orm import Session
 
 from tilewatch.configs import config_sha256
@@ -69,7 +69,7 @@ def import_file(database_url: str, path: Path, *, named: str | None = None) -> I
         if isinstance(error, DATABASE_IS_AWAY):
             raise
         raise BadRecording(f"{path} cannot be imported: {str(error.orig).splitlines()[0]}") from None
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, CompileError) as error:  # CompileError: a column of a newer release
         raise BadRecording(f"{path} cannot be imported: a value does not fit its column: {error}") from None
 
 

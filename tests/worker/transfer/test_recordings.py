@@ -312,11 +312,17 @@ def with_value(kind: str, name: str, value: object) -> Callable[[list[Line]], li
     return lambda lines: [{**line, name: value} if line.get("row") == kind else line for line in lines]
 
 
+def with_part(part: str, name: str, value: object) -> Callable[[list[Line]], list[Line]]:
+    return lambda lines: [{**line, part: {**line[part], name: value}} if part in line else line for line in lines]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (without("host", "run"), "the run's host: field required"),
         (with_value("run", "sweep", 99), "a row names or lacks 99"),
+        (with_part("commit", "branch", "main"), "a value does not fit its column: Unconsumed column names: branch"),
+        (with_part("gpu_model", "fp4_tflops", 1.0), "Unconsumed column names: fp4_tflops"),
         (with_value("run", "timer", "sundial"), "violates check constraint"),
         (with_value("run", "started_at", "yesterday"), "the run's started_at: input should be a valid datetime"),
         (
