@@ -23,7 +23,7 @@ from tilewatch.dashboard.site.site_content import (
     name_series_page,
 )
 from tilewatch.dashboard.site.templates import insert
-from tilewatch.dashboard.text import day, moment
+from tilewatch.dashboard.text import day, moment, time_text
 from tilewatch.db.models import OPEN_REGRESSION
 from tilewatch.db.page_reads import snapshots
 from tilewatch.db.page_reads.regressions import RegressionRow, RegressionSeriesRow, describe_origin
@@ -50,6 +50,7 @@ class FrontSection:
     provenance: str
     regressions: Block
     groups: Mapping[str, Markup]
+    others: Block
 
 
 def render(parties: Sequence[Party], templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
@@ -98,9 +99,9 @@ def _draw_section(section: Section, known: Known) -> FrontSection:
     sparks = grid.index_sparks(to_frame(snapshots.RecentRatiosRow, section.recent))
 
     def lead(row: grid.Row) -> str:
-        name = name_series_page(*(str(row[each]) for each in ("repository", *changes.SERIES)))
-        return known.get(name, "index.html")
+        return known.get(_name_page_of(row), "index.html")
 
+    others = pairs[pairs["ratio"].isna()].to_dict("records")
     rows = sorted(
         section.regressions,
         key=lambda row: (row.direction != REGRESSION, row.state not in OPEN_REGRESSION, -abs(row.size)),
@@ -113,7 +114,26 @@ def _draw_section(section: Section, known: Known) -> FrontSection:
         provenance=_describe_newest(pairs),
         regressions=blocks.table(tabulate_regressions(rows), map(name_regression_page, rows)),
         groups={name: insert(html) for name, html in grid.draw_groups(pairs, lead, sparks).items()},
+        others=blocks.table(_tabulate_others(others), map(_name_page_of, others)),
     )
+
+
+def _name_page_of(row: grid.Row) -> str:
+    return name_series_page(*(str(row[each]) for each in ("repository", *changes.SERIES)))
+
+
+def _tabulate_others(rows: Sequence[grid.Row]) -> pd.DataFrame:
+    """Returns the times of series without a ratio, which `grid.draw_groups` leaves out."""
+    listed = [
+        {
+            "series": f"{row['kernel']} {row['problem']}",
+            "GPU": row["gpu_name"],
+            "time": time_text(row["median_us"]),
+            "change in a week": "" if pd.isna(row["change"]) else differences.write_cell(row),
+        }
+        for row in rows
+    ]
+    return pd.DataFrame(listed)
 
 
 def write_sentence(section: Section) -> str:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from tests.conftest import NewDatabase
 from tests.dashboard.fixtures import hostile
+from tests.dashboard.fixtures.small_database import KERNEL, OTHER_PROBLEM, REPOSITORY
 from tilewatch.dashboard.site import feeds, write_site
 from tilewatch.dashboard.site.site_content import (
     FILE,
@@ -21,12 +24,15 @@ from tilewatch.dashboard.site.site_content import (
     Section,
     SitePage,
     name_page,
+    name_series_page,
     read_parties,
     write_parties,
 )
 from tilewatch.dashboard.site.write_site import SiteOrder
+from tilewatch.db.models import Measurement, Run, Sweep
 from tilewatch.db.page_reads.regressions import RegressionRow
 from tilewatch.db.repository_names import EXAMPLES
+from tilewatch.db.session import session
 
 AT = dt.datetime(2026, 11, 28, 3, tzinfo=dt.UTC)
 CHANGE = RegressionRow(
@@ -134,6 +140,21 @@ def test_an_item_of_the_feed_says_what_no_gpu_here_showed() -> None:
     section = replace(PARTY.sections[0], regressions=rows)
     titles = [item["title"].partition(" on ")[0] for item in feeds._list_items(replace(PARTY, sections=(section,)), "")]
     assert titles == ["k", "k (recorded)", "k (planted example)"]
+
+
+def test_a_series_without_a_baseline_is_reached_from_the_front_page(
+    new_filled_database: NewDatabase, tmp_path: Path
+) -> None:
+    """It had a page, to which no page led."""
+    with new_filled_database() as url, session(url) as opened:
+        sweeps = select(Sweep.id).where(Sweep.problem == OTHER_PROBLEM)
+        runs = select(Run.id).where(Run.sweep_id.in_(sweeps))
+        opened.execute(update(Measurement).where(Measurement.run_id.in_(runs)).values(ratio=None, baseline=None))
+        write_site.write_site(opened, SiteOrder(tmp_path, "lab", "0.1.0"))
+    name = name_series_page(REPOSITORY, KERNEL, OTHER_PROBLEM, "h200")
+    assert (tmp_path / name).exists()
+    front = (tmp_path / "index.html").read_text()
+    assert f'<a href="{name}">{KERNEL} {OTHER_PROBLEM}</a>' in front
 
 
 def test_the_name_of_a_page_is_safe_and_of_one_thing() -> None:
