@@ -90,7 +90,7 @@ class Party:
     links: tuple[Block, ...] = field(default=())
 
 
-_PARTIES = TypeAdapter(Annotated[tuple[Party, ...], Field(min_length=1)])
+_PARTIES = TypeAdapter(tuple[Party, ...])
 
 
 def name_page(kind: str, *about: object) -> str:

@@ -20,6 +20,8 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.site import feeds, rendering, site_content, site_reads, templates
 from tilewatch.dashboard.site.session_output import write_from
+from tilewatch.dashboard.text import moment
+from tilewatch.text import one_line
 from tilewatch.tuned import read_tables
 
 
@@ -38,15 +40,9 @@ class SiteOrder:
 
 
 def write_site(opened: Session, order: SiteOrder) -> str:
-    """Writes all files of a site and returns a sentence about them. Keeps an earlier site's pages for old links. Raises
-    BadSite if a merged site has the name of another one, because each name is shown once."""
-    merged = {place: site_content.read_parties(place) for place in order.merge}
-    names = [order.name]
-    for place, (publisher, *_) in merged.items():
-        if publisher.name in names:
-            raise site_content.BadSite(f"{place} is a site of '{publisher.name}' too: publish one under another name")
-        names.append(publisher.name)
-    others = [party for parties in merged.values() for party in parties]
+    """Writes all files of a site and returns a sentence about them, after one for each older party that is left out,
+    because a site shows each name once. Keeps an earlier site's pages for old links."""
+    others = [party for place in order.merge for party in site_content.read_parties(place)]
     tables = read_tables(order.tables) if order.tables else ()
     own = site_reads.read_party(opened, order.name, dt.datetime.now(dt.UTC), order.release, tables, order.repository)
     newest = {party.name: party for party in sorted(others, key=lambda party: party.made_at) if party.name != own.name}
@@ -64,8 +60,15 @@ def write_site(opened: Session, order: SiteOrder) -> str:
     }
     for name, text in texts.items():
         (order.folder / name).write_text(text, encoding="utf-8")
+    shown = {each.made_at for each in parties}
+    left_out = [
+        f"left out what {one_line(each.name)} published {moment(each.made_at)}: it is older"
+        for each in others
+        if each.made_at not in shown
+    ]
     size = sum((order.folder / name).stat().st_size for name in (*texts, site_content.FILE))
-    return f"wrote {len(texts) + 1} files, {size / 1e6:.1f} MB; open {order.folder / 'index.html'}"
+    wrote = f"wrote {len(texts) + 1} files, {size / 1e6:.1f} MB; open {order.folder / 'index.html'}"
+    return "\n".join([*dict.fromkeys(left_out), wrote])
 
 
 def main(arguments: Sequence[str]) -> int:

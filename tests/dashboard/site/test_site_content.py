@@ -95,7 +95,7 @@ def test_a_value_that_no_site_holds_is_refused_with_its_place(
 def test_a_file_of_another_kind_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadSite, match="format 2, and this Tilewatch reads format 1"):
         read_parties(write(tmp_path, {**read_written(tmp_path), "format": 2}))
-    for other in ([], {"format": 1}, "text", {"format": 1, "parties": []}):
+    for other in ([], {"format": 1}, "text"):
         with pytest.raises(BadSite, match="is not the file of a site"):
             read_parties(write(tmp_path, other))
     (tmp_path / FILE).write_bytes(b"no gzip")
@@ -103,18 +103,19 @@ def test_a_file_of_another_kind_is_refused_in_a_sentence(tmp_path: Path) -> None
         read_parties(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "places"), [("lab", ["one"]), ("us", ["one", "two"])])
-def test_two_sites_of_one_name_are_not_merged(
-    name: str, places: list[str], db_session: Session, tmp_path: Path
-) -> None:
-    """The default is the name of the machine: the second site was left out, and nothing said so."""
-    for place in places:
-        (tmp_path / place).mkdir()
-        write_parties(tmp_path / place, (PARTY, replace(PARTY, name="another")))
-    order = SiteOrder(tmp_path / "out", name, "0.1.0", merge=tuple(map(tmp_path.joinpath, places)))
-    with pytest.raises(BadSite, match=f"{places[-1]} is a site of 'lab' too: publish one under another name"):
-        write_site.write_site(db_session, order)
-    assert not order.folder.exists()
+@pytest.mark.parametrize("name", ["lab", "us"])
+def test_an_older_site_of_a_name_is_left_out_in_a_sentence(name: str, filled: Session, tmp_path: Path) -> None:
+    """The default name is that of the machine: another site of that name was left out, and nothing said so."""
+    sites = [replace(PARTY, sections=(), made_at=AT - dt.timedelta(days=days)) for days in (2, 1, 1)]
+    for place, party in enumerate(sites):
+        (tmp_path / str(place)).mkdir()
+        write_parties(tmp_path / str(place), (party,))
+    order = SiteOrder(tmp_path / "out", name, "0.1.0", merge=tuple(tmp_path / str(place) for place in range(3)))
+    *left_out, wrote = write_site.write_site(filled, order).split("\n")
+    days = ["2026-11-26", "2026-11-27"] if name == "lab" else ["2026-11-26"]
+    assert left_out == [f"left out what lab published {day} 03:00 UTC: it is older" for day in days]
+    assert wrote.startswith("wrote ")
+    assert [each.name for each in read_parties(order.folder)] == (["lab"] if name == "lab" else ["us", "lab"])
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
