@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-Params = Mapping[str, int]
+Params = Mapping[str, Any]
+"""A config. Those of a watched operator may also have texts, bools and fractions as values."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session
@@ -58,8 +59,8 @@ class CheckOperatorRow:
     sentence: str
     moved: list[str]
     config_source: str
-    base_config: dict[str, int] | None
-    head_config: dict[str, int] | None
+    base_config: dict[str, Any] | None
+    head_config: dict[str, Any] | None
     base_us: list[float]
     head_us: list[float]
     change: float | None

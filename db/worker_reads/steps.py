@@ -51,7 +51,7 @@ class UnmeasuredCode:
 
     code_key: str
     problem: str
-    params: dict[str, int]
+    params: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class CompiledConfig:
     """A config that has a cubin. `drawn` is True if the config is outside its kernel's short list."""
 
     config_id: int
-    params: dict[str, int]
+    params: dict[str, Any]
     content_key: str
     symbol: str
     drawn: bool = False

@@ -35,7 +35,7 @@ class MeasurePayload:
 
     library: str
     baselines: tuple[str, ...]
-    ships: dict[str, int] | None = None
+    ships: dict[str, Any] | None = None
     toolchain: str | None = None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from tilewatch.db.worker_reads.judging import Scope
 from tilewatch.db.worker_reads.winners import Winner
@@ -30,7 +30,7 @@ class BuildSide:
     commit_id: int
     sha: str
     config_id: int
-    params: Mapping[str, int]
+    params: Mapping[str, Any]
     measured: bool
     code: MachineCode | None
 

@@ -1,11 +1,14 @@
 """A payload survives the way through the database, also one that the release before queued."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
+from tests.worker.fixtures import run_result
 from tilewatch.db.worker_reads.steps import UnmeasuredCode
+from tilewatch.kernels.results import TrialResult
 from tilewatch.worker.queue.payloads import (
     CheckPayload,
     CompilePayload,
@@ -15,6 +18,8 @@ from tilewatch.worker.queue.payloads import (
     read_payload,
     write_payload,
 )
+from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, ReplayJob
+from tilewatch.worker.steps.spool import Spooled
 
 PLANNING = {"repository": "watched", "sha": "5", "library": "library", "kernel": "shift", "arch": "sm_90"}
 """The payload of a job of 2026-11, key by key: queues hold such jobs while a fleet is upgraded."""
@@ -63,6 +68,30 @@ BATCH = {**PLANNING, "items": [{"code_key": "k", "problem": "p1", "params": {"wi
 def test_a_payload_is_stored_key_by_key_and_read_again(payload: object, stored: dict[str, object]) -> None:
     assert json.loads(json.dumps(write_payload(payload))) == stored
     assert read_payload(type(payload), stored) == payload
+
+
+MIXED = {"tile": 64, "swizzle": True, "epilogue": "silu", "scale": 0.5, "mask": None}
+SIDE = BuildSide(1, "a" * 40, 7, MIXED, True, None)
+TRIAL = TrialResult(MIXED, "timed", (1.0,), 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        CompilePayload(**PLANNING, items=(UnmeasuredCode("k", "p1", MIXED),)),
+        MeasurePayload("library", ("deepgemm",), MIXED),
+        ReplayJob(
+            BuildQuestion("k", "double", "1024", "sim", "sm_90", "simulated", "commit", 4, 8, SIDE, SIDE),
+            *("watched", "library", 11, 5, 3),
+        ),
+        Spooled(7, "k", replace(run_result.result(), winner=MIXED, tie=(MIXED,), trials=(TRIAL,))),
+    ],
+    ids=lambda payload: type(payload).__name__,
+)
+def test_a_watched_operator_s_config_survives_whatever_its_values(payload: object) -> None:
+    """A text was refused, so none of the operator's jobs ran; True came back as 1, which is another config."""
+    stored = json.dumps(write_payload(payload), default=str)
+    assert json.dumps(write_payload(read_payload(type(payload), json.loads(stored))), default=str) == stored
 
 
 def test_a_payload_of_another_kind_is_refused_and_unknown_keys_of_a_newer_release_are_not() -> None:
