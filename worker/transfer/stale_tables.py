@@ -5,6 +5,7 @@ slower on the next. People write the file, so a wrong entry in it is ignored."""
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,12 @@ class ShippedTables:
     content: Mapping[str, Any]
 
     def list_rows(self) -> Iterator[tuple[dict[str, Any], Key, dict[str, Any]]]:
-        """Yields each row, after its table and the table's key. Leaves out configs that are not of whole numbers."""
+        """Yields each row, after its table and the table's key. Leaves out configs that a sweep cannot have."""
         for table in self.content["tables"]:
             rows = table.get("rows") if isinstance(table, dict) else None
             for row in rows if isinstance(rows, list) else ():
                 config = row.get("config") if isinstance(row, dict) else None
-                if isinstance(config, dict) and all(isinstance(value, int) for value in config.values()):
+                if isinstance(config, dict) and all(map(_is_plain, config.values())):
                     yield table, (str(table.get("kernel")), str(table.get("gpu_model"))), row
 
 
@@ -85,6 +86,13 @@ class TableState:
     stale: tuple[ShippedEntry, ...]
     unknown: tuple[ShippedEntry, ...]
     uncovered: tuple[str, ...]
+
+
+def _is_plain(value: object) -> bool:
+    """Returns whether a config may have a value: Postgres stores no NUL, no half of a character and no NaN."""
+    if isinstance(value, str):
+        return value.isprintable()
+    return value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value))
 
 
 def read_tables(repository: Path, revision: str) -> ShippedTables | None:

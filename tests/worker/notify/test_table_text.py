@@ -43,6 +43,15 @@ STATE = TableState(
 SWEEPS = Sweeps([WINNER], {}, {1: {"tile": 2}, 4: {"tile": 3}}, [REPLAY])
 
 
+def test_a_shipped_config_may_have_each_value_that_a_watched_operator_s_has() -> None:
+    """A table with texts or fractions was taken for one without rows, so nothing ever mended it."""
+    configs = [{"tile": 64, "swizzle": True, "epilogue": "silu", "scale": 0.5, "mask": None}, {}]
+    wrong = [{"tile": [64]}, {"scale": float("nan")}, {"tile": {}}, {"epilogue": "\0"}, {"epilogue": "\ud800"}, 7]
+    rows = [{"problem": "64", "config": config} for config in (*configs, *wrong)]
+    tables = ShippedTables("tuned.json", "", {"tables": [{"kernel": "k", "gpu_model": "h200", "rows": rows}]})
+    assert [row["config"] for _, _, row in tables.list_rows()] == configs
+
+
 def make_tables(problem: str = "64", indent: int = 1) -> ShippedTables:
     row = {"problem": problem, "config": {"tile": 1}, "carried_regret": None}
     content = {"format": 1, "tables": [{"kernel": "gemm", "gpu_model": "h200", "commit": "ab" * 20, "rows": [row]}]}
