@@ -22,6 +22,7 @@ from tilewatch.kernels.comparing.targets import Library, Selection, Target, list
 from tilewatch.kernels.comparing.verdict import MOST_LAUNCHES
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched
@@ -49,6 +50,9 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     targets = list_targets(base, head, Selection((story.check.arch,), story.check.kernel), needs_packages=True)
     if story.check.kernel is None and asked.kernels is not None:
         targets = tuple(each for each in targets if each.kernel in asked.kernels or each.is_left_out)
+        if not targets:  # nothing compared must not look like nothing changed
+            named = ", ".join(asked.kernels)
+            raise LibraryError(f"there is no kernel to compare: neither commit has {named} (TILEWATCH_KERNELS)")
     lease.progress()
     with CompilerPool(context.store_url, jobs=COMPILERS, limit_s=context.compile_limit_s) as pool:
         comparison = Comparison(base, head, story.check.gpu_model, pool, lambda: last, may_race=False)

@@ -226,6 +226,17 @@ def test_a_kernel_that_neither_side_has_ends_the_check_with_a_sentence(
     assert "triple" in str(ended.failure)
 
 
+def test_a_check_of_no_kernel_could_not_tell(
+    settings: Settings, context: Context, drain: Drain, shas: dict[str, str]
+) -> None:
+    """With a misspelt TILEWATCH_KERNELS every pull request was "fine", and no operator was compared."""
+    check_id = submit(settings.model_copy(update={"kernels": ("duoble",)}), shas, NARROW, ADD)
+    drain()
+    ended = read(context, check_id).check
+    assert (ended.exit_code, ended.operators) == (2, 0)
+    assert str(ended.failure).endswith("there is no kernel to compare: neither commit has duoble (TILEWATCH_KERNELS)")
+
+
 def test_what_cannot_be_submitted(settings: Settings) -> None:
     with pytest.raises(RepositoryError, match="no commit 'nowhere'"):
         submit_check(settings, "ada", CheckAsked("nowhere", "HEAD", gpus=("sim",)))
