@@ -17,6 +17,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
     read_rows,
 )
+from tilewatch.kernels.device import UnknownGpu
 from tilewatch.text import is_name
 from tilewatch.worker.transfer.importing import Imported
 
@@ -33,13 +34,9 @@ def import_report(database_url: str, path: Path) -> Imported:
     for name in names:
         if not is_name(name):
             raise BadReport(f"{path} cannot be imported: {name!r:.60} is not the name of a toolchain")
-    try:
-        made_at = dt.datetime.strptime(report.made_at, MADE_AT).replace(tzinfo=dt.UTC)
-        answer, markdown = writing.make_answer(report), writing.write_markdown(report)
-    except (ValueError, IndexError, OverflowError, UnknownGpu) as error:  # such as launches that are no pairs
-        raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {error}") from None
     key = " ".join([report.made_at, *([report.id] if report.id else (side.compiler for side in sides))])
     try:
+        made_at = dt.datetime.strptime(report.made_at, MADE_AT).replace(tzinfo=dt.UTC)
         with session(database_url) as opened:
             stored = find_contents(opened, key)
             if stored.get("tilewatch_toolchain_report") == VERSION:
@@ -55,6 +52,8 @@ def import_report(database_url: str, path: Path) -> Imported:
             written = write_report(opened, judged)
     except DataError as error:  # a NUL, for example
         raise BadReport(f"{path} cannot be imported: {str(error.orig).splitlines()[0]}") from None
+    except (ValueError, IndexError, OverflowError, UnknownGpu) as error:  # such as launches that are no pairs
+        raise BadReport(f"{path} is not a report of `tilewatch toolchain compare`: {error}") from None
     if written == "unchanged":
         return Imported(False, f"{path.name} was imported before; nothing changed")
     verb = "imported" if written == "added" else "imported what is new in"

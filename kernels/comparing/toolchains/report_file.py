@@ -196,14 +196,9 @@ def merge(stored: ToolchainReport, other: ToolchainReport) -> ToolchainReport:
     return replace(other, sides=tuple(sides.values()), **parts, **longest)
 
 
-def _read_by_gpu(kind: type[Row], rows: Iterable[Mapping[str, Any]]) -> dict[GpuKey, Row]:
-    return {(row["kernel"], row["problem"], row["gpu_model"], row["head_name"]): _read(kind, row) for row in rows}
-
-
-def _read(kind: type[Row], row: Mapping[str, Any]) -> Row:
-    """Returns the dataclass that plain values describe. Raises ValueError if the values do not fit the dataclass."""
-    read: Row = _make_reader(kind).validate_python(row)  # type: ignore[arg-type]
-    return read
+def _read_key(row: Mapping[str, Any], fields: Sequence[str]) -> tuple[str, ...] | str:
+    values = tuple(str(row[name]) for name in fields)
+    return values if len(values) > 1 else values[0]
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.small_database import FIRST_DAY, REPOSITORY, SHAS
-from tests.db.fixtures import one_commit, worlds
+from tests.db.fixtures import worlds
 from tests.worker.fixtures import open_regression
 from tilewatch.dashboard.site import score_picture, session_output
 from tilewatch.dashboard.site import weekly_report as report
@@ -98,16 +98,6 @@ def test_a_past_week_is_shown_as_it_ended(new_filled_database: NewDatabase) -> N
     assert {len(row.ratios) for row in week.section.recent} == {2}
     assert SHAS[2] not in str(week.trends)
     assert week.nights["nights"].sum() == 5
-
-
-def test_the_nights_of_each_repository_are_counted_apart(db_session: Session) -> None:
-    """The report of one repository had 14 nights of a GPU model in a week, if there were two."""
-    for name in ("one", "two"):
-        one_commit.submit(db_session, f"night of {name}", name)
-    week = report.read_week(db_session, dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1), "one")
-    counted = week.nights.drop(columns=["gpu_name", "state"])
-    assert counted.to_dict("records") == [{"repository": "one", "nights": 1}, {"repository": "two", "nights": 1}]
-    assert report.page(week)
 
 
 def test_a_week_of_one_repository_reads_no_series_of_another(
