@@ -1,7 +1,14 @@
-"""Describes the values that a kernel captures if it is defined inside a function. They are constants of its code."""
+"""Describes what tells a kernel from others of its module and name: the values that it captures if it is defined inside
+a function, which are constants of its code, and which definition of the name it is."""
 
+import functools
+import hashlib
+import linecache
 import re
-from types import FunctionType
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -9,22 +16,58 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def describe_captured(function: FunctionType, *, within: tuple[FunctionType, ...] = ()) -> list[Any]:
-    """Returns the names and values that a function captures, ready for JSON, including what captured functions capture.
-    Returns [] for a function at the top of a module.
+    """Returns the names and values that a function captures, ready for JSON, including what captured functions capture
+    and their default values. A definition that is not the first of its name in its file adds its number. Returns [] for
+    the first definition of a name at the top of a module.
 
     `within` are the functions that are being described already, because a function may capture itself."""
     if function in within:
         return []
     pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return [[name, _describe(cell, (*within, function))] for name, cell in pairs]
+    found = [[name, _describe_cell(cell, (*within, function))] for name, cell in pairs]
+    if within and (defaults := [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]):
+        found.append(["=", [_describe(each, (*within, function)) for each in defaults]])
+    if number := _number_definition(function):
+        found.append(["#", number])
+    return found
 
 
-def _describe(cell: Any, within: tuple[FunctionType, ...]) -> Any:
+def _describe_cell(cell: Any, within: tuple[FunctionType, ...]) -> Any:
     try:
-        value = cell.cell_contents
+        return _describe(cell.cell_contents, within)
     except ValueError:  # the variable has no value yet
         return None
+
+
+def _describe(value: Any, within: tuple[FunctionType, ...]) -> Any:
     function = getattr(value, "_pyfunc", value)  # the function of a kernel
     if isinstance(function, FunctionType):
         return [function.__module__, function.__qualname__, describe_captured(function, within=within)]
+    if isinstance(value, ModuleType):  # its text has a folder of this machine
+        return value.__name__
     return ADDRESS.sub("", repr(value))
+
+
+def _number_definition(function: FunctionType) -> int | str:
+    """Returns how many definitions of a function's name come before it in its file, such as those of other branches.
+    Returns a hash of the source for code that was made from a text, because several texts define equal names."""
+    code = function.__code__
+    source = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    if Path(function.__globals__.get("__file__") or "").name != Path(code.co_filename).name:
+        return hashlib.sha256(source.encode()).hexdigest()
+    lines = _find_definitions(source).get(code.co_qualname, [])
+    return lines.index(code.co_firstlineno) if code.co_firstlineno in lines else 0
+
+
+@functools.cache
+def _find_definitions(source: str) -> Mapping[str, list[int]]:
+    """Maps the name of each function in a source to the sorted first lines of its definitions."""
+    with warnings.catch_warnings(action="ignore"):
+        waiting = [compile(source, "", "exec", dont_inherit=True)]
+    found: dict[str, list[int]] = {}
+    while waiting:
+        for code in waiting.pop().co_consts:
+            if isinstance(code, CodeType):
+                found[code.co_qualname] = sorted({*found.get(code.co_qualname, ()), code.co_firstlineno})
+                waiting.append(code)
+    return found

@@ -1,8 +1,11 @@
 """Kernels that one function makes with different values have different names."""
 
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.kernels.fixtures import needs_package
 from tilewatch.kernels.catalog import catalog
@@ -31,6 +34,65 @@ def double(x, tile):
 """
 
 
+KERNEL = """
+        @ct.kernel
+        def scale_rows(x):
+            row = ct.bid(0)
+            ct.store(x, (row, 0), scale(ct.load(x, (row, 0), (1, 64))))
+"""
+OTHER_KERNEL = KERNEL.replace("scale(ct.load(x, (row, 0), (1, 64)))", "ct.load(x, (row, 0), (1, 64)) * 3")
+TWO_OF_A_NAME = {
+    "kernels of two branches": f"""
+def make_kernel(factor):
+    if factor == 32:{KERNEL.replace("scale(", "(")}
+    else:{OTHER_KERNEL}
+    return scale_rows
+""",
+    "helpers of two branches": f"""
+def make_kernel(factor):
+    if factor == 32:
+        def scale(tile):
+            return tile * 2
+    else:
+        def scale(tile):
+            return tile + 1
+    if True:{KERNEL}
+    return scale_rows
+""",
+    "defaults of a helper": f"""
+def make_kernel(factor):
+    def scale(tile, by=factor):
+        return tile * by
+    if True:{KERNEL}
+    return scale_rows
+""",
+    "a registry": f"""
+KERNELS = []
+if True:
+    if True:{KERNEL.replace("scale(", "(")}
+    KERNELS.append(scale_rows)
+if True:
+    if True:{OTHER_KERNEL}
+    KERNELS.append(scale_rows)
+
+
+def make_kernel(factor):
+    return KERNELS[factor == 32]
+""",
+    "texts": """
+import linecache
+
+
+def make_kernel(factor):
+    file, names = f"<kernel {factor}>", {"ct": ct}
+    text = f"@ct.kernel\\ndef scale(x):\\n    ct.store(x, (0, 0), ct.load(x, (0, 0), (1, 64)) * {factor})\\n"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec"), names)
+    return names["scale"]
+""",
+}
+
+
 def make(value: object, helper: Callable[..., Any] | None = None) -> Callable[..., Any]:
     def function() -> object:
         return value, helper, function
@@ -47,6 +109,26 @@ def test_equal_values_are_equal_in_every_process() -> None:
     one, other = make(object(), make(3)), make(object(), make(3))
     assert describe_captured(one) == describe_captured(other)  # type: ignore[arg-type]
     assert describe_captured(make) == []
+
+
+def test_a_captured_module_is_its_name_wherever_it_is_installed() -> None:
+    captured = []
+    for place in ("one", "other"):
+        module = types.ModuleType("ops")
+        module.__file__ = f"/{place}/ops.py"
+        captured.append(describe_captured(make(module)))  # type: ignore[arg-type]
+    assert captured[0] == captured[1]
+
+
+@pytest.mark.parametrize("kernels", TWO_OF_A_NAME.values(), ids=TWO_OF_A_NAME)
+def test_two_kernels_of_one_name_have_keys_of_their_own(tmp_path: Path, kernels: str) -> None:
+    """Or else a config would be measured with the machine code of another one."""
+    repository = needs_package.write_repository(tmp_path)
+    (repository / "src" / "needs_package_ops.py").write_text(
+        HOST.replace(HOST[HOST.index("def make_kernel") : HOST.index("def double")], kernels)
+    )
+    (plan,) = catalog.read(repository / "watch", arch="sm_90", kernel="doubled")
+    assert len({each.code_key for each in plan.trials}) == len(plan.trials) == 2
 
 
 def test_each_value_has_machine_code_of_its_own(tmp_path: Path) -> None:
