@@ -208,7 +208,7 @@ def _read(library: Path, arch: str | None) -> _Library:
             failures.append(error)
             continue
         if project is None:
-            sources[name] = content.decode()
+            sources[name] = importlib.util.decode_source(content)
         for entry in entries:
             if not isinstance(entry.kernel.name, str):
                 failures.append(LibraryError(f"{path.name}: a kernel's name is {entry.kernel.name!r}; expected text"))
@@ -251,7 +251,7 @@ def _run_file(
     sys.modules[module.__name__] = module
     try:
         if project is None:
-            source = content.decode()
+            source = importlib.util.decode_source(content)
             give_to_inspect(name, source)
             refuse_imports(source)
             code = compile(source, name, "exec")

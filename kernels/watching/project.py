@@ -12,6 +12,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
+import io
 import linecache
 import sys
 import traceback
@@ -127,7 +128,8 @@ def compile_file(project: Project, path: str, content: bytes) -> Any:
 def give_to_inspect(name: str, source: str) -> None:
     """Sets the source that inspect returns for a file name, because cuTile reads a kernel's source through inspect. The
     source has no time stamp, so inspect does not compare it with a file on disk."""
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    # Not `splitlines`, which also ends lines at form feeds and other characters where Python ends none.
+    linecache.cache[name] = (len(source), None, io.StringIO(source).readlines(), name)
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

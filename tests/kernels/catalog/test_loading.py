@@ -23,6 +23,11 @@ def test_a_library_file_of_an_old_commit_loads(tmp_path: Path) -> None:
     assert planned(tmp_path) == ["double", "double"]
 
 
+def test_a_library_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "double.py").write_text(tiny_repository.SOURCE.replace("FACTOR", "2.0"), encoding="utf-8-sig")
+    assert planned(tmp_path) == ["double", "double"]
+
+
 @pytest.mark.parametrize("line", [NEW, OLD])
 def test_a_folder_kernels_beside_the_library_is_not_taken_for_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str

@@ -1,12 +1,15 @@
 """What a repository may do to its modules: the checkout's own ones are known, and nothing else is taken for one."""
 
+import inspect
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilewatch.kernels.catalog.catalog import read
 from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.watching.project import Project, activate, compile_file
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
 HOST = "src/tiny_ops/host.py"
@@ -96,3 +99,14 @@ def test_host_code_that_remembers_its_config_for_ever_is_not_taken_for_one_confi
     )
     with pytest.raises(LibraryError, match="the host code of tuned searches only once"):
         code_keys(root)
+
+
+@pytest.mark.parametrize("character", ["\f", "\v", "\x1c", "\x85", "\u2028", "\r"])
+def test_a_kernel_s_source_is_found_below_characters_that_end_no_line(tmp_path: Path, character: str) -> None:
+    """cuTile compiles the lines that inspect finds. Editors put form feeds between sections."""
+    activate(project := Project(tmp_path, ()))
+    names: dict[str, Any] = {}
+    source = f"# above{character}\ndef before():\n    pass\ndef found():\n    return 1\n"
+    exec(compile_file(project, str(tmp_path / "ops.py"), source.encode()), names)
+    assert inspect.getsource(names["found"]) == "def found():\n    return 1\n"
+    activate(None)
