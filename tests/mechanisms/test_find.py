@@ -218,6 +218,15 @@ def test_tiles_are_known_by_other_people_s_names() -> None:
     ]
 
 
+@pytest.mark.parametrize("problem", ["320x32576x7168", "0x32576x7168", "64x0"])
+@pytest.mark.parametrize("value", [None, "auto", "128", 0, -1, 2.5, "(128, 64)"])
+@pytest.mark.parametrize("name", ["tile_m", "tile_rows", "group_size_m", "num_ctas", "num_worker_warps"])
+def test_a_config_may_hold_what_is_no_size(name: str, value: object, problem: str) -> None:
+    head = replace(other(BUILD, tma_loads=1), params={**CONFIG, name: value})
+    assert "lost TMA (% of loads by TMA 100 -> 50)" in find(BUILD, head, problem=problem)
+    assert "TMA used (% of loads by TMA 50 -> 100)" in find(head, BUILD, is_slower=False, problem=problem)
+
+
 def test_problems_of_another_form_have_no_padding() -> None:
     attention = WinnerFacts({"TILE_M": 64, "TILE_N": 64}, {}), WinnerFacts({"TILE_M": 64, "TILE_N": 128}, {})
     assert find(*attention, problem="2x16x1024") == []

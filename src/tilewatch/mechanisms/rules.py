@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from tilewatch.mechanisms.occupancy import WARP_THREADS, occupancy
 from tilewatch.mechanisms.pairs import Number, Pair, WinnerFacts, read_counters, read_facts, read_share, sum_moved
-from tilewatch.mechanisms.tiles import count_loaded, count_read_together, find_padded_share
+from tilewatch.mechanisms.tiles import count_loaded, count_read_together, find_padded_share, read_size
 
 SPILLED_BYTES = 64
 """The least stack bytes per thread that count as spills. Kernels without spills use up to 32 (H200, 2026-11)."""
@@ -126,7 +126,7 @@ def _swizzle(pair: Pair) -> list[Number]:
 
 def _clusters(pair: Pair) -> list[Number]:
     """Returns the cluster sizes if the slower version's is larger. A part of a GPU too small for a cluster is idle."""
-    fast, slow = (each.params.get("num_ctas") for each in (pair.fast, pair.slow))
+    fast, slow = (read_size(each.params.get("num_ctas")) for each in (pair.fast, pair.slow))
     if fast is None or slow is None or slow < LARGE_CLUSTER or slow < 2 * fast:
         return []
     return [Number("blocks of a cluster", fast, slow)]
@@ -198,4 +198,4 @@ def _guess_threads(version: WinnerFacts) -> int:
     """Guesses a thread block's number of threads. TMA loads and products add warps, as 116 cubins for sm_90 show."""
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
-    return OWN_THREADS + WARP_THREADS * version.params.get("num_worker_warps", DEFAULT_WORKER_WARPS)
+    return OWN_THREADS + WARP_THREADS * (read_size(version.params.get("num_worker_warps")) or DEFAULT_WORKER_WARPS)

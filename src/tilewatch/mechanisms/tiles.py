@@ -23,6 +23,11 @@ def list_tiles(params: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in params.items() if TILE.match(name) or name == "num_ctas"}
 
 
+def read_size(value: object) -> int | None:
+    """Returns a parameter's value if it is a size. Returns None for a text, None or 0, which stand for no number."""
+    return value if isinstance(value, int) and value > 0 else None
+
+
 def count_loaded(params: Mapping[str, int]) -> float | None:
     """Returns the elements of A and B that a tile loads per multiplication; None if the config lacks M, N or K."""
     m, n, k = (_find_side(params, axis) for axis in ("m", "n", "k"))
@@ -33,8 +38,8 @@ def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> fl
     """Returns the rows of A plus the columns of B that BLOCKS_AT_ONCE thread blocks read. One row of square tiles reads
     133 tile sides, eight rows 25. Returns None if the config lacks a tile side or the swizzle's group size."""
     m, n = (_find_side(params, axis) for axis in ("m", "n"))
-    group = next((value for name, value in params.items() if GROUP.fullmatch(name)), None)
-    if m is None or n is None or not group:
+    group = next((read_size(value) for name, value in params.items() if GROUP.fullmatch(name)), None)
+    if m is None or n is None or group is None:
         return None
     rows = min(group, -(-sizes[0] // m)) if len(sizes) == 3 else group
     return rows * m + BLOCKS_AT_ONCE / rows * n
@@ -45,7 +50,7 @@ def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> floa
     None if problem and tile have different numbers of sizes, as with three sizes without a tile_k."""
     axes = {2: ("rows", "columns"), 3: ("m", "n", "k")}.get(len(sizes), ())
     sides = [_find_side(params, axis) for axis in axes]
-    if not any(sides) or (len(sizes) == 3 and None in sides):
+    if not any(sides) or 0 in sizes or (len(sizes) == 3 and None in sides):
         return None
     share = 1.0
     for side, size in zip(sides, sizes, strict=True):
@@ -55,4 +60,4 @@ def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> floa
 
 def _find_side(params: Mapping[str, int], axis: str) -> int | None:
     """Returns the tile's side along an axis ("m", "rows"), by any usual name like TILE_SIZE_M; None if no name fits."""
-    return next((value for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
+    return next((read_size(value) for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
