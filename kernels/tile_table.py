@@ -219,7 +219,7 @@ def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes:
         return None
     prefers = {**PLAIN, **row.prefers}
     # Among equally near configs the smaller values win, in whatever order the configs come.
-    return min(space, key=lambda config: (_measure_distance(config, prefers), sorted(config.items())))
+    return min(space, key=lambda config: (_measure_distance(config, prefers), _order(config)))
 
 
 def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params:
@@ -228,8 +228,11 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], size
     named = table_config(gpu, element_bytes, space, sizes)
     if named is not None:
         return named
-    middle = {axis: median_low({config[axis] for config in space}) for axis in space[0] if axis not in PLAIN}
-    return min(space, key=lambda config: (_measure_distance(config, {**PLAIN, **middle}), sorted(config.items())))
+    values = {
+        axis: {number for each in space if (number := _read_number(each.get(axis))) is not None} for axis in space[0]
+    }
+    middle = {axis: median_low(numbers) for axis, numbers in values.items() if axis not in PLAIN and numbers}
+    return min(space, key=lambda config: (_measure_distance(config, {**PLAIN, **middle}), _order(config)))
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
@@ -246,6 +249,22 @@ def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
     }
 
 
-def _measure_distance(config: Params, prefers: Mapping[str, int]) -> float:
-    # Flags and hints may be 0, which has no logarithm; adding one keeps the order.
-    return sum(abs(math.log2((config[axis] + 1) / (prefers[axis] + 1))) for axis in config if axis in prefers)
+def _measure_distance(config: Params, prefers: Mapping[str, float]) -> float:
+    # Flags and hints may be 0, which has no logarithm; adding one keeps the order. What is no number is a factor of 2 off.
+    numbers = {axis: _read_number(config[axis]) for axis in config if axis in prefers}
+    return sum(
+        1.0 if each is None else abs(math.log2((each + 1) / (prefers[axis] + 1))) for axis, each in numbers.items()
+    )
+
+
+def _read_number(value: object) -> float | None:
+    """Returns a parameter's value if it is a number. A watch file's configs may hold texts, and None for no hint."""
+    return value if isinstance(value, int | float) and 0 <= value < math.inf else None
+
+
+def _order(config: Params) -> list[tuple[str, bool, Any]]:
+    """Returns what sorts configs with equal parameters: numbers by size, other values after them by their text."""
+    return [
+        (name, _read_number(value) is None, value if _read_number(value) is not None else str(value))
+        for name, value in sorted(config.items())
+    ]

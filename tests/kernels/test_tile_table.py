@@ -61,6 +61,15 @@ def test_a_space_without_the_table_s_tiles_gives_the_nearest_in_any_order() -> N
     assert table_config("h200", 1, reversed(configs), {}) == nearest
 
 
+@pytest.mark.parametrize("other", [None, "auto", -1, float("nan"), float("inf")])
+def test_a_space_may_hold_what_is_no_number_and_parameters_of_some_configs(other: object) -> None:
+    """A sweep that was measured would have no row, as its space is kept with the config of the table."""
+    configs: list[Any] = [{"tile_rows": 1, "occupancy": each} for each in (other, 2)]
+    assert table_config("h200", 2, [*configs, {"tile_rows": other, "loads": other}], {}) == configs[1]
+    mixed: list[Any] = [{"rows": 1, "mode": "a"}, {"rows": other}, {"rows": 4, "mode": other}]
+    assert default_config("h200", 2, mixed, {}) in mixed
+
+
 def test_a_kernel_outside_the_table_has_no_entry_but_a_default() -> None:
     configs = [{"rows": rows, "num_ctas": ctas} for rows in (1, 2, 4) for ctas in (2, 1)]
     assert table_config("h200", 2, [{"rows": each["rows"]} for each in configs], {}) is None
