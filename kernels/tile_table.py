@@ -250,7 +250,7 @@ def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
 
 
 def _measure_distance(config: Params, prefers: Mapping[str, float]) -> float:
-    # Flags and hints may be 0, which has no logarithm; adding one keeps the order. What is no number is a factor of 2 off.
+    # Flags and hints may be 0, which has no logarithm; adding one keeps the order. No number: a factor of 2.
     numbers = {axis: _read_number(config[axis]) for axis in config if axis in prefers}
     return sum(
         1.0 if each is None else abs(math.log2((each + 1) / (prefers[axis] + 1))) for axis, each in numbers.items()

@@ -3,13 +3,18 @@
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from tilewatch.kernels.contract import HINTS, MOST_CONFIGS, Problem
+from tilewatch.kernels.watching.captured_values import ADDRESS
 from tilewatch.kernels.watching.declare import BadWatchFile, Configs
 from tilewatch.kernels.watching.tracer import list_fields
+
+FUNCTION = re.compile(r"<function ([\w.]+) at 0x[0-9a-f]+>")
+"""Matches the text of a function that its name identifies: no lambda, and none that another function makes."""
 
 PlainConfig = dict[str, Any]
 """A config as it is stored: a mapping from parameter names to numbers, bools and texts."""
@@ -20,15 +25,28 @@ HINTS, so a new entry would change all keys and all cubins would be compiled aga
 
 
 def make_plain(config: Any) -> PlainConfig:
-    """Returns a config's fields by name. A value that JSON cannot hold, such as a type, becomes its name or text."""
+    """Returns a config's fields by name. A value that JSON cannot hold, such as a type, becomes its name or text.
+    Raises BadWatchFile if this text would be another one in each process."""
     return {name: _make_plain_value(value) for name, value in list_fields(config).items()}
 
 
 def _make_plain_value(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     name = getattr(value, "name", None)
-    return name if isinstance(name, str) else str(value).removeprefix("torch.")
+    if isinstance(name, str):
+        return name
+    if isinstance(value, set | frozenset):  # its order follows from hashes of this process
+        return f"{{{', '.join(sorted(map(repr, value)))}}}"
+    text = FUNCTION.sub(r"\1", str(getattr(value, "_pyfunc", value))).removeprefix("torch.")  # `_pyfunc`: of a kernel
+    if ADDRESS.search(text):
+        raise BadWatchFile(
+            f"a config has {ADDRESS.sub('', text)}, which has no name that is equal in each process: give a text or a "
+            "number, and let the host code choose by it, or give its class a `__repr__`"
+        )
+    return text
 
 
 def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:

@@ -226,7 +226,10 @@ class TracedOperator:
                 f"{operator.place}: `run` of {operator.name} takes arguments, so `configs` must say which"
             )
         first = self._run(config)
-        self.configs = list_configs(first) if self._given is None else self._given.configs
+        try:
+            self.configs = list_configs(first) if self._given is None else self._given.configs
+        except BadWatchFile as error:
+            raise BadWatchFile(f"{operator.place}: {operator.name}: {error}") from None
         runs_its_own = config is None and not first.searches
         self._shipped = [to_launch(each).identity for each in first.launches] if runs_its_own else None
         self.arrays = tuple(map(describe_array, list_arrays(first.launches)))

@@ -312,13 +312,14 @@ def list_fields(config: Any) -> Mapping[str, Any]:
     if hasattr(config, "_asdict"):
         fields: Mapping[str, Any] = config._asdict()
         return fields
-    if hasattr(config, "__dict__"):
-        return {name: value for name, value in vars(config).items() if not name.startswith("_")}
-    if hasattr(config, "__slots__"):
-        return {name: getattr(config, name) for name in config.__slots__}
     if isinstance(config, tuple | list):
         return {f"value_{number}": value for number, value in enumerate(config)}
-    return {"value": config}
+    if isinstance(config, getattr(sys.modules.get("torch"), "dtype", ())):  # the stand-in's has fields, PyTorch's none
+        return {"value": config}
+    slots = [name for each in type(config).__mro__ for name in vars(each).get("__slots__", ())]
+    found = {name: getattr(config, name) for name in slots if hasattr(config, name)} | getattr(config, "__dict__", {})
+    fields = {name: value for name, value in found.items() if not name.startswith("_")}
+    return fields if fields or isinstance(config, SimpleNamespace) else {"value": config}
 
 
 def list_arrays(launches: Sequence[TracedLaunch]) -> tuple[Any, ...]:

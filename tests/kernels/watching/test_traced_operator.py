@@ -1,11 +1,17 @@
 """Runs host code with a config: what the watch file gave reaches it, and what it launches is launched in order."""
 
+import json
+import math
 import shutil
+import sys
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tilewatch.kernels.catalog import catalog
@@ -14,7 +20,9 @@ from tilewatch.kernels.watching.configs import GivenConfigs, read_given
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator, case, watch
 from tilewatch.kernels.watching.device_array import DeviceArray
 from tilewatch.kernels.watching.project import Project, activate
-from tilewatch.kernels.watching.traced_operator import describe_work, find_first_config, run_config
+from tilewatch.kernels.watching.torch_stand_in.tensor import DTYPES, DType
+from tilewatch.kernels.watching.traced_operator import describe_work, find_first_config, list_configs, run_config
+from tilewatch.kernels.watching.tracer import LaunchTrace
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
 
@@ -92,6 +100,61 @@ def test_host_code_that_needs_a_config_runs_first_with_one() -> None:
     assert find_first_config(make_operator(lambda tile: tile)[0], given) == {"tile": 64}
     assert find_first_config(make_operator(lambda **config: config)[0], given) == {"tile": 64}
     assert find_first_config(make_operator(lambda tile=1: tile)[0], given) is None
+
+
+class Mode(Enum):
+    SLOW = 1
+    FAST = 2
+
+
+@dataclass(slots=True)
+class Slotted:
+    tile: int
+
+
+class Inherited(Slotted):
+    __slots__ = ()
+
+
+class Private:
+    def __init__(self, tile: int) -> None:
+        self._tile = tile
+
+
+def scale() -> None: ...
+
+
+SEARCHED = [
+    (list(Mode), [{"value": "SLOW"}, {"value": "FAST"}]),
+    ([scale, print], [{"value": "scale"}, {"value": "<built-in function print>"}]),
+    ([partial(scale, 1), partial(scale, 2)], [{"value": f"functools.partial(scale, {each})"} for each in (1, 2)]),
+    ([Inherited(64), Inherited(128)], [{"tile": 64}, {"tile": 128}]),
+    ([np.int64(64), np.float32(0.5), np.bool_(True)], [{"value": 64}, {"value": 0.5}, {"value": True}]),
+    ([math.inf, math.nan], [{"value": "inf"}, {"value": "nan"}]),
+    ([{"of": frozenset(map(str, range(20)))}], [{"of": f"{{{', '.join(sorted(repr(str(i)) for i in range(20)))}}}"}]),
+]
+
+
+@pytest.mark.parametrize(("configs", "plain"), SEARCHED, ids=[repr(each)[:20] for each, _ in SEARCHED])
+def test_configs_of_any_kind_are_told_apart_and_equal_in_each_process(configs: Any, plain: list[Any]) -> None:
+    """Or else a search would count as one config, or a config would be unknown to the process that compiles it."""
+    found = list_configs(LaunchTrace(searches=[tuple(configs)]))
+    assert list(found) == plain
+    assert [type(value) for each in found for value in each.values()] == [type(*each.values()) for each in plain]
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_type_of_pytorch_is_one_config_with_and_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(dtype=DType))
+    assert list_configs(LaunchTrace(searches=[(DTYPES["float16"],)])) == ({"value": "float16"},)
+
+
+@pytest.mark.parametrize("value", [lambda: 1, Private(1), partial(print, Private(1)), Private(1).__init__, [object()]])
+def test_a_config_without_a_name_that_lasts_is_refused(value: Any) -> None:
+    with pytest.raises(BadWatchFile, match="which has no name that is equal in each process: give a text or a number"):
+        list_configs(LaunchTrace(searches=[({"tile": value},)]))
+    with pytest.raises(BadWatchFile, match="a config has"):
+        read_given([{"tile": value}], None, "sm_90")  # type: ignore[arg-type]  # no function asks for it
 
 
 @pytest.mark.parametrize(
