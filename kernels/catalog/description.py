@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tilewatch.kernels.catalog.loading import PACKAGE, LibraryKernel
-from tilewatch.kernels.catalog.parameters import Scalar, arguments
+from tilewatch.kernels.catalog.parameters import Constant, Scalar, arguments
 from tilewatch.kernels.catalog.signature import dtype_bytes, element_bytes
-from tilewatch.kernels.catalog.signature import signature as signature_of
 from tilewatch.kernels.contract import Array, Config, Kernel, Problem
 from tilewatch.kernels.device import MULTIPROCESSORS, model_of
 from tilewatch.kernels.library_errors import LibraryError
@@ -46,17 +45,21 @@ class Description:
     config: dict[str, int]
     sizes: dict[str, int]
     arrays: tuple[DescribedArray, ...]
-    constants: tuple[int | float, ...]
+    constants: dict[str, int | float]
+    """The values of the kernel's constant parameters by name."""
     element_bytes: int
     grid_follows_gpu: bool | None
     """True if the grid grows with the GPU, as in a persistent kernel. None if host code chooses the grid."""
     launch: dict[str, Any] = field(default_factory=dict)
+    line: int = 0
+    """The first line of the kernel's function in the file."""
 
 
 def describe(loaded: LibraryKernel, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
     """Returns the fields of Description as JSON."""
     kernel = loaded.kernel
     file, entry, source = _find_entry(kernel.entry)
+    given = arguments(kernel, problem, config)
     return {
         "kernel": kernel.name,
         "problem": problem.name,
@@ -70,10 +73,11 @@ def describe(loaded: LibraryKernel, problem: Problem, config: Config, arch: str)
             (array.name, array.shape, array.dtype, _has_aligned_rows(array.shape, array.dtype))
             for array in kernel.arrays(problem)
         ],
-        "constants": signature_of(kernel, problem, config).constants,
+        "constants": {each.name: each.value for each in given if isinstance(each, Constant)},
         "element_bytes": element_bytes(kernel, problem),
         "grid_follows_gpu": kernel.grid(problem, config, 1) != kernel.grid(problem, config, MANY),
         "launch": _describe_launch(kernel, problem, config, arch),
+        "line": kernel.entry._pyfunc.__code__.co_firstlineno,
     }
 
 
@@ -81,7 +85,7 @@ def read_description(answer: dict[str, Any]) -> Description:
     arrays = tuple(
         DescribedArray(name, tuple(shape), dtype, aligned) for name, shape, dtype, aligned in answer["arrays"]
     )
-    return Description(**{**answer, "arrays": arrays, "constants": tuple(answer["constants"])})
+    return Description(**{**answer, "arrays": arrays})
 
 
 def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Plans and describes watched operators, as catalog_child.py does for the kernels of library files."""
 
-import inspect
+import linecache
 from typing import Any
 
 from tilewatch.configs import config_key
@@ -9,6 +9,7 @@ from tilewatch.kernels.catalog.share import Shares
 from tilewatch.kernels.catalog.validation import split_configs
 from tilewatch.kernels.contract import Config, Problem
 from tilewatch.kernels.watching.device_array import DeviceArray
+from tilewatch.kernels.watching.project import CANONICAL
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: Shares) -> dict[str, Any]:
@@ -47,24 +48,26 @@ def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config,
     """Returns the fields of an operator's Description as JSON. `source` is the source of its first kernel."""
     traced = loaded.trace(problem)
     launches = traced.launches(dict(config))
-    function = launches[0].kernel._pyfunc
-    file = str(inspect.getsourcefile(function))
+    kernel = launches[0].kernel
+    code = kernel._pyfunc.__code__
+    parameters = zip(kernel._annotated_function.pysig.parameters, launches[0].signature.parameters, strict=True)
     return {
         "kernel": loaded.kernel.name,
         "problem": problem.name,
         "arch": arch,
-        "file": file.removeprefix(f"{loaded.project.root}/"),
-        "source": inspect.getsource(inspect.getmodule(function)),  # type: ignore[arg-type]
-        "entry": function.__name__,
+        "file": code.co_filename.removeprefix(f"{CANONICAL}/").removeprefix(f"{loaded.project.root}/"),
+        "source": "".join(linecache.getlines(code.co_filename, kernel._pyfunc.__globals__)),
+        "entry": kernel._pyfunc.__name__,
         "config": dict(config),
         "sizes": dict(problem.sizes),
         "arrays": [
             (f"array {number}", each.shape, each.dtype, _has_aligned_rows(each))
             for number, each in enumerate(traced.arrays)
         ],
-        "constants": [each.value for each in launches[0].signature.parameters if hasattr(each, "value")],
+        "constants": {name: each.value for name, each in parameters if hasattr(each, "value")},
         "element_bytes": traced.element_bytes,
         "grid_follows_gpu": None,
+        "line": code.co_firstlineno,
     }
 
 

@@ -38,10 +38,6 @@ class Signature:
     parameters: tuple[ArraySignature | Scalar | Constant, ...]
     hints: tuple[tuple[str, int], ...]
 
-    @property
-    def constants(self) -> tuple[int | float, ...]:
-        return tuple(each.value for each in self.parameters if isinstance(each, Constant))
-
 
 def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
     for name, value in config.items():

@@ -43,7 +43,7 @@ def checklist(
 ) -> tuple[Line, ...]:
     """Returns the checklist of a config. `counters` are a run's hardware counters, for rules that need a GPU."""
     counters = counters or {}
-    source = source_facts(described.source, described.entry, described.constants)
+    source = source_facts(described.source, described.entry, described.constants, described.line)
     facts = compiled.facts
     lines = [
         _check_powers_of_two(source, described),
@@ -68,7 +68,7 @@ def checklist(
 
 def _check_powers_of_two(source: SourceFacts, described: Description) -> Line:
     sides = {name: value for name, value in described.config.items() if name.startswith("tile_")}
-    odd = [f"{name}={value}" for name, value in sides.items() if value & (value - 1)]
+    odd = [f"{name}={value}" for name, value in sides.items() if isinstance(value, int) and value & (value - 1)]
     odd += [
         f"{operation} of {shape} in {described.file}:{line}"
         for line, operation, shape in source.shapes

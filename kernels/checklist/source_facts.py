@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewatch.kernels.library_errors import LibraryError
+
 UNKNOWN = object()
 """Stands for the value of an expression that the source alone does not determine."""
 
@@ -53,20 +55,21 @@ class SourceFacts:
     flushing: list[int] = field(default_factory=list)
 
 
-def source_facts(source: str, entry: str, constants: Sequence[int | float]) -> SourceFacts:
+def source_facts(source: str, entry: str, constants: Mapping[str, int | float], line: int = 0) -> SourceFacts:
     """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of the
-    entry's parameters annotated as constants. If there are more or fewer, they belong to its last parameters."""
+    entry's constant parameters by name. `line` is the entry's first line, which counts more than its name. Raises
+    LibraryError if the source has no such function."""
     with PARSING:
         tree = ast.parse(source)
     # A kernel may be made by a function. The module's own functions come last, so that they win over inner ones.
-    functions = {node.name: node for node in (*ast.walk(tree), *tree.body) if isinstance(node, ast.FunctionDef)}
-    parameters = functions[entry].args.args
-    names = [each.arg for each in parameters if each.annotation and "Const" in ast.unparse(each.annotation)]
-    if len(names) != len(constants):
-        names = [each.arg for each in parameters]
-    values = dict(zip(names[len(names) - len(constants) :], constants, strict=True))
+    nodes = [node for node in (*ast.walk(tree), *tree.body) if isinstance(node, ast.FunctionDef)]
+    functions = {node.name: node for node in nodes}
+    at_line = [node for node in nodes if line in (node.lineno, *(each.lineno for each in node.decorator_list[:1]))]
+    found = at_line[0] if at_line else functions.get(entry)
+    if found is None:
+        raise LibraryError(f"the source has no function {entry}")
     facts = SourceFacts()
-    _Reader(functions, facts, {entry}).read(functions[entry], values, {})
+    _Reader(functions, facts, {found.name}).read(found, constants, {})
     return facts
 
 
@@ -138,7 +141,7 @@ class _Reader:
         if not isinstance(call.func, ast.Name) or call.func.id not in self.functions or call.func.id in self.open_calls:
             return
         function = self.functions[call.func.id]
-        names = [argument.arg for argument in function.args.args]
+        names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
         given = {
             **dict(zip(names, call.args, strict=False)),
             **{each.arg: each.value for each in call.keywords if each.arg},

@@ -51,7 +51,7 @@ def answers(described: description.Description = DESCRIBED, compiled: Compiled =
 
 
 def test_a_source_is_followed_into_the_functions_it_calls() -> None:
-    facts = source_facts(SOURCE, "entry", (32, 4, 1))
+    facts = source_facts(SOURCE, "entry", {"tile": 32, "group": 4, "turned": 1})
     assert {shape for _, operation, shape in facts.shapes if operation == "load"} == {(32, 32)}
     assert [kind for _, kind in facts.accumulators] == ["float16"]
     assert len(facts.persistent) == 1
@@ -88,7 +88,7 @@ def test_sources_are_read_in_several_threads_at_once() -> None:
     def read(_: int) -> int:
         for _ in range(10):
             LetsOthersIn()
-        return len(source_facts(source, "entry", (32, 4, 1)).persistent)
+        return len(source_facts(source, "entry", {"tile": 32, "group": 4, "turned": 1}).persistent)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(read, range(100))) == [1] * 100
@@ -108,7 +108,7 @@ def entry(a, b, d, tile: ct.Constant[int]):
 def step(a, b, total, kept):
     return ct.mma(ct.astype(a, ct.bfloat16), b, total * kept)
 """
-    assert sorted(kind for _, kind in source_facts(source, "entry", (16,)).accumulators) == ["", "float32"]
+    assert sorted(kind for _, kind in source_facts(source, "entry", {"tile": 16}).accumulators) == ["", "float32"]
 
 
 def test_a_kernel_is_understood_as_other_people_write_it() -> None:
@@ -134,12 +134,12 @@ def entry(a, b, d, side: ct.Constant[int], group: ct.Constant[int], latency: ct.
             x = ct.load(a, index=(i, 0), shape=(side, side))
         total = ct.mma(x, x, acc=total)
 """
-    facts = source_facts(source, "entry", (64, 8, -1))
+    facts = source_facts(source, "entry", {"side": 64, "group": 8, "latency": -1})
     assert len(facts.persistent) == 1
     assert {group for _, group in facts.swizzles} == {8}
     assert (len(facts.loads), facts.latencies) == (1, [])
     assert [kind for _, kind in facts.accumulators] == ["float32"]
-    of_view = source_facts(source, "entry", (64, 8, 4))
+    of_view = source_facts(source, "entry", {"side": 64, "group": 8, "latency": 4})
     assert [latency for _, latency in of_view.latencies] == [4]
     assert [shape for _, operation, shape in of_view.shapes if operation == "tiled_view"] == [(64, 8)]
 
@@ -182,13 +182,19 @@ import cuda.tile as ct
 def entry(a, d):
     ct.store(d, index=(0,), tile=ct.load(a, index=(0,), shape=(16,)))
 """
-    described = replace(DESCRIBED, source=source, entry="entry", constants=())
+    described = replace(DESCRIBED, source=source, entry="entry", constants={})
     found = {
         line.item: line.answer
         for line in checklist(described, COMPILED, 256, {"dram_pct": 59.0, "tensor_pipe_pct": 60.0})
     }
     assert found["more than 60% of the memory throughput"] == "no"
     assert "Tensor Cores at work" not in found
+
+
+@pytest.mark.parametrize("value", [None, "auto", 2.5, "(64, 128)"])
+def test_a_tile_of_a_config_may_be_no_number(value: object) -> None:
+    found = answers(replace(DESCRIBED, config={**DESCRIBED.config, "tile_m": value}))
+    assert found["powers of two"] == "yes"
 
 
 def test_the_grid_of_host_code_is_not_known_so_the_loop_decides() -> None:

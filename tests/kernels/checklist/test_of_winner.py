@@ -64,7 +64,34 @@ def test_a_kernel_that_a_function_makes_has_a_checklist(watch: Path) -> None:
     (watch / "ops.py").write_text(MADE.replace("copy_rows, (x", "made, (x"))
     described = catalog.describe(watch, arch="sm_90", kernel="copied", problem="8x16", config={})
     assert described.entry == "copied_rows"
-    assert source_facts(described.source, described.entry, described.constants).loads != []
+    assert source_facts(described.source, described.entry, described.constants, described.line).loads != []
+
+
+KERNEL = WATCH[WATCH.index("@ct.kernel") : WATCH.index("@watch")]
+SIDED = KERNEL.replace("(1, 16)", "(1, side)")
+FORMS = {
+    "constants before a slash": SIDED.replace("(x, out)", "(side: ct.Constant[int], x, out, /)"),
+    "constants by another name": "Side = ct.Constant[int]\n" + SIDED.replace("(x, out)", "(side: Side, x, out)"),
+    "a constant as a keyword": SIDED.replace("(x, out)", "(x, out, *, side: ct.Constant[int])"),
+    "another name": KERNEL.replace("@ct.kernel\n", "")
+    + "copy_rows.__name__ = 'row'\ncopy_rows = ct.kernel(copy_rows)\n",
+    "two of a name": "def make(wide):\n  if not wide:\n    @ct.kernel\n    def copy_rows(x, out):\n      ct.store(out, "
+    "index=(ct.bid(0), 0), tile=ct.load(x, index=(ct.bid(0), 0), shape=(1, 16)))\n  else:\n    @ct.kernel\n    "
+    "def copy_rows(x, out):\n      pass\n  return copy_rows\ncopy_rows = make(False)\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_the_source_of_a_kernel_is_read_in_whatever_form(watch: Path, form: str) -> None:
+    arguments = "(16, x, out)" if "(side:" in form else "(x, out, 16)" if "side:" in form else "(x, out)"
+    (watch / "ops.py").write_text(WATCH.replace(KERNEL, form).replace("copy_rows, (x, out)", f"copy_rows, {arguments}"))
+    described = catalog.describe(watch, arch="sm_90", kernel="copied", problem="8x16", config={})
+    ((line, operation, shape),) = source_facts(
+        described.source, described.entry, described.constants, described.line
+    ).shapes
+    assert (operation, shape) == ("load", (1, 16))
+    assert "ct.load(x" in (watch / "ops.py").read_text().splitlines()[line - 1]
+    assert described.file == "watch/ops.py"
 
 
 @pytest.mark.parametrize("step", ["catalog.describe", "checklist"])
