@@ -10,6 +10,7 @@ def softmax_rows(p):
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ Configs = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | Callable[[
 """A list of configs, or axes with their values (all combinations are tried), or a function of problem and architecture
 ("sm_90") that returns a list or axes."""
 
+
+MOST = 2**63
+"""Every number of a case must be less, to be stored."""
 
 LEAST_WORDS = 3
 """Fewest words of a stated reason, so that `not_apart="yes"` is refused."""
@@ -163,5 +167,36 @@ def case(
     work       size of the problem in a unit of your own: ("tokens", 8192) is shown as tokens/s
     tolerance  largest accepted |out - reference| as a share of the reference's largest magnitude; None: by type
     baselines  callables by name that compute the same
+
+    Raises ValueError if an argument is of another kind.
     """
-    return Case(run, reference, baselines, moves, flops, tolerance, work, before)
+    for name, given in {"run": run, "reference": reference, "before": before, **baselines}.items():
+        if not callable(given) and (given is not None or name not in ("reference", "before")):
+            raise ValueError(f"`{name}` is a {type(given).__name__}; expected a function, such as `lambda: ...`")
+    return Case(
+        run,
+        reference,
+        baselines,
+        None if moves is None else int(_read_number("moves", moves)),
+        int(_read_number("flops", flops)),
+        None if tolerance is None else _read_number("tolerance", tolerance),
+        None if work is None else _read_work(work),
+        before,
+    )
+
+
+def _read_work(work: Any) -> tuple[str, float]:
+    if not isinstance(work, tuple | list) or len(work) != 2 or not isinstance(work[0], str):
+        raise ValueError(f'`work` is {work!r}; expected a unit and a number, such as ("tokens", 8192)')
+    return work[0], _read_number("work", work[1])
+
+
+def _read_number(name: str, value: Any) -> float:
+    """Returns a stated number, which may be one of NumPy. Raises ValueError if it is none, or less than 0."""
+    try:
+        number = value if isinstance(value, int) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number < MOST:
+        raise ValueError(f"`{name}` is {value!r}; expected a number from 0 to less than 2**63")
+    return number

@@ -60,6 +60,15 @@ def no_list(p):
 @watch(problems="8", names="n")
 def configs_missing(p):
     return case(run=lambda tile: host.scale_and_sum(p.randn(8, 64), tile), reference=lambda: None)
+
+@watch(problems="8", names="n", baselines=("torch",))
+def called_too_early(p):
+    x = p.randn(8, 64)
+    return case(run=lambda: host.scale_and_sum(x), reference=lambda: (x, x), torch=x.sum(-1))
+
+@watch(problems="8", names="n")
+def no_number(p):
+    return case(run=lambda: host.scale_and_sum(p.randn(8, 64)), reference=lambda: None, flops="2 n")
 """
 
 ENDS = """
@@ -98,6 +107,10 @@ SENTENCES = [
     "nothing",
     "line 44: no_list: `configs` has the axis 'tile' with 3; expected a list of values",
     "line 48: `run` of configs_missing takes arguments, so `configs` must say which",
+    "line 52: called_too_early on 8 {}: ValueError: `torch` is a Tensor; expected a function, such as `lambda: ...` "
+    "(watch/wrong.py, line 55)",
+    "line 57: no_number on 8 {}: ValueError: `flops` is '2 n'; expected a number from 0 to less than 2**63 "
+    "(watch/wrong.py, line 59)",
 ]
 
 NOT_LOADED = {

@@ -174,6 +174,33 @@ def test_only_bytes_that_a_case_states_bound_its_time(moves: int | None, counted
     assert describe_work(stated, [cache_in_pages]) == {"flops": 7, "bytes": counted, "dtypes": ["bfloat16"]}
 
 
+@pytest.mark.parametrize("kind", [int, float, np.int64, np.float32, np.int32])
+def test_the_numbers_of_a_case_may_be_of_numpy(kind: Any) -> None:
+    made = case(run=print, reference=print, moves=kind(4), flops=kind(3), tolerance=kind(1), work=("rows", kind(8)))
+    plain = [made.moves, made.flops, made.tolerance, *made.work]  # type: ignore[misc]  # it has a work
+    assert json.loads(json.dumps(plain)) == [4, 3, 1, "rows", 8]
+    assert [type(made.moves), type(made.flops)] == [int, int]
+
+
+WRONG: list[dict[str, Any]] = [
+    *({name: value} for name in ("moves", "flops", "tolerance") for value in (-1, math.nan, math.inf, "n", 2**63)),
+    {"flops": None},
+    {"work": ("rows",)},
+    {"work": (8, "rows")},
+    {"work": ("rows", None)},
+    {"run": None},
+    {"reference": (1, 2)},
+    {"before": 1},
+    {"torch": None},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=map(str, WRONG))
+def test_what_a_case_cannot_hold_is_named_before_a_gpu_is_used(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^`{next(iter(wrong))}` is .*; expected "):
+        case(**{"run": print, "reference": print, **wrong})
+
+
 @pytest.mark.parametrize("reason", ["yes", "because", True, 1, "no way"])
 def test_what_is_not_measured_apart_needs_a_reason(reason: Any) -> None:
     with pytest.raises(BadWatchFile, match=r"not_apart is '.*': give the reason in 3 words or more"):
