@@ -34,6 +34,7 @@ from tilewatch.kernels.watching.tracer import (
     Execute,
     LaunchTrace,
     TracedLaunch,
+    TracingError,
     find_part,
     find_signature,
     launch_for_real,
@@ -187,8 +188,10 @@ def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
 
 def to_launch(traced: TracedLaunch) -> CompilableLaunch:
     """Returns what `ct.launch` would compile for the arguments of a launch. Stops `ct.launch` before compiling."""
-    signature = find_signature(traced)
-    named = signature.with_symbol(traced.kernel._pyfunc.__name__)
+    name = traced.kernel._pyfunc.__name__
+    if not name.isascii() or name == "<lambda>":
+        raise TracingError(f"the tile compiler compiles no kernel named {name}: name it with letters from a to z")
+    named = find_signature(traced).with_symbol(name)
     key = hash_launch(traced.kernel, named)
     return CompilableLaunch(traced.kernel, named, traced.grid, key, traced.programmatic_dependent_launch)
 

@@ -11,7 +11,7 @@ from tilewatch.kernels.catalog.loading import LibraryError
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
 
 WRONG = """
-import torch
+import cuda.tile as ct; import torch
 from tilewatch import case, watch
 from tiny_ops import host
 
@@ -69,6 +69,14 @@ def called_too_early(p):
 @watch(problems="8", names="n")
 def no_number(p):
     return case(run=lambda: host.scale_and_sum(p.randn(8, 64)), reference=lambda: None, flops="2 n")
+
+@ct.kernel
+def größe(x):
+    pass
+
+@watch(problems="8", names="n")
+def not_compiled(p):
+    return case(run=lambda: ct.launch(0, (1,), größe, (p.randn(8, 64),)), reference=lambda: None)
 """
 
 ENDS = """
@@ -111,6 +119,7 @@ SENTENCES = [
     "(watch/wrong.py, line 55)",
     "line 57: no_number on 8 {}: ValueError: `flops` is '2 n'; expected a number from 0 to less than 2**63 "
     "(watch/wrong.py, line 59)",
+    "line 65: not_compiled on 8 {}: the tile compiler compiles no kernel named größe: name it with letters from a to z",
 ]
 
 NOT_LOADED = {
