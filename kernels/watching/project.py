@@ -8,16 +8,16 @@ import collections
 import functools
 import hashlib
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
 import io
 import linecache
+import os
 import sys
 import traceback
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,13 +47,15 @@ class Project:
 
 @dataclass
 class _State:
-    """Holds a checkout's state while another checkout is active. `sources` are by canonical file name."""
+    """Holds a checkout's state while another checkout is active. `sources` are by canonical file name. `loaded` are the
+    files that were imported, also those that are no modules of sys.modules."""
 
     launch: Any
     path: list[str]
     sources: dict[str, str] = field(default_factory=dict)
     modules: dict[str, types.ModuleType] = field(default_factory=dict)
     containers: list[tuple[Any, Any]] = field(default_factory=list)
+    loaded: set[str] = field(default_factory=set)
 
 
 _states: dict[Project, _State] = {}
@@ -132,32 +134,21 @@ def give_to_inspect(name: str, source: str) -> None:
     linecache.cache[name] = (len(source), None, io.StringIO(source).readlines(), name)
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    def get_code(self, fullname: str) -> types.CodeType:
-        path = self.get_filename(fullname)
-        code: types.CodeType = compile_file(_active[0], path, self.get_data(path))
-        return code
+_get_code = importlib.machinery.SourceFileLoader.get_code
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the active checkout as Python does, and loads them under canonical file names."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if not _active:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            return None
-        origin = str(spec.origin)
-        if not _is_own(_active[0], fullname, origin):
-            return None
-        spec.loader = _Loader(fullname, origin)
-        return spec
+def _get_code_of_checkout(loader: importlib.machinery.SourceFileLoader, fullname: str) -> types.CodeType | None:
+    """Returns a module's code, with a canonical file name if the module belongs to the active checkout. Replaces the
+    method of Python's loader, because host code may load a file by its path: importlib.util.spec_from_file_location."""
+    path = os.path.abspath(loader.get_filename(fullname))
+    if not _active or not _is_own(_active[0], fullname, path):
+        return _get_code(loader, fullname)
+    _states[_active[0]].loaded.add(path)
+    code: types.CodeType = compile_file(_active[0], path, loader.get_data(path))
+    return code
 
 
-sys.meta_path.insert(0, _Finder())
+importlib.machinery.SourceFileLoader.get_code = _get_code_of_checkout  # type: ignore[method-assign]
 
 
 def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
@@ -190,7 +181,7 @@ def hash_sources(project: Project) -> str:
     """Returns a hash of the syntax trees of all files imported from the checkout, without comments and line numbers."""
     digest = hashlib.sha256()
     files = {str(module.__file__) for _, module in own_modules(project) if getattr(module, "__file__", None)}
-    for file in sorted(files):
+    for file in sorted(files | _states[project].loaded):
         tree = _hash_tree(file)
         digest.update(f"{file.removeprefix(str(project.root))}\0{tree}\0".encode())
     return digest.hexdigest()

@@ -47,6 +47,22 @@ def test_a_module_may_be_machine_code(root: Path) -> None:
     assert not set(code_keys(root)) & set(before)
 
 
+def test_a_file_that_host_code_loads_by_its_path_is_the_commit_s_code(root: Path) -> None:
+    """Or else a changed kernel would be measured with the machine code of the last commit."""
+    add(root, "import importlib.util, pathlib")
+    add(
+        root, "spec = importlib.util.spec_from_file_location('by_path', pathlib.Path(__file__).with_name('by_path.py'))"
+    )
+    add(root, "spec.loader.exec_module(importlib.util.module_from_spec(spec))")
+    file = (root / HOST).with_name("by_path.py")
+    file.write_text("FACTOR = 2")
+    before = code_keys(root)
+    file.write_text("FACTOR = 2  # a comment")
+    assert code_keys(root) == before
+    file.write_text("FACTOR = 3")
+    assert not set(code_keys(root)) & set(before)
+
+
 def test_what_is_installed_inside_the_working_tree_is_not_the_commit_s(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
