@@ -5,11 +5,14 @@ import functools
 import hashlib
 import linecache
 import re
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from tilewatch.kernels.watching.project import CANONICAL
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Matches the part of a value's text that differs between processes."""
@@ -50,10 +53,13 @@ def _describe(value: Any, within: tuple[FunctionType, ...]) -> Any:
 
 def _number_definition(function: FunctionType) -> int | str:
     """Returns how many definitions of a function's name come before it in its file, such as those of other branches.
-    Returns a hash of the source for code that was made from a text, because several texts define equal names."""
+    Returns a hash of the source for code that was made from a text, because several texts define equal names, or that
+    runpy ran, because `hash_sources` does not see such files."""
     code = function.__code__
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
-    if Path(function.__globals__.get("__file__") or "").name != Path(code.co_filename).name:
+    module, file = sys.modules.get(function.__module__), function.__globals__.get("__file__") or ""
+    is_imported = code.co_filename.startswith(f"{CANONICAL}/") or getattr(module, "__dict__", 0) is function.__globals__
+    if not is_imported or Path(file).name != Path(code.co_filename).name:
         return hashlib.sha256(source.encode()).hexdigest()
     lines = _find_definitions(source).get(code.co_qualname, [])
     return lines.index(code.co_firstlineno) if code.co_firstlineno in lines else 0

@@ -1,5 +1,7 @@
 """Kernels that one function makes with different values have different names."""
 
+import linecache
+import runpy
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +120,15 @@ def test_a_captured_module_is_its_name_wherever_it_is_installed() -> None:
         module.__file__ = f"/{place}/ops.py"
         captured.append(describe_captured(make(module)))  # type: ignore[arg-type]
     assert captured[0] == captured[1]
+
+
+def test_code_of_a_file_that_was_run_is_known_by_its_text(tmp_path: Path) -> None:
+    found = []
+    for value in (1, 1, 20):
+        (tmp_path / "kernels.py").write_text(f"def made():\n    return {value}\n")
+        linecache.checkcache()
+        found.append(describe_captured(runpy.run_path(str(tmp_path / "kernels.py"))["made"]))
+    assert found[0] == found[1] != found[2]
 
 
 @pytest.mark.parametrize("kernels", TWO_OF_A_NAME.values(), ids=TWO_OF_A_NAME)
