@@ -148,7 +148,7 @@ def _get_code_of_checkout(loader: importlib.machinery.SourceFileLoader, fullname
     return code
 
 
-importlib.machinery.SourceFileLoader.get_code = _get_code_of_checkout  # type: ignore[method-assign]
+importlib.machinery.SourceFileLoader.get_code = _get_code_of_checkout  # type: ignore[assignment, method-assign]
 
 
 def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
