@@ -8,6 +8,7 @@ from typing import Any
 from tilewatch.kernels.catalog.catalog_child import list_problems, plan_alone
 from tilewatch.kernels.catalog.loading import Entry, LibraryOperator, find_first_line, list_failures, load
 from tilewatch.kernels.contract import HINTS, Problem
+from tilewatch.kernels.gpu.host_code.described_operator import ITEM_BYTES
 from tilewatch.kernels.library_errors import LibraryError
 
 MOST_TRIES = 3
@@ -61,7 +62,8 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]
             plans.append(plan_alone(entry, problem, arch))
             if isinstance(entry, LibraryOperator):
                 found += [
-                    f"{entry.kernel.name} on {problem.name}: {each}" for each in _list_wrong_results(entry, problem)
+                    f"{entry.kernel.name} on {problem.name}: {each}"
+                    for each in (*_list_wrong_results(entry, problem), *_list_unrepeatable(entry, problem))
                 ]
         except LibraryError as error:
             found.append(str(error))
@@ -104,6 +106,17 @@ def _list_wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, 
         raise
     except Exception as error:
         raise entry.describe_failure(f"on {problem.name} cannot be run", error) from error
+
+
+def _list_unrepeatable(entry: LibraryOperator, problem: Problem) -> Iterator[str]:
+    """Yields a sentence if a launch gets an array with which the measuring process refuses to repeat the launch."""
+    for each in entry.trace(problem).arrays if not entry.kernel.not_apart else ():
+        if each.dtype not in ITEM_BYTES or 0 in each.shape:
+            yield (
+                f"a launch gets an array of {each.dtype} in the shape {each.shape}, which only the host code's own "
+                'process can launch: change it, or say why it must in watch(..., not_apart="...")'
+            )
+            return
 
 
 def _make_finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:

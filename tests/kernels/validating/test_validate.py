@@ -128,6 +128,28 @@ def test_a_hint_that_host_code_searches_and_never_applies_is_a_finding(tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("made", "array"),
+    [
+        ("p.randn(0, 64)", "float32 in the shape (0, 64)"),
+        ('p.zeros(8, 64, dtype="uint32")', "uint32 in the shape (8, 64)"),
+    ],
+)
+def test_an_array_that_no_other_process_can_pass_is_a_finding_unless_the_file_says_why(
+    tmp_path: Path, made: str, array: str
+) -> None:
+    """Or else the first sweep would be refused, with a GPU in hand."""
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    file = tmp_path / "repository" / "watch" / "loop.py"
+    source = LOOP.replace("p.randn(p.rows, columns)", made).replace("(64, 128, 64)", "(64,)")
+    file.write_text(source)
+    code, lines = validate(file)
+    assert code == 1
+    assert f"loop.py:6: scaled_64 on 8: a launch gets an array of {array}, which only the host code's own" in lines[0]
+    file.write_text(source.replace('names="rows"', 'names="rows", not_apart="it has such an array"'))
+    assert validate(file)[1][-1].endswith(" 0 findings")
+
+
+@pytest.mark.parametrize(
     ("old", "new", "finding"),
     [
         ('{"y": inputs["x"]', '{"z": inputs["x"]', "`reference` gives z, but the kernel writes y"),
