@@ -35,7 +35,10 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
             if request.get("config") is not None:  # {} is the only config of host code without a search
                 entry, problem = wanted[0]
                 return {"description": _describe_config(entry, problem, request["config"], arch)}
-            return _make_answer([_plan(entry, problem, arch, parts, shares) for entry, problem in wanted], failures)
+            made = [_plan(entry, problem, arch, parts, shares) for entry, problem in wanted]
+            if not any(plan["trials"] for plan in made):
+                raise NoConfigs(f"kernel {kernel} has no config for {arch}")
+            return _make_answer(made, failures)
         plans = []
         for entry in loaded.values():
             try:
@@ -60,6 +63,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _make_answer(plans: list[dict[str, Any]], failures: list[LibraryError]) -> dict[str, Any]:
     missing = next((str(each) for each in failures if isinstance(each, PackageMissing)), None)
+    plans = [each for each in plans if each["trials"]]  # a watch file's `configs` may give none for an architecture
     return {"plans": plans, "failures": [str(each) for each in failures], "package_missing": missing}
 
 

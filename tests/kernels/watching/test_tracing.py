@@ -10,6 +10,7 @@ import pytest
 from tests.kernels.watching.fixtures.trace import GIVEN, trace
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.library_errors import NoConfigs
 from tilewatch.kernels.tile_table import stored_space
 
 REPOSITORY = Path(__file__).parent / "fixtures" / "foreign_repository"
@@ -147,6 +148,23 @@ def test_configs_may_follow_the_architecture(found: Found) -> None:
     assert found["chosen 8x64"]["configs"] == [{"tile": 64}, {"tile": 128}]
     (other, _) = trace("sm_100", REPOSITORY / "watch")
     assert other["chosen 8x64"]["configs"] == [{"tile": 64}]
+
+
+def test_an_operator_without_a_config_for_an_architecture_is_left_out(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY, tmp_path / "repository")
+    source = (
+        "def tripled(p):\n    return case(run=lambda: host.scale_and_sum(p.randn(8, 64)), reference=lambda: None)\n"
+    )
+    given = 'configs=lambda problem, arch: [{"occupancy": 2}] if arch == "sm_100" else []'
+    (tmp_path / "repository" / "watch" / "operators.py").write_text(
+        "from tilewatch import case, watch\nfrom tiny_ops import host\n\n"
+        f'@watch(problems="8", names="n", {given})\n{source}'
+    )
+    watch = tmp_path / "repository" / "watch"
+    assert len(catalog.read(watch, arch="sm_100", kernel="tripled")) == 1
+    assert "tripled" not in {plan.kernel for plan in catalog.read(watch, arch="sm_90")}
+    with pytest.raises(NoConfigs, match="kernel tripled has no config for sm_90"):
+        catalog.read(watch, arch="sm_90", kernel="tripled")
 
 
 def test_bytes_are_every_array_once_unless_the_case_says_more(found: Found) -> None:
