@@ -23,6 +23,7 @@ from tilewatch.kernels.proposing import driver_stand_ins, varied_calls
 from tilewatch.kernels.proposing.call_text import CallText, NotWritable, list_given
 from tilewatch.kernels.proposing.proposed_file import RecordedCall
 from tilewatch.kernels.proposing.repository_sources import DRIVER_NAMES, RepositorySources, read_sources
+from tilewatch.kernels.watching.captured_values import name_code
 from tilewatch.kernels.watching.device_array import describe_array, is_array
 from tilewatch.kernels.watching.no_gpu import PretendGpu, as_gpu
 from tilewatch.kernels.watching.project import CANONICAL, Project, activate, canonical_name, compile_file
@@ -102,13 +103,13 @@ class _DriverCalls:
         """Yields steps that repeat calls of host code with other arguments. Repeats a call only while the file of the
         kernel that it launched has a `sought` kernel without a call."""
         for (file, code), (names, given) in list(self.hosts.items()):
-            is_function = "." not in code.co_qualname
-            call = names[code.co_qualname.split(".")[0]]
+            is_function = "." not in name_code(code)
+            call = names[name_code(code).split(".")[0]]
             call = call if is_function else call.apply
             for varied in varied_calls.vary(given if is_function else dict(list(given.items())[1:])):
                 if file not in {name for name, _ in sought - {kernel for kernel, _ in self.calls}}:
                     break
-                yield code.co_qualname, functools.partial(varied_calls.call_with_gradients, call, varied, is_function)
+                yield name_code(code), functools.partial(varied_calls.call_with_gradients, call, varied, is_function)
 
     def _list_candidates(self) -> list[_Entered]:
         """Lists the running functions that may be host code, outermost first, but functions of the driver last."""
@@ -205,7 +206,7 @@ def _has_array(value: Any) -> bool:
 def _find_function(frame: types.FrameType) -> tuple[Any, str, int] | None:
     """Returns a running function, its name in its module, and the number of its first arguments that a caller does not
     write. Finds functions of a module and `forward` of autograd functions, and returns None for all others."""
-    parts = frame.f_code.co_qualname.split(".")
+    parts = name_code(frame.f_code).split(".")
     owner: Any = frame.f_globals.get(parts[0])
     if len(parts) == 1 and owner is not None and _is_code_of(owner, frame.f_code):
         return owner, parts[0], 0

@@ -61,19 +61,25 @@ def _number_definition(function: FunctionType) -> int | str:
     is_imported = code.co_filename.startswith(f"{CANONICAL}/") or getattr(module, "__dict__", 0) is function.__globals__
     if not is_imported or Path(file).name != Path(code.co_filename).name:
         return hashlib.sha256(source.encode()).hexdigest()
-    lines = _find_definitions(source).get(code.co_qualname, [])
+    lines = _find_definitions(source).get(name_code(code), [])
     return lines.index(code.co_firstlineno) if code.co_firstlineno in lines else 0
 
 
 @functools.cache
 def _find_definitions(source: str) -> Mapping[str, list[int]]:
     """Maps the name of each function in a source to the sorted first lines of its definitions."""
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         waiting = [compile(source, "", "exec", dont_inherit=True)]
     found: dict[str, list[int]] = {}
     while waiting:
         for code in waiting.pop().co_consts:
             if isinstance(code, CodeType):
-                found[code.co_qualname] = sorted({*found.get(code.co_qualname, ()), code.co_firstlineno})
+                found[name_code(code)] = sorted({*found.get(name_code(code), ()), code.co_firstlineno})
                 waiting.append(code)
     return found
+
+
+def name_code(code: CodeType) -> str:
+    """Returns the name of a function's code with the functions and classes around it, or alone in Python 3.10."""
+    return str(getattr(code, "co_qualname", code.co_name))

@@ -155,13 +155,15 @@ def test_an_environment_with_another_cutile_is_refused_with_both_versions(librar
 LIST_MODULES = """
 import sys
 from tilewatch.kernels.child import import_role
-for role in ("catalog", "validate", "trace"):
+for role in ("catalog", "validate", "propose", "trace"):
     import_role(role)
 print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("tilewatch") and module.__file__))
 """
 
 NEW_IN_3_11 = {"StrEnum", "Self", "UTC", "assert_never", "reveal_type", "LiteralString", "Never", "NotRequired"}
 """Names that a reader of the standard library of Python 3.11 may take for granted."""
+ADDED_IN_3_11 = {"co_qualname", "add_note", "co_positions"}
+"""Attributes of objects, for the same reason."""
 
 
 def test_what_records_is_of_the_oldest_python_of_cuda_tile() -> None:
@@ -172,3 +174,6 @@ def test_what_records_is_of_the_oldest_python_of_cuda_tile() -> None:
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
         named = {each.name for node in imports for each in node.names}
         assert not named & (NEW_IN_3_11 | {"tomllib"}), file
+        assert not {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & ADDED_IN_3_11, file
+        calls = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        assert not [each for each in calls if each.startswith("warnings.catch_warnings(") and "action" in each], file
