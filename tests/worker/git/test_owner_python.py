@@ -124,6 +124,6 @@ def test_a_python_that_cannot_record_is_refused_before_anything_is_stored(settin
     bare = make_environment(tmp_path / "bare")
     for folder in find_packages(tmp_path / "bare").glob("cuda*"):
         folder.rename(tmp_path / folder.name)
-    with pytest.raises(BadPython, match=r"bare.* records nothing: .*No module named 'cuda"):
+    with pytest.raises(BadPython, match=r"bare.* records nothing: .*has no cuda-tile"):
         add(settings, tmp_path / "first", bare)
     assert "first" not in watched.list_names(settings.connection().database_url, settings)
