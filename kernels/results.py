@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
+PROCESS_DIED = "process died: "
+"""The part of a failure that says that the tracing or compiling process ended. db/query_parts.py looks for it too."""
+
 Params = Mapping[str, Any]
 """A config. Those of a watched operator may also have texts, bools and fractions as values."""
 
@@ -95,16 +98,19 @@ class Compiled:
             return None
         return Cubin(config, self.content_key, self.symbol)
 
-    def is_final(self, limit_s: float) -> bool:
-        """Returns False if only the machine may have failed: for a timeout before `limit_s` of CPU time, and if the
-        tracing or compiling process died, for example without memory."""
-        return self.cpu_s >= limit_s if self.status == "timeout" else "process died: " not in (self.failure or "")
-
     def make_row(self, code_key: str, host: str) -> dict[str, Any]:
         """Returns this outcome as a row of the table `compilations`, which is also a row of recordings."""
         facts = asdict(self.facts) if self.facts else dict.fromkeys(each.name for each in fields(StaticFacts))
         own = {name: value for name, value in vars(self).items() if name not in ("reused", "facts")}
         return {**own, **facts, "remarks": list(facts["remarks"] or ()), "code_key": code_key, "host": host}
+
+
+def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
+    """Returns False if only the machine may have failed to compile: for a timeout before `limit_s` of CPU time, and if
+    the tracing or compiling process died, for example without memory. `outcome` has the fields of Compiled."""
+    if outcome["status"] == "timeout":
+        return bool(outcome.get("cpu_s", 0.0) >= limit_s)
+    return PROCESS_DIED not in (outcome.get("failure") or "")
 
 
 @dataclass(frozen=True)

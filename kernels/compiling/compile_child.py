@@ -23,9 +23,10 @@ from tilewatch.kernels.compiling.compiler_input import compile_input, find_compi
 from tilewatch.kernels.compiling.cubin import hash_machine_code, read_static_facts
 from tilewatch.kernels.compiling.operator_code import hash_bundle, store_bundle
 from tilewatch.kernels.compiling.programs import ProgramMissing
-from tilewatch.kernels.compiling.store import CubinStore, StoreError, is_final, require_room
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, require_room
 from tilewatch.kernels.compiling.traced_code import LaunchInput, TracedCode, read_traced
 from tilewatch.kernels.library_errors import LibraryError, first_line
+from tilewatch.kernels.results import is_final
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.kernels.watching.tracer import TracingError
 

@@ -13,9 +13,9 @@ from typing import Any, Self
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.compiling.compile_children import BuildError, CompileChildren
 from tilewatch.kernels.compiling.local_cubins import LocalCubins
-from tilewatch.kernels.compiling.store import StoreError, is_final, require_room
+from tilewatch.kernels.compiling.store import StoreError, require_room
 from tilewatch.kernels.library_errors import PackageMissing
-from tilewatch.kernels.results import Compiled, Params, StaticFacts
+from tilewatch.kernels.results import PROCESS_DIED, Compiled, Params, StaticFacts, is_final
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 from tilewatch.kernels.toolchains.versions import compiler_version, describe_other_compiler
 
@@ -94,7 +94,7 @@ class Compiler:
                 "timeout", f"the library did not answer within {self._deadline_s:g} s", arch, self._deadline_s
             )
         except ChildDied as died:
-            return self._make_failure("error", f"the library's process died: {died}", arch, 0.0)
+            return self._make_failure("error", f"the library's {PROCESS_DIED}{died}", arch, 0.0)
         return self._compile({**request, "traced": traced})
 
     def trace(
@@ -136,7 +136,7 @@ class Compiler:
                 "timeout", f"the compiler did not stop within {self._deadline_s:g} s", arch, self._deadline_s
             )
         except ChildDied as died:
-            return self._make_failure("error", f"the compiler process died: {died}", arch, 0.0)
+            return self._make_failure("error", f"the compiler {PROCESS_DIED}{died}", arch, 0.0)
         self._cubins.send()
         return self._make_outcome(answer, arch)
 
@@ -146,14 +146,14 @@ class Compiler:
         try:
             traced = self._ask_tracer("identify", request)
         except (ChildHung, ChildDied) as died:
-            return CodeIdentity(failure=f"the library's process died: {died}")
+            return CodeIdentity(failure=f"the library's {PROCESS_DIED}{died}")
         return self._identify_code({**request, "traced": traced})
 
     def _identify_code(self, request: Mapping[str, Any]) -> CodeIdentity:
         try:
             answer = self._ask_compiler("identify", request)
         except (ChildHung, ChildDied) as died:
-            return CodeIdentity(failure=f"the compiler process died: {died}")
+            return CodeIdentity(failure=f"the compiler {PROCESS_DIED}{died}")
         return CodeIdentity(answer["content_key"], answer.get("launch_sha256"), answer.get("failure"))
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 `<content key>.json` is the outcome of a compilation, `<content key>.cubin` its machine code and `<content
 key>.tileirbc` its bytecode (2 to 6 KB; a cubin has 40 to 400). A timeout or a compiler error has only an outcome, so
-that the config is not compiled again if `is_final` returns True. `<key>.recorded` is the traced code of a config
+that the config is not compiled again if results.is_final returns True. `<key>.recorded` is the traced code of a config
 whose host code runs on some machines only (config_code.py)."""
 
 import json
@@ -148,12 +148,6 @@ def require_room() -> None:
     """Raises StoreError if the disk of temporary files is full, which could make a config fail."""
     if shutil.disk_usage(tempfile.gettempdir()).free < ROOM_BYTES:
         raise StoreError(f"no space is left in {tempfile.gettempdir()}")
-
-
-def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
-    """Returns False for a timeout before `limit_s` of CPU time, when only the machine was slow. Else returns True."""
-    cpu_s: float = outcome.get("cpu_s", 0.0)
-    return outcome["status"] != "timeout" or cpu_s >= limit_s
 
 
 def folder(path: Path) -> str:

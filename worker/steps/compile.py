@@ -19,8 +19,8 @@ from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
 from tilewatch.db.worker_reads.steps import UnmeasuredCode
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.store import CubinStore, is_final
-from tilewatch.kernels.results import Compiled
+from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.results import Compiled, is_final
 from tilewatch.worker import metrics
 from tilewatch.worker.context import Context
 from tilewatch.worker.git import watched

@@ -11,7 +11,7 @@ from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
-from tilewatch.kernels.results import Compiled
+from tilewatch.kernels.results import Compiled, is_final
 from tilewatch.metrics import split_kernel
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
@@ -81,7 +81,7 @@ def _compile(context: Context, asked: ReplayJob, side: BuildSide, params: Mappin
     kernel, _ = split_kernel(question.kernel)
     for tries_left in reversed(range(TRIES)):
         compiled = open_compiler(context).compile(library, kernel, question.problem, params, question.arch)
-        if compiled.is_final(context.compile_limit_s) or not tries_left:
+        if is_final(vars(compiled), context.compile_limit_s) or not tries_left:
             break
     return compiled
 

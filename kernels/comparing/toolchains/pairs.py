@@ -9,13 +9,13 @@ from typing import Literal
 
 from tilewatch.kernels.comparing.outcome import list_moves
 from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits
-from tilewatch.kernels.results import Compiled, Cubin, Params, StaticFacts
+from tilewatch.kernels.results import Compiled, Cubin, Params, StaticFacts, is_final
 
 Status = Literal["ok", "error", "timeout"]
 StaticKind = Literal[
     "identical", "changed", "stopped compiling", "compiles now", "compiles with neither", "not compiled"
 ]
-"""`not compiled` means that the machine was too busy for a final result (kernels/compiling/store.py, is_final)."""
+"""`not compiled` means that the machine was too busy for a final result (kernels/results.py, is_final)."""
 
 
 SLOWER_COMPILE = 1.25
@@ -138,7 +138,7 @@ def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin
         symbol=compiled.symbol,
         cubin=cubin,
         facts=None if compiled.facts is None else replace(compiled.facts, remarks=()),
-        is_final=compiled.is_final(limit_s),
+        is_final=is_final(vars(compiled), limit_s),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tilewatch.kernels.compiling import store as module
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, find_folder, folder
+from tilewatch.kernels.results import is_final
 
 OK = {"status": "ok", "symbol": "double"}
 TIMEOUT = {"status": "timeout", "failure": "not compiled within 15 s"}
@@ -57,7 +58,7 @@ def test_a_disk_is_full_below_the_room_that_a_compiler_needs(monkeypatch: pytest
 
 def test_a_timeout_is_final_once_the_compiler_had_all_of_its_cpu_time() -> None:
     outcomes = [{"status": "timeout", "cpu_s": 14.9}, {"status": "timeout", "cpu_s": 15.0}, {"status": "error"}]
-    assert [module.is_final(each, 15.0) for each in outcomes] == [False, True, True]
+    assert [is_final(each, 15.0) for each in outcomes] == [False, True, True]
 
 
 def test_the_url_of_a_folder_leads_back_to_it(tmp_path: Path) -> None:
