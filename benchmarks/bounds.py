@@ -119,11 +119,21 @@ def require_cases(figure: Figure) -> Figure:
 
 
 def at_most(what: str, value: float, most: float, unit: str = "", digits: int = 0) -> Figure:
-    return Figure(what, f"{value:,.{digits}f}{unit}", f"at most {most:,g}{unit}", value <= most)
+    is_met = value <= most
+    return Figure(what, f"{_round(value, most, digits, is_met)}{unit}", f"at most {most:,g}{unit}", is_met)
 
 
 def at_least(what: str, value: float, least: float, unit: str = "", digits: int = 0) -> Figure:
-    return Figure(what, f"{value:,.{digits}f}{unit}", f"at least {least:,g}{unit}", value >= least)
+    is_met = value >= least
+    return Figure(what, f"{_round(value, least, digits, is_met)}{unit}", f"at least {least:,g}{unit}", is_met)
+
+
+def _round(value: float, limit: float, digits: int, is_met: bool) -> str:
+    """Returns the value with so many digits. A value that misses its limit has more if it would read like the limit:
+    0.849 misses 0.85."""
+    while not is_met and round(value, digits) == limit:
+        digits += 1
+    return f"{value:,.{digits}f}"
 
 
 def exactly(what: str, value: object, wanted: object) -> Figure:

@@ -31,6 +31,19 @@ def test_a_bound_holds_up_to_its_value_and_not_beyond(figure: Figure, is_met: bo
     assert figure.is_met is is_met
 
 
+@pytest.mark.parametrize(
+    ("figure", "shown"),
+    [
+        (bounds.at_least("share", 0.8492, 0.85, digits=2), "0.849"),
+        (bounds.at_least("share", 0.8502, 0.85, digits=2), "0.85"),
+        (bounds.at_most("time", 5.004, 5.0, " s"), "5.004 s"),
+        (bounds.at_most("time", 5.6, 5.0, " s"), "6 s"),
+    ],
+)
+def test_a_value_that_misses_its_bound_does_not_read_like_it(figure: Figure, shown: str) -> None:
+    assert figure.value == shown
+
+
 BOUND = bounds.Bound("open* of a page", "at_most", 2.5, 5, "openings", " s", 1)
 
 
