@@ -27,7 +27,15 @@ from tilewatch.configs import config_key
 from tilewatch.kernels.recording import recording_file
 from tilewatch.worker.detection.certificate import bound_chance
 
-FILES = ("h200", "h200-80093d04", "h100-f727a301", "tried/h100-0bfec69d", "tuned/h100", "tuned/h200")
+FILES = (
+    "h200",
+    "h200-80093d04",
+    "h100-f727a301",
+    "tried/h100-0bfec69d",
+    "tried/h200-84a140eb",
+    "tuned/h100",
+    "tuned/h200",
+)
 LEAST_CONFIGS = 140
 LISTED = 8
 NIGHTS, REPLAYS = 28, 100
