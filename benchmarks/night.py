@@ -176,16 +176,15 @@ def select_cores(cores: Sequence[int], used: int, gpus: int) -> Sequence[int]:
 
 
 def make_repository(folder: Path) -> Path:
-    """Makes a repository with one commit of this checkout's library."""
-    shutil.copytree(ROOT / "kernels" / "library", folder / "kernels" / "library")
-    subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
-    commit(folder, "Watch the library")
+    """Clones this checkout's newest commit, so that the recording of its first night belongs to a commit that exists.
+    Without a remote the recording names no folder of this machine."""
+    subprocess.run(["git", "clone", "-q", "--depth", "1", ROOT.as_uri(), folder], check=True)
+    subprocess.run(["git", "-C", folder, "remote", "remove", "origin"], check=True)
     return folder
 
 
 def commit(folder: Path, message: str) -> None:
     who = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
-    subprocess.run(["git", "-C", folder, "add", "-A"], check=True)
     subprocess.run(["git", "-C", folder, *who, "commit", "-q", "--allow-empty", "-m", message], check=True)
 
 
