@@ -13,10 +13,14 @@ from tilewatch.configs import config_text
 from tilewatch.dashboard.frames import differences
 from tilewatch.dashboard.frames.metrics import Metric
 from tilewatch.dashboard.text import commit_text, label_baseline, moment, ratio_to, source_text, time_text
-from tilewatch.text import change_text, count_text, plain_html, short_sha, write_change
+from tilewatch.text import change_text, count_text, plain_html, short_sha, shorten, write_change
 
 RUN = 0
 """The index of the run's id in the customdata of each point."""
+LONGEST_SUBJECT = 72
+"""Most letters of a commit's subject: as many as Git's own tools show. A hover text with longer ones covers the chart,
+and each point of a chart repeats them: 0.5 MB of the site of all recordings (2026-11-30)."""
+
 MOST_REMEMBERED = 4096
 """The most texts of commits and times to keep, because many points share a commit or run. Writing a year's dates took a
 third of the time of all hover texts (2026-11)."""
@@ -26,7 +30,7 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
     """Returns lines that describe one series and its change, from a row of `differences.add_findings`."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
-        f"{short_sha(row['sha'])} {commit_text(row['subject'], row['author'], row['committed_at'])}",
+        _write_commit(row["sha"], row["subject"], row["author"], row["committed_at"]),
         "without a baseline" if pd.isna(row["ratio"]) else _ratio(row),
         f"median {time_text(row['median_us'])} ({time_text(row['low_us'])} to {time_text(row['high_us'])})",
         f"config {config_text(row['params'])}",
@@ -145,7 +149,11 @@ def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[st
 
 @lru_cache(MOST_REMEMBERED)
 def _commit(sha: str, subject: str, author: str | None, committed_at: dt.datetime) -> str:
-    return plain_html(f"{short_sha(sha)} {commit_text(subject, author, committed_at)}")
+    return plain_html(_write_commit(sha, subject, author, committed_at))
+
+
+def _write_commit(sha: str, subject: str, author: str | None, committed_at: dt.datetime) -> str:
+    return f"{short_sha(sha)} {commit_text(shorten(subject, LONGEST_SUBJECT), author, committed_at)}"
 
 
 _moment = lru_cache(MOST_REMEMBERED)(moment)

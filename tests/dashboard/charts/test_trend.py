@@ -300,6 +300,13 @@ def test_a_judged_regression_wears_a_mark_and_its_reason() -> None:
     assert "regression" not in hover_text(kernel, 0)
 
 
+def test_the_hover_shortens_a_long_subject() -> None:
+    text = hover_text(named(trend(point(1, subject="Raise the tile" + 30 * " and the next")), "gemm_fp8"), 0)
+    assert "Raise the tile and the next and" in text
+    assert 3 < text.count(" and the next") < 6
+    assert "…, " in text
+
+
 def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subject() -> None:
     words = hover_text(named(trend(point(1)), "gemm_fp8"), 0)
     for part in (
