@@ -34,9 +34,6 @@ def wait_for(database_url: str, read_state: "Callable[[Session], str | None]", l
         raise typer.Exit(INTERRUPTED) from None
 
 
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
 WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
 """The exit codes. A nightly with both a regression and missing results ends with REGRESSION."""
 
