@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
@@ -218,12 +218,7 @@ def is_measuring(session: Session, submission_id: int) -> bool:
 
 def is_settled(session: Session, scope: Scope) -> bool:
     """Returns whether every run of a night has a verdict and no run has an open suspicion."""
-    unsettled = (
-        select(Run.id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(Sweep.submission_id == scope.submission_id, Run.origin == scope.origin, _IS_UNSETTLED)
-    )
-    return not session.scalar(select(exists(unsettled)))
+    return not session.scalar(select(exists(select_runs(scope, _IS_UNSETTLED))))
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
@@ -359,13 +354,13 @@ def read_nights_before(
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
     """Lists the runs of a scope's night, even those in which no config was right. Leaves out weighted totals."""
-    query = (
-        select(Run.id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(Sweep.submission_id == scope.submission_id, Sweep.kernel != TOTAL, Run.origin == scope.origin)
-        .order_by(Run.id)
-    )
-    return list(session.scalars(query))
+    return list(session.scalars(select_runs(scope, Sweep.kernel != TOTAL).order_by(Run.id)))
+
+
+def select_runs(scope: Scope, *conditions: ColumnElement[bool]) -> Select[int]:
+    """Returns the query for the ids of those runs of a scope's night that fulfil the conditions."""
+    query = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*conditions)
+    return query.where(Sweep.submission_id == scope.submission_id, Run.origin == scope.origin)
 
 
 def list_replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:

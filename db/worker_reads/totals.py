@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import TOTAL, Measurement, Run, Sweep, Verdict
-from tilewatch.db.worker_reads.judging import Scope
+from tilewatch.db.worker_reads.judging import Scope, select_runs
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,4 @@ def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
 
 def find_run_of_total(session: Session, scope: Scope, model: str) -> int | None:
     """Returns the id of the run of a language model's total in a night; None if there is none yet."""
-    query = (
-        select(Run.id)
-        .join(Sweep, Sweep.id == Run.sweep_id)
-        .where(
-            Sweep.submission_id == scope.submission_id,
-            Sweep.kernel == TOTAL,
-            Sweep.problem == model,
-            Run.origin == scope.origin,
-        )
-    )
-    return session.scalar(query)
+    return session.scalar(select_runs(scope, Sweep.kernel == TOTAL, Sweep.problem == model))
