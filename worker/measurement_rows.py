@@ -8,6 +8,9 @@ from typing import Any
 from tilewatch.kernels.baselines.names import find_main
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
+MEASURED_COLUMNS = ("host", "gpu_uuid", "gpu_name", "timer", "toolchain", "telemetry", "started_at", "finished_at")
+"""The columns of a run that say where, when and how it was measured."""
+
 
 @dataclass(frozen=True)
 class Sampled:

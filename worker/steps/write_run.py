@@ -20,7 +20,7 @@ from tilewatch.db.worker_reads.tried_configs import TriedState
 from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker.detection.certificate import Certificate, bound_chance, find_lead
 from tilewatch.worker.gpu import quarantine
-from tilewatch.worker.measurement_rows import Sampled, measurement_rows
+from tilewatch.worker.measurement_rows import MEASURED_COLUMNS, Sampled, measurement_rows
 from tilewatch.worker.queue import outage
 from tilewatch.worker.queue.follow_up import judge_run
 from tilewatch.worker.queue.outage import NotNow
@@ -129,16 +129,9 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
         key=result.key,
         sweep_id=sweep_id,
         origin="simulated" if result.timer == "simulated" else "measured",
-        host=result.host,
-        gpu_uuid=result.gpu_uuid,
-        gpu_name=result.gpu_name,
-        timer=result.timer,
-        toolchain=result.toolchain,
-        telemetry=result.telemetry,
         sweep_gpu_s=result.sweep_gpu_s,
         tie=[ids[config_sha256(config)] for config in result.tie],
-        started_at=result.started_at,
-        finished_at=result.finished_at,
+        **{name: getattr(result, name) for name in MEASURED_COLUMNS},
     )
     if (state := tried_configs.find_state(opened, sweep_id, run_id)) is not None:
         result = result.note(certificate=asdict(certify(opened, sweep_id, run_id, state, result, ids)))

@@ -12,7 +12,7 @@ from tilewatch.db.worker_reads import spans
 from tilewatch.db.worker_reads.judging import Scope
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.metrics import SPAN_METRICS, SpanMetric, name_series
-from tilewatch.worker.measurement_rows import Sampled, measurement_rows
+from tilewatch.worker.measurement_rows import MEASURED_COLUMNS, Sampled, measurement_rows
 
 
 def write(session: Session, scope: Scope) -> None:
@@ -26,40 +26,28 @@ def _write(session: Session, metric: SpanMetric, sweep: Sweep, run: Run, measure
     kernel, span_us = name_series(sweep.kernel, metric), measured.detail[f"{metric}_us"]
     sweep_id = fact_writes.add_sweep(
         session,
-        submission_id=sweep.submission_id,
-        commit_id=sweep.commit_id,
+        **{name: getattr(sweep, name) for name in SWEEP_KEPT},
         kernel=kernel,
-        problem=sweep.problem,
-        gpu_model=sweep.gpu_model,
-        arch=sweep.arch,
-        source_sha256=sweep.source_sha256,
         space={"axes": sweep.space["axes"]},
         space_size=1,
-        flops=sweep.flops,
-        bytes=sweep.bytes,
     )
     fact_writes.add_winner(session, sweep_id, measured, median_interval(span_us).median)
     run_id = fact_writes.add_run(
         session,
+        **{name: getattr(run, name) for name in RUN_KEPT},
         key=name_series(run.key, metric),
         sweep_id=sweep_id,
-        origin=run.origin,
-        host=run.host,
-        gpu_uuid=run.gpu_uuid,
-        gpu_name=run.gpu_name,
-        timer=run.timer,
-        toolchain=run.toolchain,
-        telemetry=run.telemetry,
         sweep_gpu_s=0.0,
         tie=[],
-        started_at=run.started_at,
-        finished_at=run.finished_at,
-        recording_id=run.recording_id,
     )
     detail = {"rounds": len(span_us)} | {name: each for name, each in measured.detail.items() if name in KEPT}
     sampled = Sampled(kernel, "kernel", measured.config_id, span_us, detail)
     fact_writes.add_measurements(session, {run_id: measurement_rows([sampled])})
 
+
+SWEEP_KEPT = ("submission_id", "commit_id", "problem", "gpu_model", "arch", "source_sha256", "flops", "bytes")
+RUN_KEPT = ("origin", *MEASURED_COLUMNS, "recording_id")
+"""The columns that spans have in common with the sweep and the run of their operator."""
 
 KEPT = ("parts_us", "library_runs_apart", "stated", "not_apart", "unchecked", "sandbox")
 """The run's details that its spans copy: how it was measured, and launch times with whose sum a span is compared."""
