@@ -2,7 +2,7 @@
 The profiled process cannot be sandboxed, so it must not run library files, which are other people's code."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.kernels.catalog.parameters import Scalar
@@ -24,10 +24,6 @@ class DescribedLaunch:
     grid: tuple[int, int, int]
     arguments: tuple[Array | Scalar, ...]
     given: Mapping[str, Any]
-
-    @property
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def read_launch(described: Mapping[str, Any]) -> DescribedLaunch:

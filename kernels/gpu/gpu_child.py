@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -287,7 +288,7 @@ def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
 
 def _describe(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
     described = prepared.describe(request)
-    return {"missing": described} if isinstance(described, str) else {"described": described.as_json}
+    return {"missing": described} if isinstance(described, str) else {"described": asdict(described)}
 
 
 def _run_canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:

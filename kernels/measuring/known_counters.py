@@ -5,7 +5,7 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch
@@ -42,7 +42,7 @@ def identify_launch(described: DescribedLaunch | DescribedRun, code_sha256: str,
     """Returns a SHA-256 that is equal for launches with equal machine code, grid, shapes, GPU and driver. In one night
     of the whole library, 13 of the 189 winning and tied configs had the same launch as another of these configs in the
     same run (08f5990, H200, 2026-11-24). Counting a launch takes 2 s on the GPU."""
-    facts = {name: value for name, value in described.as_json.items() if name not in (*VALUES, NAME)}
+    facts = {name: value for name, value in asdict(described).items() if name not in (*VALUES, NAME)}
     return hashlib.sha256(json.dumps([gpu_uuid, driver, code_sha256, facts], sort_keys=True).encode()).hexdigest()
 
 

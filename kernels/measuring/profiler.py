@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Self
 
@@ -125,7 +125,7 @@ def _start(program: str, gpu_uuid: str, metrics: Sequence[str]) -> _Started:
 def _launch(started: _Started, described: Described, store_url: str, is_wanted: Callable[[], bool]) -> str:
     process, launches = started.process, sum(map(count_launches, described))
     written = started.file.with_suffix(".new")
-    written.write_text(json.dumps({"store": store_url, "described": [each.as_json for each in described]}))
+    written.write_text(json.dumps({"store": store_url, "described": list(map(asdict, described))}))
     written.rename(started.file)
     output = _wait(process, time.monotonic() + LIMIT_S + LIMIT_EACH_S * launches, is_wanted)
     printed = output.decode(errors="replace")

@@ -75,7 +75,7 @@ def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: Measu
     winner = next((each for each in request.cubins if config_key(each.config) == config_key(run.configs[0])), None)
     if winner is None or isinstance(run.described, str):
         return
-    described = tuple(each.as_json for each in run.described)
+    described = tuple(map(asdict, run.described))
     uncounted = Uncounted(
         run_key, str(request.library), request.kernel, request.problem, request.arch, winner, run.configs, described
     )

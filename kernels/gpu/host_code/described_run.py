@@ -4,7 +4,7 @@ depend on their values. Inputs that may hold indices or lengths are described wi
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tilewatch.kernels.gpu.described_launch import DescribedLaunch, read_launch
@@ -38,10 +38,6 @@ class DescribedRun:
     content_key: str
     memory: tuple[FirstContent, ...]
     launches: tuple[OneLaunch, ...]
-
-    @property
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 Described = Sequence[DescribedLaunch | DescribedRun]

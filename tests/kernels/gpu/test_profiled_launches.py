@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_what_may_be_an_index_is_given_and_other_inputs_are_random() -> None:
     given = described.memory[3].values
     assert given is not None
     assert np.frombuffer(base64.b64decode(given), np.int32).tolist() == INDICES.tolist()
-    assert read_described(json.loads(json.dumps(described.as_json))) == described
+    assert read_described(json.loads(json.dumps(asdict(described)))) == described
 
 
 @pytest.mark.usefixtures("gpu")
