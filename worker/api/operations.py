@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from tilewatch.db.lifecycle.tokens import Holder, Right
 from tilewatch.db.page_reads.series import require_known
+from tilewatch.db.query_parts import SERIES
 from tilewatch.db.session import reading_session
 from tilewatch.worker.api import reads
 from tilewatch.worker.api.callers import Credentials, find_caller
@@ -21,8 +22,6 @@ from tilewatch.worker.submitting.submit_check import CheckAsked, SubmittedChecks
 from tilewatch.worker.submitting.submit_requests import submit_check_for
 
 VERSION = "/v1"
-NAMES = ("repository", "kernel", "problem", "gpu_model")
-
 
 Revision = Annotated[
     str,
@@ -101,7 +100,7 @@ def call(operation: Operation, settings: Settings, credentials: Credentials, arg
     with reading_session(settings.connection().database_url) as opened:
         holder = find_caller(opened, credentials, operation.right)
         if operation.right == "read":
-            require_known(opened, **{name: each for name, each in arguments.items() if name in NAMES})
+            require_known(opened, **{name: each for name, each in arguments.items() if name in SERIES})
             return operation.function(opened, **arguments)
     assert holder is not None
     return operation.function(Act(settings, holder), **arguments)

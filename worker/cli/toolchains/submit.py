@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewatch.kernels.command_options import Archs, Kernels, Retune, parse_share, require_names
+from tilewatch.kernels.comparing.toolchains.commands import MOST_MINUTES
 from tilewatch.worker.cli import options
 from tilewatch.worker.cli.options import Commit, FailOver, Gpus, Repository, Wait
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
-
-MOST_MINUTES = 7 * 24 * 60
 
 
 def toolchain(
