@@ -1,6 +1,7 @@
 """Installs and removes toolchains, in a temporary folder that is renamed, so that no partial toolchain is used."""
 
 import contextlib
+import importlib.metadata
 import json
 import shutil
 import subprocess
@@ -10,7 +11,6 @@ from pathlib import Path
 
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
-from tilewatch.kernels.toolchains.contents import find_other_file
 from tilewatch.kernels.toolchains.toolchain import (
     INSTALLED,
     LIST,
@@ -28,6 +28,9 @@ PIP = (
     *("--only-binary", ":all:", "--root-user-action", "ignore"),
 )
 """Command that runs pip. pip is used because it has this machine's settings (a mirror, a proxy, a certificate)."""
+
+IMPORTED = ("cuda", "cutile_cache", "nvidia")
+"""Folders of a toolchain's packages that are compared. Files that pip writes elsewhere differ by environment."""
 
 
 class NotInstalled(ExpectedError):
@@ -122,9 +125,28 @@ def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
     stored under package versions, so the machine code of the two toolchains would be confused."""
     for other in (*others, Toolchain(INSTALLED, None)):
         for package, version, _ in made.packages:
-            file = find_other_file(package, version, made.folder, other.folder)
+            file = _find_other_file(package, version, made.folder, other.folder)
             if file is not None:
                 raise NotInstalled(
                     f"{package} {version} is not that of the toolchain {other.name}: {file} differs; machine code is "
                     f"kept under versions, so give this wheel one of its own, such as {version}+{made.name}"
                 )
+
+
+def _find_other_file(package: str, version: str, here: Path | None, there: Path | None) -> str | None:
+    """Returns a file of a package that differs between two environments. Returns None if all files are equal, or if
+    `there` lacks this version of the package. A folder that is None stands for Tilewatch's own environment."""
+    other = _list_files(package, version, there)
+    if other is None:
+        return None
+    differing = set((_list_files(package, version, here) or {}).items()) ^ set(other.items())
+    return min((file for file, _ in differing), default=None)
+
+
+def _list_files(package: str, version: str, folder: Path | None) -> dict[str, str] | None:
+    """Returns the hash of each file of a package, or None if the folder lacks this version of the package."""
+    for found in importlib.metadata.distributions(name=package, path=sys.path if folder is None else [str(folder)]):
+        if found.version == version:
+            files = [file for file in found.files or () if file.parts[0] in IMPORTED and file.hash is not None]
+            return {str(file): file.hash.value for file in files if file.hash is not None}
+    return None
