@@ -27,6 +27,7 @@ from tilewatch.db.models import (
     Verdict,
 )
 from tilewatch.db.query_parts import committed_runs, find_row, judged_runs, measured_runs, select_row
+from tilewatch.metrics import SpanMetric, name_series
 
 RUNS_LOOKED_AT = 2_000
 """The number of newest runs that a worker searches every minute. A fleet makes 178,000 runs a year."""
@@ -361,6 +362,24 @@ def select_runs(scope: Scope, *conditions: ColumnElement[bool]) -> Select[int]:
     """Returns the query for the ids of those runs of a scope's night that fulfil the conditions."""
     query = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*conditions)
     return query.where(Sweep.submission_id == scope.submission_id, Run.origin == scope.origin)
+
+
+def list_unstored_spans(session: Session, scope: Scope, metric: SpanMetric) -> list[tuple[Sweep, Run, Measurement]]:
+    """Lists the runs of a night whose spans of this metric are not stored as a series yet, the oldest run first. The
+    spans are in the measurement's detail "span_us" or "graph_us" (kernels/measuring/careful_timing.py)."""
+    stored = aliased(Run)
+    query = (
+        select(Sweep, Run, Measurement)
+        .join(Run, and_(Run.sweep_id == Sweep.id, Run.origin == scope.origin))
+        .join(Measurement, and_(Measurement.run_id == Run.id, Measurement.role == "kernel"))
+        .where(
+            Sweep.submission_id == scope.submission_id,
+            Measurement.detail.has_key(f"{metric}_us"),
+            ~exists().where(stored.key == Run.key + name_series("", metric)),
+        )
+        .order_by(Run.id)
+    )
+    return [(sweep, run, measured) for sweep, run, measured in session.execute(query)]
 
 
 def list_replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:

@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes
 from tilewatch.db.models import Measurement, Run, Sweep
-from tilewatch.db.worker_reads import spans
-from tilewatch.db.worker_reads.judging import Scope
+from tilewatch.db.worker_reads.judging import Scope, list_unstored_spans
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.metrics import SPAN_METRICS, SpanMetric, name_series
 from tilewatch.worker.measurement_rows import MEASURED_COLUMNS, Sampled, measurement_rows
@@ -18,7 +17,7 @@ from tilewatch.worker.measurement_rows import MEASURED_COLUMNS, Sampled, measure
 def write(session: Session, scope: Scope) -> None:
     """Writes the spans of a night's runs. A second call changes nothing."""
     for metric in SPAN_METRICS:
-        for sweep, run, measured in spans.list_unstored(session, scope, metric):
+        for sweep, run, measured in list_unstored_spans(session, scope, metric):
             _write(session, metric, sweep, run, measured)
 
 
