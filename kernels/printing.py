@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewatch.configs import config_text
+from tilewatch.grouping import group_by
 from tilewatch.kernels.results import Compiled, Plan, PlannedTrial, RunResult
 from tilewatch.kernels.statistics import median_interval, ratio_interval
 
@@ -29,9 +30,6 @@ def format_suite(plans: Sequence[Plan]) -> str:
 
 def list_suite_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:
     """Returns a row for each nightly kernel, in the library's order, with the number of configs per architecture."""
-    by_kernel: dict[str, list[Plan]] = {}
-    for plan in plans:
-        by_kernel.setdefault(plan.kernel, []).append(plan)
     return [
         (
             kernel,
@@ -40,7 +38,7 @@ def list_suite_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:
             ", ".join(dict.fromkeys(f"{plan.arch}: {len(plan.trials)}" for plan in of_kernel)),
             ", ".join(dict.fromkeys(name for plan in of_kernel for name in plan.baselines)),
         )
-        for kernel, of_kernel in by_kernel.items()
+        for kernel, of_kernel in group_by(plans, lambda plan: plan.kernel).items()
     ]
 
 

@@ -1,21 +1,24 @@
 """Finds the events that a trend marks with a vertical line: confirmed changes, rewritten history, and changes of
 toolchain, baseline or node. A mark is between two commits. The figure computes the mark's place on the axis."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
 
 from tilewatch.dashboard.charts import colours
 from tilewatch.dashboard.text import label_baseline
+from tilewatch.grouping import group_by
 from tilewatch.text import change_text
 
 MOST_NODE_CHANGES = 6
 """The most changes of node that are marked. If there are more, the runs alternate between nodes; no mark is drawn."""
 
 Row = Mapping[str, Any]
+MACHINE = itemgetter("origin", "machine")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def list_marks(points: pd.DataFrame, levels: pd.DataFrame, *, of_ratio: bool) ->
 
 def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
     """Yields a mark where the kernel's toolchain changed between two runs on the same machine."""
-    for line in _by_machine(_list_kernel(points, "toolchain_sha256", "toolchain")):
+    for line in group_by(_list_kernel(points, "toolchain_sha256", "toolchain"), MACHINE).values():
         for before, after in _changes(line, "toolchain_sha256"):
             words = describe_difference(before["toolchain"], after["toolchain"])
             yield Mark(before["position"], after["position"], words)
@@ -50,7 +53,7 @@ def toolchain_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
     """Yields a mark where the main baseline changed between two runs on the same machine."""
-    for line in _by_machine(row for row in _list_kernel(points, "baseline") if row["baseline"]):
+    for line in group_by((row for row in _list_kernel(points, "baseline") if row["baseline"]), MACHINE).values():
         for before, after in _changes(line, "baseline"):
             names = label_baseline(before["baseline"]), label_baseline(after["baseline"])
             yield Mark(before["position"], after["position"], f"ratio to {' → '.join(names)}")
@@ -106,13 +109,6 @@ def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> 
 def _changes(rows: Sequence[Row], name: str) -> Iterator[tuple[Row, Row]]:
     """Yields each pair of neighbouring rows that differ in the column `name`."""
     return (pair for pair in pairwise(rows) if pair[0][name] != pair[1][name])
-
-
-def _by_machine(rows: Iterable[Row]) -> Iterable[list[Row]]:
-    lines: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        lines.setdefault((row["origin"], row["machine"]), []).append(row)
-    return lines.values()
 
 
 def _list_kernel(points: pd.DataFrame, *names: str) -> list[Row]:

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean, median
 from typing import Any
 
@@ -13,6 +14,7 @@ import plotly.graph_objects as go
 
 from tilewatch.configs import config_text
 from tilewatch.dashboard.charts import colours
+from tilewatch.grouping import group_by
 from tilewatch.text import count_text, plain_html
 
 BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
@@ -92,9 +94,7 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
     """Draws a fact over two parameters. A cell combines the configs that differ in other parameters. A cell without a
     value names the most frequent outcome of its configs."""
     across, down = f"param.{x}", f"param.{y}"
-    places: dict[tuple[Any, Any], list[Row]] = {}
-    for trial in trials[[across, down, "outcome", fact.key]].to_dict("records"):
-        places.setdefault((trial[across], trial[down]), []).append(trial)
+    places = group_by(trials[[across, down, "outcome", fact.key]].to_dict("records"), itemgetter(across, down))
     columns, rows = (sorted({place[i] for place in places}) for i in (0, 1))
     across_axis, down_axis = plain_html(x), plain_html(y)
     across_names, down_names = list(map(plain_html, columns)), list(map(plain_html, rows))

@@ -17,6 +17,7 @@ from tilewatch.dashboard.text import day, moment
 from tilewatch.db.models import OPEN_REGRESSION, TOTAL
 from tilewatch.db.page_reads.alarms import describe_kind
 from tilewatch.db.repository_names import is_branch, is_example
+from tilewatch.grouping import group_by
 from tilewatch.text import count_text, short_sha, write_change
 
 REGRESSION, IMPROVEMENT, ALARM, UNDECIDED = "regression", "improvement", "alarm", "undecided"
@@ -133,9 +134,7 @@ def _alarm(row: Mapping[Any, Any]) -> Item:
 
 def _list_undecided(rows: pd.DataFrame) -> Sequence[Item]:
     """Lists one item for each repository and GPU model that has series with an undecided verdict."""
-    groups: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
-    for row in rows.to_dict("records"):
-        groups.setdefault((row["repository"], row["gpu_model"]), []).append(row)
+    groups = group_by(rows.to_dict("records"), lambda row: (row["repository"], row["gpu_model"]))
     return [_undecided(group) for group in groups.values()]
 
 

@@ -16,16 +16,15 @@ from tilewatch.dashboard.panels.toolchains import (
 from tilewatch.dashboard.site import blocks
 from tilewatch.dashboard.site.site_content import SitePage, name_page, name_series_page
 from tilewatch.dashboard.text import moment, time_text
-from tilewatch.db.page_reads.toolchain_reports import OperatorRow, ReportStory
+from tilewatch.db.page_reads.toolchain_reports import ReportStory
+from tilewatch.grouping import group_by
 from tilewatch.text import change_text, count_text
 
 
 def make_toolchain_page(found: ReportStory) -> SitePage:
     report = found.report
     listed = [blocks.text(found.sentence)]
-    places: dict[str, list[OperatorRow]] = {}
-    for row in found.operators:
-        places.setdefault(row.gpu_model or f"{row.arch}, compiled only", []).append(row)
+    places = group_by(found.operators, lambda row: row.gpu_model or f"{row.arch}, compiled only")
     for place, rows in places.items():
         shown = order_operators(rows)
         listed.append(blocks.heading(place))

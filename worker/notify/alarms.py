@@ -5,10 +5,8 @@ the state, so that the same trouble a second time is a second alarm. One alarm c
 submission affected, so that a new compiler causes one message and not sixty."""
 
 import datetime as dt
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from tilewatch.baselines import PACKAGES
 from tilewatch.configs import config_text
@@ -20,6 +18,7 @@ from tilewatch.db.page_reads.submissions import SubmissionRow
 from tilewatch.db.worker_reads.fallen_configs import FallenConfig, SweepPair
 from tilewatch.db.worker_reads.repositories import Rewrite
 from tilewatch.db.worker_reads.run_pairs import RunPair
+from tilewatch.grouping import group_by
 from tilewatch.kernels.children.sandbox import Level
 from tilewatch.nightlies import NightlyTimes, is_late, missing_night
 from tilewatch.text import count_text, short_sha
@@ -38,9 +37,6 @@ LOSS_THAT_MATTERS = 0.02
 NOT_CONFINED, BASELINE_CHANGED = "not_confined", "baseline_changed"
 REPORTED_AGAIN = (NOT_CONFINED, BASELINE_CHANGED)
 """The kinds of alarm that stay one alarm, however many workers or repositories report the same."""
-
-Key = TypeVar("Key")
-Row = TypeVar("Row")
 
 LISTED = 5
 
@@ -192,10 +188,8 @@ def find_root_on_gpus(needs: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
 def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[OpenAlarm]:
     """Returns alarms about broken configs: one for each kernel, GPU model, submission and kind of alarm."""
     by_sweep = {pair.after_id: pair for pair in pairs}
-    groups: dict[tuple[str, str, str, int], list[tuple[SweepPair, FallenConfig]]] = defaultdict(list)
-    for each in fallen:
-        pair = by_sweep[each.after_id]
-        groups[each.kind, pair.kernel, pair.gpu_model, pair.submission_id].append((pair, each))
+    found = [(by_sweep[each.after_id], each) for each in fallen]
+    groups = group_by(found, lambda each: (each[1].kind, each[0].kernel, each[0].gpu_model, each[0].submission_id))
     return [_config_alarm(kind, group) for (kind, *_), group in groups.items()]
 
 
@@ -369,14 +363,6 @@ def _regret_key(key: str) -> tuple[str, ...]:
 
 def _grouped(runs: Iterable[RunPair]) -> dict[tuple[str, str, int], list[RunPair]]:
     return group_by(runs, lambda run: (run.kernel, run.gpu_model, run.submission_id))
-
-
-def group_by(rows: Iterable[Row], key: Callable[[Row], Key]) -> defaultdict[Key, list[Row]]:
-    """Returns the rows by what `key` returns for them, in their order."""
-    groups: defaultdict[Key, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[key(row)].append(row)
-    return groups
 
 
 def _listing(head: str, lines: Sequence[str]) -> str:

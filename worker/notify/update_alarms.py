@@ -18,6 +18,7 @@ from tilewatch.db.query_parts import take_turns
 from tilewatch.db.repository_names import is_branch
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import fallen_configs, gpus, repositories, run_pairs, steps
+from tilewatch.grouping import group_by
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.isolation import isolate
 from tilewatch.worker.notify import alarms, outbox
@@ -73,12 +74,12 @@ def _list_alarms(
         return is_branch(name) or name in removed
 
     newest = run_pairs.list_newest_run_pairs(opened, now - alarms.FAILURE_STAYS_OPEN)
-    runs = alarms.group_by((run for run in newest if not is_left_out(run.repository)), attrgetter("repository"))
+    runs = group_by((run for run in newest if not is_left_out(run.repository)), attrgetter("repository"))
     compiled = fallen_configs.list_newest_pairs(opened, now - RECENT)
-    pairs = alarms.group_by((pair for pair in compiled if not is_left_out(pair.repository)), attrgetter("repository"))
+    pairs = group_by((pair for pair in compiled if not is_left_out(pair.repository)), attrgetter("repository"))
     fetches = {row.name: [row] for row in repositories.list_repositories(opened)}
     rewritten = repositories.list_rewrites(opened, now - alarms.EVENT_STAYS_OPEN)
-    rewrites = alarms.group_by(rewritten, attrgetter("repository"))
+    rewrites = group_by(rewritten, attrgetter("repository"))
     nights = submissions.list_last_nights(opened)
     # The next nightly closes them (schedule.py).
     failed = alarms.keep(row for row in stored if row.kind == life.FAILED_NIGHTLY and row.subject in watched)

@@ -21,6 +21,7 @@ from tilewatch.db.models import RECORDED_HOST_END
 from tilewatch.db.session import DATABASE_IS_AWAY, filling_session, session
 from tilewatch.db.worker_reads import export, judging
 from tilewatch.given_files import BadFile, open_given
+from tilewatch.grouping import group_by
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.recording_file import BadRecording
 from tilewatch.kernels.statistics import median_interval
@@ -85,9 +86,7 @@ def _import(opened: Session, path: Path, sha256: str, contents: recording_file.R
     )
     if not new:
         return _describe_known(path)
-    rows: dict[str, list[Row]] = defaultdict(list)
-    for row in contents.rows:
-        rows[row["row"]].append(row)
+    rows = group_by(contents.rows, lambda row: row["row"])
     known_keys = export.find_known_run_keys(opened, [run["key"] for run in rows["run"]])
     runs = [run for run in rows["run"] if run["key"] not in known_keys]
     # A sweep whose runs are all here came with another file, or was measured here.

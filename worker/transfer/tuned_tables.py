@@ -11,6 +11,7 @@ from tilewatch.db.session import session
 from tilewatch.db.worker_reads import tuned_rows
 from tilewatch.db.worker_reads.tuned_rows import NewestWinner
 from tilewatch.errors import ExpectedError
+from tilewatch.grouping import group_by
 
 Params = Mapping[str, Any]
 Times = Mapping[tuple[int, int], float]
@@ -79,9 +80,7 @@ def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
 
 def _group_by_table(winners: Iterable[NewestWinner]) -> Iterator[tuple[NewestWinner, list[NewestWinner]]]:
     """Yields for each table its newest winner and all its winners."""
-    groups: dict[tuple[str, str, str], list[NewestWinner]] = {}
-    for winner in winners:
-        groups.setdefault((winner.repository, winner.kernel, winner.gpu_model), []).append(winner)
+    groups = group_by(winners, lambda winner: (winner.repository, winner.kernel, winner.gpu_model))
     for newest, *others in groups.values():
         rows = [each for each in others if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
         yield newest, sorted((newest, *rows), key=lambda winner: winner.problem)

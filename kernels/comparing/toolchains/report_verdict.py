@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewatch.grouping import group_by
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import ToolchainName, ToolchainReport
 from tilewatch.kernels.comparing.toolchains.safety_verdict import OperatorSafety, Safety, judge_all, judge_operator
@@ -86,14 +87,11 @@ def find_newest_safe(report: ToolchainReport, judged: Sequence[OperatorSafety]) 
 
 def judge_groups(report: ToolchainReport) -> tuple[GroupSafety, ...]:
     """Returns the verdicts on each kernel, in the library's order."""
-    kernels: dict[str, list[OperatorSafety]] = {}
-    for each in judge_everything(report):
-        kernels.setdefault(each.pair.kernel, []).append(each)
     return tuple(
         GroupSafety(
             kernel,
             {head.name: judge_all(list_of_head(judged, head.name)) for head in report.heads},
             find_newest_safe(report, judged).name,
         )
-        for kernel, judged in kernels.items()
+        for kernel, judged in group_by(judge_everything(report), lambda each: each.pair.kernel).items()
     )

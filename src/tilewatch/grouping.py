@@ -1,0 +1,16 @@
+"""Groups rows that have something in common."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Row = TypeVar("Row")
+
+
+def group_by(rows: Iterable[Row], key: Callable[[Row], Key]) -> defaultdict[Key, list[Row]]:
+    """Returns the rows by what `key` returns for them, in their order."""
+    groups: defaultdict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return groups
