@@ -70,7 +70,8 @@ class Workshop:
         return catalog.read(library.FOLDER, arch=self.arch, kernel=kernel, problem=problem)[0]
 
     def bench(self, kernel: str, problem: str, seed: int = 1) -> GpuSetup:
-        return GpuSetup(library.FOLDER, kernel, problem, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}, seed)
+        this_gpu = {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}
+        return GpuSetup(library.FOLDER, kernel, problem, self.store_url, seed, environment=this_gpu)
 
     def compiled(self, kernel: str, problem: str) -> Iterator[Cubin]:
         """Yields cubins as they are made, and keeps them."""

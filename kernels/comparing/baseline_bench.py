@@ -47,7 +47,7 @@ class BaselineBench:
 
     def _launch(self, work: BaselineWork) -> LaunchResult:
         environment = {"CUDA_VISIBLE_DEVICES": self.gpu.uuid}
-        setup = GpuSetup(self.library, work.kernel, work.problem, self.store_url, environment)
+        setup = GpuSetup(self.library, work.kernel, work.problem, self.store_url, environment=environment)
         named = {work.baseline: work.baseline}
         sides = [BaselineProcess(replace(setup, packages=each), named, {}) for each in (work.base, work.head)]
         samples: tuple[list[float], list[float]] = ([], [])

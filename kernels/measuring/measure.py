@@ -141,9 +141,8 @@ def _measure(
 ) -> UncountedRun:
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     launched = tuple(each.config for each in request.cubins) if request.drawn else None
-    setup = GpuSetup(
-        request.library, request.kernel, request.problem, request.store_url, this_gpu, request.seed, configs=launched
-    )
+    prepared = (request.library, request.kernel, request.problem, request.store_url, request.seed)
+    setup = GpuSetup(*prepared, configs=launched, environment=this_gpu)
     started_at = dt.datetime.now(dt.UTC)
     done = 0
 

@@ -203,7 +203,7 @@ class PairBench:
         """Checks and times the configs of one side. Returns the fastest config, then those that tie with it, or () if
         no config's result is right. Raises GpuMissing, GpuBusy or MeasureFailed."""
         configs = tuple(each.config for each in cubins)  # otherwise only the short list is prepared
-        setup = GpuSetup(library, kernel, problem, store_url, self._environment, configs=configs)
+        setup = GpuSetup(library, kernel, problem, store_url, configs=configs, environment=self._environment)
         try:
             child = GpuChild(setup)
         except SweepFailed as error:

@@ -59,19 +59,12 @@ class WrongOutput(SweepFailed):
 
 
 @dataclass(frozen=True)
-class GpuSetup:
+class GpuSetup(Preparation):
     """Names the problem that a GPU child prepares. `environment` may select the GPU (CUDA_VISIBLE_DEVICES). Packages in
-    the folder `packages` are imported before installed ones. See Preparation for `by_library` and `configs`."""
+    the folder `packages` are imported before installed ones."""
 
-    library: Path
-    kernel: str
-    problem: str
-    store_url: str
     environment: dict[str, str] = field(default_factory=dict)
-    seed: int = field(default_factory=draw_seed)
     packages: Path | None = None
-    by_library: str = ""
-    configs: tuple[Params, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -203,16 +196,7 @@ class GpuChild:
             self._setup = replace(self._setup, seed=draw_seed())
 
     def _prepare(self, child: GpuProcesses) -> None:
-        setup = self._setup
-        preparation = Preparation(
-            setup.library,
-            setup.kernel,
-            setup.problem,
-            self._cubins.url,
-            setup.seed,
-            configs=setup.configs,
-            by_library=setup.by_library,
-        )
+        preparation = replace(self._setup, store_url=self._cubins.url)
         started = time.monotonic()
         try:
             self.introduction = child.prepare(preparation, deadline_s=PREPARE_DEADLINE_S)

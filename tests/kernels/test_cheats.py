@@ -203,7 +203,7 @@ def test_a_kernel_that_computes_no_more_once_it_is_in_the_race_leaves_it(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure_in_this_process(monkeypatch)
-    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}))
     cubins = [rig.cubin(1), rig.cubin(2, 90.0, fault="rests later", fault_after=6)]
     result = sweep(child, cubins, on_trial=lambda _: None)
     child.close()
@@ -269,7 +269,7 @@ def test_what_a_library_does_to_its_own_process_changes_neither_times_nor_checks
     library.mkdir()
     (library / "rows.py").write_text(PATCHES + (LIBRARY / "rows.py").read_text())
     (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")  # its files may import what they like
-    child = GpuChild(GpuSetup(library, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    child = GpuChild(GpuSetup(library, rig.kernel, PROBLEM, rig.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}))
     try:
         result = sweep(child, [rig.cubin(1), rig.cubin(2, 90.0), rig.cubin(4, fault="off")], on_trial=lambda _: None)
         assert child.introduction["library_runs_apart"]
@@ -383,7 +383,7 @@ def test_a_library_on_a_gpu_writes_nothing_that_the_measuring_process_loads(
     rig = Rig(tmp_path)
     cheat = f"open({str(tmp_path / 'cupy_kernel')!r}, 'w')\n"
     (tmp_path / "rows.py").write_text(cheat + (LIBRARY / "rows.py").read_text())
-    setup = GpuSetup(tmp_path, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(tmp_path, rig.kernel, PROBLEM, rig.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID})
     with pytest.raises(SweepFailed, match=r"could not prepare 64x64: .*PermissionError: \[Errno 13\]"):
         GpuChild(setup)
 

@@ -43,7 +43,7 @@ def test_honest_kernels_are_right_on_every_set(rig: Rig, kernel: str) -> None:
 def test_a_kernel_that_computes_for_one_set_alone_never_wins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes 1 us in place of 100."""
     measure_in_this_process(monkeypatch)
-    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}))
     cubins = [rig.cubin(1), rig.cubin(2, 90.0, fault="rests on other sets")]
     result = sweep(child, cubins, on_trial=lambda _: None)
     child.close()
@@ -56,7 +56,7 @@ def test_a_kernel_that_stops_computing_anywhere_in_the_race_loses_to_what_is_rig
 ) -> None:
     """What it had sent out of the race races again."""
     measure_in_this_process(monkeypatch)
-    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}))
     cubins = [rig.cubin(1), rig.cubin(2, 80.0, fault="rests later", fault_after=fault_after)]
     told: dict[str, str] = {}
     result = sweep(child, cubins, on_trial=lambda trial: told.update({str(trial.config): trial.status}))
@@ -79,7 +79,10 @@ def test_no_library_is_told_the_seed_before_it_has_described_its_problem(
             return super().ask(request, deadline_s=deadline_s)
 
     monkeypatch.setattr("tilewatch.kernels.measuring.gpu_processes.ChildProcess", Listening)
-    setups = [GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}) for _ in range(2)]
+    setups = [
+        GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID})
+        for _ in range(2)
+    ]
     for setup in setups:
         GpuChild(setup).close()
     assert [(each["ask"], "seed" in each) for each in asked] == 2 * [("describe problem", False), ("reference", True)]
@@ -89,7 +92,7 @@ def test_no_library_is_told_the_seed_before_it_has_described_its_problem(
 def test_a_process_that_replaces_another_has_other_inputs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library's process that ended knew the seed, and may have written it down."""
     measure_in_this_process(monkeypatch)
-    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}))
     before = child.seed
     child.forget(0)
     child.ask({"ask": "look"})

@@ -46,7 +46,7 @@ class Machine:
     """By a config's rows, repeats and fault."""
 
     def setup(self) -> GpuSetup:
-        return GpuSetup(LIBRARY, KERNEL, PROBLEM, self.store_url, {"CUDA_VISIBLE_DEVICES": self.gpu.uuid})
+        return GpuSetup(LIBRARY, KERNEL, PROBLEM, self.store_url, environment={"CUDA_VISIBLE_DEVICES": self.gpu.uuid})
 
 
 @pytest.fixture(scope="module")

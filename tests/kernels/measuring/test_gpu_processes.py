@@ -49,7 +49,7 @@ def run_sweep(
     rig: Rig, cubins: list[Cubin], drawn: Sequence[Cubin] = ()
 ) -> tuple[module.SweepResult, list[TrialResult], GpuChild]:
     trials: list[TrialResult] = []
-    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"CUDA_VISIBLE_DEVICES": UUID}))
+    child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}))
     keys = [config_key(each.config) for each in drawn]
     try:
         return sweep(child, [*cubins, *drawn], on_trial=trials.append, drawn=keys), trials, child
@@ -103,7 +103,7 @@ def test_children_measure_the_cubins_of_an_object_store(rig: Rig, monkeypatch: p
     with s3_server(monkeypatch):
         for each in cubins:
             CubinStore(url).put(each.content_key, {}, CubinStore(rig.store_url).cubin(each.content_key))
-        child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, url, {"CUDA_VISIBLE_DEVICES": UUID}))
+        child = GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, url, environment={"CUDA_VISIBLE_DEVICES": UUID}))
         try:
             result = sweep(child, cubins, on_trial=lambda _: None)
             with pytest.raises(StoreError, match="cannot be read"):
@@ -354,7 +354,7 @@ def test_a_commit_does_not_describe_what_the_other_side_of_a_replay_launches(
 
 def test_a_gpu_that_cannot_be_prepared_says_why(rig: Rig) -> None:
     with pytest.raises(SweepFailed, match=r"could not prepare 64x64: exit code 1: .*no CUDA-capable device"):
-        GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, {"FAKE_GPU_MISSING": "1"}))
+        GpuChild(GpuSetup(LIBRARY, rig.kernel, PROBLEM, rig.store_url, environment={"FAKE_GPU_MISSING": "1"}))
 
 
 GIVES_TOO_MUCH = """

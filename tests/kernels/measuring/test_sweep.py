@@ -97,7 +97,9 @@ def run(
 ) -> tuple[module.SweepResult, list[TrialResult]]:
     monkeypatch.setattr(module, "GpuProcesses", gpu.child)
     ended: list[TrialResult] = []
-    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    child = GpuChild(
+        GpuSetup(Path("library"), "k", "1x1", "file:///store", environment={"CUDA_VISIBLE_DEVICES": "GPU-0"})
+    )
     result = sweep(child, _cubins(gpu.fates), on_trial=ended.append, policy=policy)
     return result, ended
 
@@ -111,7 +113,9 @@ def test_the_fastest_correct_config_wins(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_time_at_the_floor_is_possible_and_one_below_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 100.0, 1: 99.9})).child)
-    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    child = GpuChild(
+        GpuSetup(Path("library"), "k", "1x1", "file:///store", environment={"CUDA_VISIBLE_DEVICES": "GPU-0"})
+    )
     result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY, floor_us=100.0)
     assert [trial.status for trial in result.trials] == ["timed", "wrong"]
     assert result.winner == {"tile_m": 0}
@@ -126,7 +130,9 @@ def test_a_launch_that_cannot_be_described_says_why_instead_of_the_others() -> N
 
 def test_a_time_that_no_gpu_can_reach_is_wrong_and_never_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 120.0, 1: 3.0})).child)
-    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    child = GpuChild(
+        GpuSetup(Path("library"), "k", "1x1", "file:///store", environment={"CUDA_VISIBLE_DEVICES": "GPU-0"})
+    )
     result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY, floor_us=50.0)
     assert result.winner == {"tile_m": 0}
     assert (result.trials[1].status, result.trials[1].samples_us) == ("wrong", ())
@@ -171,7 +177,9 @@ def test_trials_of_a_killed_sweep_are_raced_without_another_check(monkeypatch: p
         config_key({"tile_m": 0}): TrialResult({"tile_m": 0}, "timed", (100.0,) * 3, 100.0, 0.0),
         config_key({"tile_m": 2}): TrialResult({"tile_m": 2}, "wrong", failure="off"),
     }
-    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    child = GpuChild(
+        GpuSetup(Path("library"), "k", "1x1", "file:///store", environment={"CUDA_VISIBLE_DEVICES": "GPU-0"})
+    )
     result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, earlier=earlier, policy=POLICY)
     assert [request["id"] for request in gpu.asked if request["ask"] == "trial"] == [1]
     assert [trial.status for trial in result.trials] == ["timed", "timed", "wrong"]
@@ -231,7 +239,9 @@ def test_after_an_answer_a_hang_costs_less_but_never_less_than_twenty_such_answe
 
 def test_a_drawn_config_that_hangs_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GpuProcesses", (gpu := ScriptedGpu({0: 100.0, 1: "hang", 2: 99.0})).child)
-    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    child = GpuChild(
+        GpuSetup(Path("library"), "k", "1x1", "file:///store", environment={"CUDA_VISIBLE_DEVICES": "GPU-0"})
+    )
     drawn = [config_key({"tile_m": each}) for each in (1, 2)]
     result = sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY, drawn=drawn)
     assert [trial.status for trial in result.trials] == ["timed", "hung"], "no other one of them is tried"
@@ -253,7 +263,9 @@ def test_seconds_of_the_gpu_are_those_of_requests_without_imports_and_waits(monk
     monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(module, "GpuProcesses", lambda *_, **__: Timed(gpu))
     gpu = ScriptedGpu({0: 100.0, 1: "hang", 2: 101.0})
-    child = GpuChild(GpuSetup(Path("library"), "k", "1x1", "file:///store", {"CUDA_VISIBLE_DEVICES": "GPU-0"}))
+    child = GpuChild(
+        GpuSetup(Path("library"), "k", "1x1", "file:///store", environment={"CUDA_VISIBLE_DEVICES": "GPU-0"})
+    )
     sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY)
     seconds = {"prepare": 10.0, "import": 4.0, "waiting": 2.0, "trial": 1.5, "load": 0.5, "time": 1.0}
     assert child.spent_s == seconds, "of two processes"

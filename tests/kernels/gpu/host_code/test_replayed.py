@@ -46,7 +46,9 @@ def run_sweep(
 ) -> tuple[SweepResult, GpuChild]:
     """Sweeps both configs; `parts` change what the launches of the wider one do."""
     cubins = [repository.cubin(16, described), repository.cubin(32, described, *parts)]
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     child = GpuChild(setup)
     try:
         if child.introduction["library_runs_apart"]:
@@ -158,7 +160,9 @@ IN_PLACE = (
 def test_a_process_that_replaces_another_restores_what_its_configs_write_to(make: Make) -> None:
     repository = make(*IN_PLACE)
     cubin = repository.cubin(16, repository.describe())
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     child = GpuChild(setup)
     try:
         assert child.trial(0, cubin, 5).status == "timed"
@@ -315,7 +319,9 @@ def test_host_code_whose_launches_are_not_all_of_it_is_measured_by_its_own_proce
 ) -> None:
     old, new, reason = STAYS[case]
     repository = make((old, new), STATED, before="TIMES = 0\n")
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     child = GpuChild(setup)
     child.close()
     assert not child.introduction["library_runs_apart"]
@@ -328,7 +334,9 @@ def test_host_code_whose_launches_are_not_all_of_it_is_measured_by_its_own_proce
 def test_host_code_that_would_measure_itself_is_refused_unless_its_watch_file_says_why(make: Make, case: str) -> None:
     old, new, reason = STAYS[case]
     repository = make((old, new), before="TIMES = 0\n")
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     with pytest.raises(SweepFailed, match=f"{reason}.*unless its watch file says why it has to: watch"):
         GpuChild(setup)
 
@@ -339,7 +347,9 @@ def test_whoever_runs_the_workers_may_allow_all_host_code_to_measure_itself(
     monkeypatch.setenv(sandbox.REQUIRE_APART, "0")
     old, new, _ = STAYS["it makes the result itself"]
     repository = make((old, new))
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     child = GpuChild(setup)
     child.close()
     assert not child.introduction["library_runs_apart"]
@@ -353,7 +363,7 @@ def test_who_runs_the_workers_may_refuse_host_code_that_would_measure_itself(
     monkeypatch.setenv(sandbox.REQUIRE_APART, "1")
     old, new, reason = STAYS["it makes the result itself"]
     stays = make((old, new), STATED)
-    setup = GpuSetup(stays.watch, OPERATOR, PROBLEM, stays.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(stays.watch, OPERATOR, PROBLEM, stays.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID})
     with pytest.raises(
         SweepFailed, match=f"{reason}.*, and TILEWATCH_REQUIRE_APART is set: no process measures the code"
     ):
@@ -388,7 +398,9 @@ def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_o
     repository = make(STATED, before=RIGHT_BY_ITSELF)
     described = repository.describe()
     wrong = repository.cubin(16, described, {}, {"fault": "off"})
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     child = GpuChild(setup)
     try:
         assert child.introduction["library_runs_apart"]
@@ -407,7 +419,9 @@ def test_launches_that_do_not_give_the_result_of_the_host_code_are_left_to_its_o
 def test_a_failure_that_needs_no_second_opinion_does_not_spare_the_next_one_from_it(make: Make) -> None:
     repository = make(STATED, before=RIGHT_BY_ITSELF)
     described = repository.describe()
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     child = GpuChild(setup)
     try:
         writes = child.trial(0, repository.cubin(32, described, {}, {"writes": "behind"}), 1, best_us=1.0)
@@ -421,7 +435,9 @@ def test_a_failure_that_needs_no_second_opinion_does_not_spare_the_next_one_from
 def test_a_wrong_config_is_wrong_where_its_own_process_says_the_same(make: Make) -> None:
     repository = make()
     described = repository.describe()
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     child = GpuChild(setup)
     try:
         trial = child.trial(0, repository.cubin(16, described, {}, {"fault": "off"}), 1)
@@ -497,7 +513,9 @@ def test_host_code_that_writes_outside_of_its_memory_is_not_asked_whether_it_is_
 ) -> None:
     repository = make(before=RIGHT_BY_ITSELF)
     cubin = repository.cubin(16, repository.describe(), {"writes": "behind"})
-    setup = GpuSetup(repository.watch, OPERATOR, PROBLEM, repository.store_url, {"CUDA_VISIBLE_DEVICES": UUID})
+    setup = GpuSetup(
+        repository.watch, OPERATOR, PROBLEM, repository.store_url, environment={"CUDA_VISIBLE_DEVICES": UUID}
+    )
     child = GpuChild(setup)
     try:
         trial = child.trial(0, cubin, 1, best_us=1.0)
