@@ -248,7 +248,8 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
         metrics_folder.count_in(settings.home / "metrics" / identity.name)
         from tilewatch.worker.process.lifecycle import Lifecycle
 
-        on_beat = functools.partial(_deliver_waiting, identity.gpu) if identity.gpu is not None else _nothing
+        # no runs wait on the disk of a machine without a GPU
+        on_beat = functools.partial(_deliver_waiting, identity.gpu) if identity.gpu is not None else lambda: None
         if identity.gpu is not None:
             os.environ[OWN_ROOT] = str(os.getpid())
         _lifecycle = Lifecycle(
@@ -283,10 +284,6 @@ def _deliver_waiting(gpu: Gpu) -> None:
             dispatch.read_counters(celery, gpu.model.slug, gpu.uuid)
     except BrokerUnreachable as error:
         log.warning("no message sent", reason=str(error))
-
-
-def _nothing() -> None:
-    """Does nothing, because no runs wait on the disk of a machine without a GPU."""
 
 
 def _start(**_: Any) -> None:
