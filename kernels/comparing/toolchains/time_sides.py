@@ -84,7 +84,8 @@ class ToolchainTimer:
 
     def time_frozen(self, is_spent: Callable[[], bool]) -> None:
         """Times the base's config, compiled by base and head, for each pair whose machine code differs."""
-        self._time_pairs("frozen", [(pair, pair.head[0]) for pair in self._list_differing()], is_spent)
+        differing = list_differing(self.report, self.model.arch)
+        self._time_pairs("frozen", [(pair, pair.head[0]) for pair in differing], is_spent)
 
     def retune(self, times: Callable[[], RecordedTimes], is_spent: Callable[[], bool]) -> None:
         """Sweeps operators that are worse under a head, and times the head's winners beside the base's."""
@@ -222,9 +223,6 @@ class ToolchainTimer:
         run.run(bench, is_spent)
         self.file.save()
         show()
-
-    def _list_differing(self) -> list[ToolchainPair]:
-        return list_differing(self.report, self.model.arch)
 
     def _list_lost(self) -> list[ToolchainPair]:
         """Lists the pairs that are surely slower than allowed under their head with the base's config."""
