@@ -34,20 +34,6 @@ RUNS_LOOKED_AT = 2_000
 
 
 @dataclass(frozen=True)
-class Scope:
-    """The repository, GPU model and origin whose runs are judged together, and the night to judge: a submission."""
-
-    repository: str
-    gpu_model: str
-    arch: str
-    origin: str
-    submission_id: int
-    commit_id: int
-    sha: str
-    position: int
-
-
-@dataclass(frozen=True)
 class Night:
     """A submission that has runs. Nights are ordered by the position of their commit, then by the submission's id."""
 
@@ -55,6 +41,16 @@ class Night:
     commit_id: int
     sha: str
     position: int
+
+
+@dataclass(frozen=True)
+class Scope(Night):
+    """The night to judge, with the repository, the GPU model and the origin whose runs are judged together."""
+
+    repository: str
+    gpu_model: str
+    arch: str
+    origin: str
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from tilewatch.db.query_parts import (
     select_row,
 )
 from tilewatch.db.repository_names import name_of_branch
+from tilewatch.db.row_columns import SeriesColumns
 
 RETIRED_AFTER = dt.timedelta(days=14)
 """The time after which a GPU model without a worker and without a new run counts as gone."""
@@ -55,15 +56,11 @@ class UnmeasuredCode:
 
 
 @dataclass(frozen=True)
-class SweepFacts:
+class SweepFacts(SeriesColumns):
     """The fields of a sweep that its measure job needs. `reason` is that of its submission."""
 
     submission_id: int
-    repository: str
     sha: str
-    kernel: str
-    problem: str
-    gpu_model: str
     arch: str
     reason: str = ""
 

@@ -62,7 +62,7 @@ def test_a_night_closes_the_suspicions_of_the_earlier_nights_of_its_scope_alone(
 ) -> None:
     other, _ = suspect(db_session, 1, **differs)
     tonight, planned = suspect(db_session, 2, position=TONIGHT)
-    scope = Scope("tilewatch", "b200", "sm_100", "measured", planned.submission_id, 0, "", TONIGHT)
+    scope = Scope(planned.submission_id, 0, "", TONIGHT, "tilewatch", "b200", "sm_100", "measured")
     assert suspicions.close_older(db_session, scope, "too late") == is_closed
     states = {run_id: state for run_id, (state, _) in list_outcomes(db_session).items()}
     assert states == {tonight: "open", other: "undecided" if is_closed else "open"}
@@ -73,7 +73,7 @@ def test_a_night_closes_the_suspicions_of_the_earlier_nights_of_its_scope_alone(
 def test_a_night_that_is_judged_again_closes_none_of_a_later_night_of_its_commit(db_session: Session) -> None:
     _, planned = suspect(db_session, 1, position=TONIGHT)
     suspect(db_session, 2, position=TONIGHT)
-    scope = Scope("tilewatch", "b200", "sm_100", "measured", planned.submission_id, 0, "", TONIGHT)
+    scope = Scope(planned.submission_id, 0, "", TONIGHT, "tilewatch", "b200", "sm_100", "measured")
     assert suspicions.close_older(db_session, scope, "too late") == 0
 
 
@@ -89,6 +89,6 @@ def test_the_first_outcome_of_a_suspicion_stays(db_session: Session) -> None:
     other, planned = suspect(db_session, 2, position=TONIGHT)
     suspicions.close(db_session, earlier, "confirmed", "replays show it")
     suspicions.close(db_session, earlier, "refuted", "replays do not show it")
-    scope = Scope("tilewatch", "b200", "sm_100", "measured", planned.submission_id, 0, "", TONIGHT)
+    scope = Scope(planned.submission_id, 0, "", TONIGHT, "tilewatch", "b200", "sm_100", "measured")
     assert suspicions.close_older(db_session, scope, "too late") == 0
     assert list_outcomes(db_session) == {earlier: ("confirmed", "replays show it"), other: ("open", "+5.0%")}

@@ -95,7 +95,7 @@ def backend(tmp_path: Path, rig: Rig, database_url: str, monkeypatch: pytest.Mon
 def test_a_sweep_is_measured_with_the_library_of_its_commit(backend: RealGpu, rig: Rig, sha: str) -> None:
     cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, fault="off")]
     configs = [CompiledConfig(n, dict(cubin.config), cubin.content_key, cubin.symbol) for n, cubin in enumerate(cubins)]
-    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    facts = SweepFacts("watched", rig.kernel, PROBLEM, "h200", 1, sha, "sm_90")
     trials: list[TrialResult] = []
     sweep = SweepToMeasure("measure:1", facts, configs, "library", ("copy",))
     result = backend.measure(sweep, backend.own_gpu(), on_trial=trials.append)
@@ -115,7 +115,7 @@ def test_a_run_that_is_cut_off_before_its_end_repeats_no_trial(
     """What comes after the last launch may take seconds: the checklist, or a disk that is slow."""
     cubin = rig.cubin(1)
     configs = [CompiledConfig(1, dict(cubin.config), cubin.content_key, cubin.symbol)]
-    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    facts = SweepFacts("watched", rig.kernel, PROBLEM, "h200", 1, sha, "sm_90")
     sweep = SweepToMeasure("measure:1", facts, configs, "library", ("copy",))
     trials: list[TrialResult] = []
 
@@ -134,7 +134,7 @@ def test_a_run_that_is_cut_off_before_its_end_repeats_no_trial(
 def test_a_space_that_did_not_change_is_not_swept_again(backend: RealGpu, rig: Rig, sha: str) -> None:
     cubins = [rig.cubin(1), rig.cubin(2, 80.0), rig.cubin(4, 70.0)]
     configs = [CompiledConfig(n, dict(cubin.config), cubin.content_key, cubin.symbol) for n, cubin in enumerate(cubins)]
-    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    facts = SweepFacts("watched", rig.kernel, PROBLEM, "h200", 1, sha, "sm_90")
     toolchain = {**versions(MEASURING), "harness": HARNESS, "driver": "580.1"}
     tried = {each.config_id: each.content_key for each in configs}
     last = LastSweep(dt.datetime(2026, 11, 25, tzinfo=dt.UTC), toolchain, tried, frozenset({0, 1}))
@@ -157,7 +157,7 @@ def test_a_wide_sweep_goes_on_after_a_drawn_config_that_dies(
     configs = [
         CompiledConfig(n, dict(each.config), each.content_key, each.symbol, n > 0) for n, each in enumerate(cubins)
     ]
-    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90", reason)
+    facts = SweepFacts("watched", rig.kernel, PROBLEM, "h200", 1, sha, "sm_90", reason)
     sweep = SweepToMeasure("measure:1", facts, configs, "library", ("copy",))
     result = backend.measure(sweep, backend.own_gpu(), on_trial=lambda _: None)
     assert [trial.status for trial in result.trials] == ended
@@ -166,7 +166,7 @@ def test_a_wide_sweep_goes_on_after_a_drawn_config_that_dies(
 def measure_twice(backend: RealGpu, gpu: Gpu, rig: Rig, sha: str) -> None:
     cubin = rig.cubin(1)
     configs = [CompiledConfig(1, dict(cubin.config), cubin.content_key, cubin.symbol)]
-    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    facts = SweepFacts("watched", rig.kernel, PROBLEM, "h200", 1, sha, "sm_90")
     for number in (1, 2):
         sweep = SweepToMeasure(f"measure:{number}", facts, configs, "library", ("copy",))
         backend.measure(sweep, gpu, on_trial=lambda _: None)
@@ -236,7 +236,7 @@ def test_a_series_that_comes_stops_the_reading_of_counters(
 ) -> None:
     cubin = rig.cubin(1)
     configs = [CompiledConfig(1, dict(cubin.config), cubin.content_key, cubin.symbol)]
-    facts = SweepFacts(1, "watched", sha, rig.kernel, PROBLEM, "h200", "sm_90")
+    facts = SweepFacts("watched", rig.kernel, PROBLEM, "h200", 1, sha, "sm_90")
     gpu, folder = backend.own_gpu(), backend.context.uncounted
     backend.measure(SweepToMeasure("measure:1", facts, configs, "library", ("copy",)), gpu, on_trial=lambda _: None)
     endless = tmp_path / "bin" / "ncu"

@@ -23,7 +23,7 @@ from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.transfer.exporting import NothingToExport, export_file
 
-FACTS = SweepFacts(1, "tilewatch", "ab" * 20, "double", "1024", "sim", "sm_90")
+FACTS = SweepFacts("tilewatch", "double", "1024", "sim", 1, "ab" * 20, "sm_90")
 CONFIGS = [CompiledConfig(number, {"width": number}, f"cubin {number}", "double") for number in range(400)]
 
 

@@ -18,7 +18,7 @@ from tilewatch.worker.judging.replay_answers import End
 from tilewatch.worker.judging.scope_judge import SeriesQuestion
 
 WON = Winner(31, 1, "source", 1, {"tile_m": 64}, "key", "k", "code", "compiler")
-SCOPE = Scope("tilewatch", "b200", "sm_100", "measured", 1, 1, "ab" * 20, 20)
+SCOPE = Scope(1, 1, "ab" * 20, 20, "tilewatch", "b200", "sm_100", "measured")
 IDENTICAL = ReplayFact("k", "p", 1, 2, 10, 20, "code", "code", (), (), None)
 
 

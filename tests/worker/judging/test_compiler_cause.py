@@ -18,7 +18,7 @@ from tilewatch.worker.judging.compiler_cause import CompilerSuspicion, PairAnswe
 from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
-SCOPE = Scope("tilewatch", "b200", "sm_100", "measured", 1, 1, "a" * 40, 7)
+SCOPE = Scope(1, 1, "a" * 40, 7, "tilewatch", "b200", "sm_100", "measured")
 SIDE = BuildSide(1, "a" * 40, 1, {"tile_m": 32}, True, None)
 QUESTION = BuildQuestion.of(SCOPE, ("gemm", "1024"), "tonight", (SIDE, SIDE), launches=8, axis="toolchain")
 LAUNCHES = 8

@@ -302,7 +302,7 @@ def test_a_node_is_asked_whether_it_is_over_when_half_of_the_difference_is_gone(
 ) -> None:
     here = replace(suspicion(), moved=moved)
     monkeypatch.setattr(node_cause, "_against_newest", lambda *_: here)
-    scope = Scope("watched", "sim", "sm_90", "simulated", 1, 1, "a" * 40, 1)
+    scope = Scope(1, 1, "a" * 40, 1, "watched", "sim", "sm_90", "simulated")
     again = node_cause._ask_whether_it_is_over(scope, here.point, [], {}, {}, {here.what: 0.05})
     assert (again is not None) == asked
     assert again is None or again.reported_size == 0.05

@@ -52,7 +52,7 @@ def judged_night(opened: Session) -> Night:
     planned = one_commit.submit(opened)
     run_id, night = one_commit.measure(opened, planned), planned.submission_id
     point = Point(night, run_id, made.KERNEL, made.PROBLEM, "n2", "t", 9.05, 9.0, 9.1, None, None)
-    scope = Scope("tilewatch", "b200", "sm_100", "measured", night, bad, "b" * 40, 101)
+    scope = Scope(night, bad, "b" * 40, 101, "tilewatch", "b200", "sm_100", "measured")
     return Night(good, bad, scope, point, NightBefore(run_id, good, "a" * 40, 9.0))
 
 

@@ -114,7 +114,7 @@ def test_each_series_is_swept_again_once_a_week_and_no_night_sweeps_all() -> Non
     days = [dt.datetime(2026, 11, day, 23, 59, tzinfo=dt.UTC) for day in range(1, 15)]
     series_on: Counter[dt.datetime] = Counter()
     for problem in range(126):
-        facts = SweepFacts(1, "watched", "sha", "k", str(problem), "h200", "sm_90")
+        facts = SweepFacts("watched", "k", str(problem), "h200", 1, "sha", "sm_90")
         newest = [find_newest_due(facts, day) for day in days]
         assert all(day - dt.timedelta(days=7) < due <= day for day, due in zip(days, newest, strict=True))
         dues = sorted(set(newest))
@@ -125,7 +125,7 @@ def test_each_series_is_swept_again_once_a_week_and_no_night_sweeps_all() -> Non
 
 
 def test_drawn_configs_are_timed_whatever_was_tried_before() -> None:
-    facts = SweepFacts(1, "watched", "sha", "k", "p", "h200", "sm_90")
+    facts = SweepFacts("watched", "k", "p", "h200", 1, "sha", "sm_90")
     drawn = CompiledConfig(4, {"tile_m": 4}, "c4", "k", drawn=True)
     sweep = SweepToMeasure("measure:1", facts, [*CONFIGS, drawn], "library", (), last_sweep=SAME)
     gpu = Gpu(0, "GPU-1", "NVIDIA H200", "580.159.04", gpu_model("h200"))
@@ -152,7 +152,7 @@ SAME = LastSweep(STARTED_AT, {**NOW, "driver": "580.95"}, {1: "c1", 2: "c2", 3: 
     ],
 )  # fmt: skip
 def test_what_did_not_change_is_timed_again_alone(last: LastSweep | None, chosen: list[int]) -> None:
-    facts = SweepFacts(1, "watched", "sha", "k", "p", "h200", "sm_90")
+    facts = SweepFacts("watched", "k", "p", "h200", 1, "sha", "sm_90")
     sweep = SweepToMeasure("measure:1", facts, CONFIGS, "library", (), last_sweep=last)
     gpu = Gpu(0, "GPU-1", "NVIDIA H200", "580.159.04", gpu_model("h200"))
     assert [each.config_id for each in sweep.choose_configs(gpu)] == chosen
