@@ -3,6 +3,7 @@
 The files are other people's code of any commit, so they are loaded in a child process. This module imports neither
 cuda-tile nor CuPy and works on a laptop."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,15 +90,13 @@ def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Par
 
 
 def _ask(library: Path, request: dict[str, Any]) -> dict[str, Any]:
-    child = ChildProcess("catalog", library=library)
     try:
-        answer = child.ask(request, deadline_s=DEADLINE_S)
+        with closing(ChildProcess("catalog", library=library)) as child:
+            answer = child.ask(request, deadline_s=DEADLINE_S)
     except ChildHung:
         raise LibraryError(f"the library {library} did not load within {DEADLINE_S:.0f} s") from None
     except ChildDied as error:
         raise LibraryError(f"the library {library} cannot be read: {error}") from None
-    finally:
-        child.close()
     if "error" in answer:
         errors = (UnknownKernel, BadProblem, NoConfigs, PackageMissing, LibraryError)
         raise {error.__name__: error for error in errors}[answer["error"]](answer["message"])

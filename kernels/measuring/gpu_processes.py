@@ -10,6 +10,7 @@ measures.
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -338,12 +339,9 @@ def describe_side(
     """Describes a problem in a process that runs only the problem's library, so that no commit can change the launches
     of another commit. Returns None if the library has no such kernel. Returns WATCHED for a watched operator, because
     its memory is handed over again for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
-    library = ChildProcess("library", environment=environment, library=preparation.library)
-    try:
+    with closing(ChildProcess("library", environment=environment, library=preparation.library)) as library:
         asked = {**make_question(preparation), "ask": "describe side"}
         answer = library.ask(asked, deadline_s=deadline_s)
-    finally:
-        library.close()
     if answer["is_watched"]:
         return WATCHED
     problem: Mapping[str, Any] | None = answer["problem"]

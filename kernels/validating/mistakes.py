@@ -1,6 +1,7 @@
 """Validates a library folder before a GPU is used: loads its files, traces launches and compiles configs."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,7 @@ def validate_library(
     names = sorted(files or (each.name for each in library.glob("*.py") if not each.name.startswith("_")))
     findings: list[Mistake] = []
     plans = []
-    child = ChildProcess("validate", library=library, cpu_limit_s=READ_CPU_S * len(archs))
-    try:
+    with closing(ChildProcess("validate", library=library, cpu_limit_s=READ_CPU_S * len(archs))) as child:
         for arch in archs:
             for number, name in enumerate(names or [""]):
                 on_step(f"{name or library}: tracing for {arch}")
@@ -49,8 +49,6 @@ def validate_library(
                 answer = _ask(child, {**request, "is_first": number == 0})
                 findings += [Mistake(each["file"], each["line"], each["sentence"]) for each in answer["findings"]]
                 plans += [{**each, "arch": arch} for each in answer["plans"]]
-    finally:
-        child.close()
     failed = list(_compile(library, plans, store_url, limit_s, on_step)) if plans else []
     findings += [mistake for _, mistake in failed]
     compiled = {plan["kernel"] for plan in plans} - {kernel for kernel, _ in failed}

@@ -5,6 +5,7 @@ The database says that a repository needs such a Python. Each node has the path 
 
 import os
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from tilewatch.errors import ExpectedError
@@ -70,11 +71,8 @@ def require(python: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="tilewatch-python-") as folder:
         interpreters.use(Path(folder), python)
         try:
-            child = ChildProcess("trace", library=folder)
-            try:
+            with closing(ChildProcess("trace", library=folder)) as child:
                 found = str(child.ask({"ask": "ready"}, deadline_s=READY_S)["compiler"])
-            finally:
-                child.close()
         except (BadInterpreter, ChildDied, ChildHung) as error:
             raise BadPython(f"{python} records nothing: {error}") from None
         finally:

@@ -1,6 +1,7 @@
 """Asks the servers and workers in the settings whether they work, for `tilewatch doctor`."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -84,15 +85,13 @@ def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked
-    connection = HTTPConnection(host, number, timeout=10)
     try:
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        sentence = answer.read().decode(errors="replace").strip()
+        with closing(HTTPConnection(host, number, timeout=10)) as connection:
+            connection.request("GET", "/healthz")
+            answer = connection.getresponse()
+            sentence = answer.read().decode(errors="replace").strip()
     except (OSError, ValueError, HTTPException):
         return Finding(name, None, f"does not run here (nothing answers at {host}:{number})")
-    finally:
-        connection.close()
     if not ours:
         return Finding(name, None, f"does not run here (another Tilewatch answers at {host}:{number})")
     healthy = answer.status == HTTPStatus.OK

@@ -17,14 +17,12 @@ def taken(port: int) -> str | None:
 
 
 def healthy(port: int) -> bool:
-    connection = HTTPConnection("localhost", port, timeout=5)
     try:
-        connection.request("GET", "/_stcore/health")
-        return connection.getresponse().read() == b"ok"
+        with contextlib.closing(HTTPConnection("localhost", port, timeout=5)) as connection:
+            connection.request("GET", "/_stcore/health")
+            return connection.getresponse().read() == b"ok"
     except (OSError, HTTPException):
         return False
-    finally:
-        connection.close()
 
 
 def wake(port: int) -> None:

@@ -1,6 +1,7 @@
 """Reads a GPU's health through child processes with deadlines, because reading a GPU that fell off the bus can hang the
 reading process. One child process watches the GPU all the time; another runs one canary and ends."""
 
+from contextlib import closing
 from typing import Any
 
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
@@ -40,11 +41,9 @@ class Watcher:
 
 def canary(gpu_uuid: str) -> list[Reading]:
     """Runs one canary on an idle GPU, and returns its readings. Raises NoAnswer if the child fails or hangs."""
-    child = ChildProcess("canary", environment={"CUDA_VISIBLE_DEVICES": gpu_uuid})
     try:
-        readings: list[Any] = child.ask({"gpu_uuid": gpu_uuid}, deadline_s=CANARY_LIMIT_S)["readings"]
+        with closing(ChildProcess("canary", environment={"CUDA_VISIBLE_DEVICES": gpu_uuid})) as child:
+            readings: list[Any] = child.ask({"gpu_uuid": gpu_uuid}, deadline_s=CANARY_LIMIT_S)["readings"]
     except (ChildDied, ChildHung) as error:
         raise NoAnswer(f"no canary on {gpu_uuid}: {error}") from None
-    finally:
-        child.close()
     return readings
