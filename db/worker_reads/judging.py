@@ -395,6 +395,17 @@ def find_replay(session: Session, key: str) -> ReplayFact | None:
     return next(iter(_read_replays(session, Replay.key == key)), None)
 
 
+def is_asked_before(session: Session, key: str, job_id: int) -> bool:
+    """Returns whether an older job that runs the replay with this key, for another night, has not ended."""
+    older = select(Job.id).where(
+        Job.kind == "confirm",
+        Job.state.in_(OPEN_JOB),
+        Job.id < job_id,
+        Job.payload["question"]["key"].astext == key,
+    )
+    return bool(session.scalar(select(exists(older))))
+
+
 def _read_replays(session: Session, *conditions: ColumnElement[bool]) -> list[ReplayFact]:
     query = (
         select_row(

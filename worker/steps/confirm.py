@@ -11,6 +11,7 @@ from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.healthy_gpu import use_gpu
 from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.replay_job import ReplayJob
 from tilewatch.worker.steps.write_replay import write_answer, write_failure
@@ -21,6 +22,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     with session(context.database_url) as opened:
         if judging.find_replay(opened, asked.question.key) is not None:  # for another night, which asked the same
             return []
+        if judging.is_asked_before(opened, asked.question.key, job.id):  # else two GPUs would launch the same
+            raise NotNow("another night asked for the same replay before; its answer serves both")
     try:
         with use_gpu(context, asked.question.gpu_model, asked.question.gpu_uuid) as own:
             result = own.backend.replay(asked, own.gpu, on_launch=lease.progress)

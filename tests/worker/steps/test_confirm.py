@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
 
-from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.lifecycle import jobs, quarantine
 from tilewatch.db.lifecycle.jobs import ClaimedJob
-from tilewatch.db.models import GpuModel, Replay
+from tilewatch.db.models import GpuModel, Job, Replay
 from tilewatch.db.session import session
+from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.queue.lease import Lease
@@ -75,3 +77,30 @@ def test_launches_of_a_gpu_that_fell_ill_meanwhile_are_no_answer(
     with pytest.raises(NotNow, match=r"is in quarantine since .*: Xid 79"):
         confirm.step(JOB, context, lease)
     assert answers(context) == []
+
+
+def test_one_launch_serves_two_nights(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers of a GPU model took the jobs of both nights at once, and each launched the replay."""
+    launched: list[str] = []
+
+    def launch(*_: object, **__: object) -> None:
+        launched.append("a replay")
+        raise NotNow("this GPU was lost")
+
+    monkeypatch.setattr(SimulatedGpu, "replay", launch)
+    with session(context.database_url) as opened:
+        first, later = (add_job(opened, key) for key in ("confirm:key", "confirm:key:night 2"))
+        assert jobs.claim(opened, first, "gpu0@n#1", 60) is not None
+    with pytest.raises(NotNow, match="another night asked for the same replay before"):
+        run_job.run(later, "gpu1@n#1", context)
+    assert launched == []
+    with session(context.database_url) as opened:  # the older job ends without an answer
+        jobs.cancel(opened, [first])
+        opened.execute(update(Job).values(not_before=None))
+    with pytest.raises(NotNow, match="this GPU was lost"):
+        run_job.run(later, "gpu1@n#1", context)
+    assert launched == ["a replay"]
+
+
+def add_job(opened: Session, key: str) -> int:
+    return jobs.add(opened, key=key, kind="confirm", queue="gpu.sim", subject="replay", payload=write_payload(ASKED))[0]
