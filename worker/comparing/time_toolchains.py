@@ -1,29 +1,35 @@
-"""The step "time_toolchains": times a comparison of toolchains on a GPU, in short jobs between more urgent ones."""
+"""The step "time_toolchains": times a comparison of toolchains on a GPU, in short jobs between more urgent ones.
+
+An error, even a bug, ends the timing on its GPU model only: the report has the reason, and the next model is timed."""
 
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
+from tilewatch import errors
 from tilewatch.configs import config_key
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import winners
 from tilewatch.kernels.comparing.timing_order import Timing
+from tilewatch.kernels.comparing.toolchains.report_file import GpuUsed
 from tilewatch.kernels.comparing.toolchains.report_verdict import list_differing
 from tilewatch.kernels.comparing.toolchains.retuning import RecordedTimes
 from tilewatch.kernels.comparing.toolchains.time_sides import ToolchainTimer
-from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.device import GpuSpec, gpu_model
-from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.library_errors import first_line
 from tilewatch.kernels.measuring.pair_bench import NoCupti
+from tilewatch.text import without_passwords
 from tilewatch.worker.comparing.check import NO_CUPTI
 from tilewatch.worker.comparing.compile_toolchains import queue_gpu_half
 from tilewatch.worker.comparing.stored_report import StoredReport, find_place
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu.healthy_gpu import FellIll, use_gpu
-from tilewatch.worker.queue.lease import Lease
+from tilewatch.worker.queue import outage
+from tilewatch.worker.queue.lease import Lease, LeaseLost
 
 log = structlog.get_logger()
 
@@ -33,33 +39,44 @@ TURN_MINUTES = 4.0
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     stored = StoredReport(context, job, lease)
-    wanted, place = stored.wanted, find_place(context, stored.wanted, report=stored.report)
-    model = gpu_model(wanted.gpus[0])
-    used = stored.report.gpus.get(model.slug)
-    had_failed = stored.report.has_passing_failures(model.slug)
-    stored.report.drop_passing_failures(model.slug)
-    left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
-    times = partial(_read_times, context, wanted.stored_as, model) if wanted.retunes else None
+    wanted, model, report = stored.wanted, gpu_model(stored.wanted.gpus[0]), stored.report
+    had_failed = report.has_passing_failures(model.slug)
+    report.drop_passing_failures(model.slug)
     try:
-        with use_gpu(context, model.slug) as own, own.backend.open_bench(own.gpu) as bench:
-            timer = ToolchainTimer(place, stored.report, stored, own.gpu, bench, log.info)
-            try:
-                was_spent = timer.run(min(TURN_MINUTES, left), times)
-            except (NoCupti, BuildError, LibraryError) as error:  # of this machine: the next GPU model may succeed
-                was_spent, failed = False, Timing(failure=NO_CUPTI if isinstance(error, NoCupti) else str(error))
-                log.warning("not timed further", reason=failed.failure)
-                for pair in list_differing(stored.report, model.arch):
-                    stored.report.frozen.setdefault((*pair.key[:2], model.slug, pair.head_name), failed)
-                stored.save()
+        was_spent = _time(stored, context, model)
     except FellIll:
         stored.discard_changes()
         raise
-    left = wanted.minutes - stored.report.gpus[model.slug].wall_s / 60
+    except (LeaseLost, SQLAlchemyError):
+        raise
+    except Exception as error:
+        if outage.passing(error) is not None:
+            raise
+        was_spent = False
+        sentence = NO_CUPTI if isinstance(error, NoCupti) else errors.sentence(error)
+        failed = Timing(failure=without_passwords(sentence or first_line(error)))
+        log.warning("not timed further", reason=failed.failure, exc_info=sentence is None)
+        report.gpus.setdefault(model.slug, GpuUsed(model.slug, model.name, "unknown"))
+        for pair in list_differing(report, model.arch):
+            report.frozen.setdefault((*pair.key[:2], model.slug, pair.head_name), failed)
+        stored.save()
+    left = wanted.minutes - report.gpus[model.slug].wall_s / 60
     # What failed may have passed by the next job. If it fails in that one too, it is given up.
-    is_worth_a_try = not had_failed and stored.report.has_passing_failures(model.slug)
+    is_worth_a_try = not had_failed and report.has_passing_failures(model.slug)
     if (was_spent or is_worth_a_try) and left > 0:
         return queue_gpu_half(context, job.priority, replace(wanted, turn=wanted.turn + 1))
     return queue_gpu_half(context, job.priority, replace(wanted, gpus=wanted.gpus[1:], turn=0))
+
+
+def _time(stored: StoredReport, context: Context, model: GpuSpec) -> bool:
+    """Times a report for one job's minutes. Returns whether they are spent, so that another job is needed."""
+    wanted, place = stored.wanted, find_place(context, stored.wanted, report=stored.report)
+    used = stored.report.gpus.get(model.slug)
+    left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
+    times = partial(_read_times, context, wanted.stored_as, model) if wanted.retunes else None
+    with use_gpu(context, model.slug) as own, own.backend.open_bench(own.gpu) as bench:
+        timer = ToolchainTimer(place, stored.report, stored, own.gpu, bench, log.info)
+        return timer.run(min(TURN_MINUTES, left), times)
 
 
 def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:

@@ -9,7 +9,6 @@ from tilewatch.db.session import session
 from tilewatch.kernels.device import Gpu, GpuMissing
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
-from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import quarantine
 from tilewatch.worker.gpu.backend import GpuBackend, backend_for
@@ -34,7 +33,7 @@ class HealthyGpu:
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
     """Gives a step this worker's GPU, which must be of this model, and have this UUID if one is given. Raises NotNow if
     the GPU is in use, missing, in quarantine or not the requested one, because another worker may do the job. Raises
-    FellIll at the end if the GPU went into quarantine meanwhile."""
+    FellIll at the end, even after an error, if the GPU went into quarantine meanwhile."""
     backend = backend_for({gpu_model}, context)
     try:
         gpu = backend.own_gpu()
@@ -43,7 +42,9 @@ def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> It
         own = HealthyGpu(backend, gpu, _count_quarantines(context, gpu))
         try:
             yield own
-        except (MeasureFailed, ReplayFailed) as error:
+        except NotNow:
+            raise
+        except Exception as error:
             if isinstance(error, MeasureFailed):  # the GPU may be the reason, and its watch needs time to notice
                 time.sleep(quarantine.NOTICED_S)
             _require_well(context, own)

@@ -154,6 +154,8 @@ def test_launches_of_a_gpu_that_fell_ill_meanwhile_leave_the_report(
         (SimulatedBench, "launch_each", NoCupti("no CUPTI here")),
         (ToolchainTimer, "retune", BuildError("next is damaged here")),
         (ToolchainTimer, "climb", LibraryError("a library that is gone")),
+        (ToolchainTimer, "retune", TypeError("a bug")),
+        (SimulatedGpu, "open_bench", RuntimeError("no process")),
     ],
 )
 def test_after_a_gpu_model_that_cannot_be_used_the_next_one_is_timed(
@@ -180,8 +182,9 @@ def test_after_a_gpu_model_that_cannot_be_used_the_next_one_is_timed(
         assert {job.queue: job.state for job in timing} == {"gpu.sim": "done", "gpu.h200": "queued"}
     on_sim = [each for each in read(context, submitted.report_id).operators if each.gpu_model == "sim"]
     assert len(on_sim) == len(tiny_repository.PROBLEMS)
-    if owner is SimulatedBench:
-        assert {(each.safety, each.reason) for each in on_sim} == {("unknown", f"could not be compared: {NO_CUPTI}")}
+    if owner is not ToolchainTimer:
+        failure = NO_CUPTI if isinstance(error, NoCupti) else f"RuntimeError: {error}"
+        assert {(each.safety, each.reason) for each in on_sim} == {("unknown", f"could not be compared: {failure}")}
     else:
         assert all(each.frozen is not None for each in on_sim), "what was timed before counts"
 
