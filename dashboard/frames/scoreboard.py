@@ -90,13 +90,13 @@ def find_group(kernel: str, baseline: str) -> str:
 
 def list_scores(recent: pd.DataFrame, commits: pd.DataFrame, gpu_names: Mapping[str, str]) -> list[GpuScore]:
     """Lists the scores of all GPU models that have an operator with DeepGEMM's work. `recent` has the columns of
-    RecentRatiosRow, and `commits` those of CommitRow, newest first."""
+    RecentRatiosRow, and `commits` those of CommitRow, newest first. Series that are no longer planned do not count."""
     of_models: dict[str, dict[tuple[str, str], tuple[str, Ratios]]] = {}
     for row in recent.to_dict("records"):
         ratios = _read_ratios(row)
         series = of_models.setdefault(row["gpu_model"], {})
         known = series.get((row["kernel"], row["problem"]))
-        if ratios and (known is None or RANK[row["origin"]] > RANK[known[0]]):
+        if row["is_planned"] and ratios and (known is None or RANK[row["origin"]] > RANK[known[0]]):
             series[row["kernel"], row["problem"]] = (row["origin"], ratios)
     scores = (
         _score(model, gpu_names.get(model, model), list(series.values()), commits)

@@ -17,10 +17,13 @@ from sqlalchemy import (
     DateTime,
     Subquery,
     Text,
+    and_,
     bindparam,
     case,
     cast,
+    exists,
     func,
+    or_,
     select,
     true,
     union_all,
@@ -105,7 +108,9 @@ class JudgedChangeRow(JudgedSeriesColumns):
 @dataclass(frozen=True)
 class RecentRatiosRow:
     """The ratios of a series to its main baseline at the last few commits, the oldest first. Element i of `ages` is the
-    index of ratio i's commit in `list_commits` (0 for the newest); element i of `baselines` is ratio i's baseline."""
+    index of ratio i's commit in `list_commits` (0 for the newest); element i of `baselines` is ratio i's baseline.
+    `is_planned` is False if the newest commit with a nightly for the GPU model does not sweep the series, as after the
+    kernel was renamed."""
 
     kernel: str
     problem: str
@@ -114,6 +119,7 @@ class RecentRatiosRow:
     ratios: list[float]
     ages: list[int]
     baselines: list[str]
+    is_planned: bool
 
 
 def list_commits(
@@ -156,6 +162,17 @@ def list_recent_ratios(
     in_order = func.row_number().over(order_by=commit_order.newest_first(newest.c))
     recent = select(newest.c.id, (in_order - 1).label("age")).subquery()
     about = (Sweep.kernel, Sweep.problem, Sweep.gpu_model, Run.origin)
+    nights = (
+        select(Submission.commit_id, Submission.gpu_model)
+        .ext(distinct_on(Submission.gpu_model))
+        .join(recent, recent.c.id == Submission.commit_id)
+        .where(Submission.reason == "nightly", exists().where(Sweep.submission_id == Submission.id))
+        .order_by(Submission.gpu_model, recent.c.age)
+        .subquery()
+    )
+    of_night = and_(Sweep.commit_id == nights.c.commit_id, Sweep.gpu_model == nights.c.gpu_model)
+    planned = select(Sweep.kernel, Sweep.problem, Sweep.gpu_model).join(nights, of_night).distinct().subquery()
+    is_planned = func.bool_or(or_(nights.c.gpu_model.is_(None), planned.c.kernel.is_not(None)))
 
     def listed(column: ColumnElement[Any] | InstrumentedAttribute[Any], name: str) -> ColumnElement[Any]:
         oldest_first = aggregate_order_by(column, recent.c.age.desc(), Run.finished_at, Run.id)
@@ -169,11 +186,14 @@ def list_recent_ratios(
             listed(cast(Measurement.ratio, REAL), "ratios"),
             listed(recent.c.age, "ages"),
             listed(Measurement.baseline, "baselines"),
+            is_planned.label("is_planned"),
         )
         .select_from(recent)
         .join(Sweep, Sweep.commit_id == recent.c.id)
         .join(Run, Run.sweep_id == Sweep.id)
         .join(Measurement, own)
+        .outerjoin(nights, nights.c.gpu_model == Sweep.gpu_model)
+        .outerjoin(planned, and_(*(column == getattr(Sweep, column.key) for column in planned.c)))
         .where(Measurement.ratio.is_not(None), _ended_by(until))
         .group_by(*about)
     )

@@ -17,7 +17,7 @@ NAMES = {"h200": "NVIDIA H200"}
 
 def series(problem: str, ratios: list[float], ages: list[int], **other: Any) -> dict[str, Any]:
     about = {"kernel": "gemm", "gpu_model": "h200", "origin": "measured", "baselines": ["deepgemm"] * len(ages)}
-    return {**about, "problem": problem, "ratios": ratios, "ages": ages, **other}
+    return {**about, "is_planned": True, "problem": problem, "ratios": ratios, "ages": ages, **other}
 
 
 def commits(count: int, days: float = 4.0) -> pd.DataFrame:
@@ -91,6 +91,13 @@ def test_what_a_gpu_measured_stands_before_what_was_recorded_or_simulated() -> N
     rows = [series("a", [ratio], [0], origin=origin) for ratio, origin in ((0.5, "recorded"), (0.9, "measured"))]
     for order in (rows, rows[::-1]):
         assert score(*order).ratio == pytest.approx(0.9)
+
+
+def test_an_operator_that_the_nightly_left_out_does_not_count() -> None:
+    """It was renamed, and counted under both names."""
+    gone, renamed = series("a", [0.5], [1], is_planned=False), series("a", [0.9], [0], kernel="gemm_new")
+    assert score(gone, renamed).ratio == pytest.approx(0.9)
+    assert scoreboard.list_scores(pd.DataFrame([gone]), commits(2), NAMES) == []
 
 
 def test_a_card_has_its_number_its_sentence_and_its_line_with_words_escaped() -> None:

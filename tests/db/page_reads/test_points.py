@@ -4,7 +4,7 @@ import dataclasses
 import datetime as dt
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from tests.dashboard.fixtures.small_database import KERNEL, PROBLEM, REPOSITORY
@@ -16,11 +16,12 @@ from tilewatch.db.models import (
     Measurement,
     Recording,
     Run,
+    Submission,
     Sweep,
     Trial,
     Verdict,
 )
-from tilewatch.db.page_reads import series
+from tilewatch.db.page_reads import series, snapshots
 from tilewatch.db.page_reads.series import PointRow
 from tilewatch.db.query_parts import read_rows
 
@@ -97,3 +98,21 @@ def test_a_query_whose_columns_are_not_the_row_s_fields_is_refused(filled: Sessi
 
     with pytest.raises(TypeError, match=r"the columns \['slug'\] are not the fields of Named"):
         read_rows(filled, select(GpuModel.slug), Named)
+
+
+def test_a_series_that_the_newest_nightly_leaves_out_is_not_planned(filled: Session) -> None:
+    """A renamed kernel counted in the score under both names for as long as its last commit was a recent one."""
+    newest = select(Commit.id).where(Commit.repository == REPOSITORY).order_by(Commit.position.desc()).limit(1)
+    of_night = (Sweep.commit_id == newest.scalar_subquery(), Sweep.gpu_model == "h200", Sweep.problem == PROBLEM)
+
+    def read_planned() -> set[tuple[str, str, bool]]:
+        rows = snapshots.list_recent_ratios(filled, REPOSITORY, 30)
+        return {(row.kernel, row.problem, row.is_planned) for row in rows if row.gpu_model == "h200"}
+
+    before = read_planned()
+    assert (KERNEL, PROBLEM, True) in before
+    filled.execute(update(Sweep).where(*of_night).values(kernel="renamed"))
+    assert read_planned() == before - {(KERNEL, PROBLEM, True)} | {(KERNEL, PROBLEM, False)}
+    filled.execute(update(Submission).values(reason="manual"))
+    assert (KERNEL, PROBLEM, True) in read_planned(), "a person may ask for a few kernels"
+    filled.rollback()
