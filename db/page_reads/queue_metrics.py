@@ -1,6 +1,7 @@
 """Reads the metrics for alerting: waiting jobs, their waiting time, GPUs in quarantine, the last complete night."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import and_, exists, func, or_, select
@@ -8,7 +9,6 @@ from sqlalchemy.orm import Session, aliased
 
 from tilewatch.db.models import Commit, Job, Quarantine, Submission
 from tilewatch.db.page_reads.queue import JobCount, count_jobs, list_workers
-from tilewatch.db.repository_names import BRANCH_START
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,9 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """The end, in seconds since 1970, of a GPU model's newest main-line nightly whose jobs all succeeded."""
+    """The end, in seconds since 1970, of a repository's newest nightly for a GPU model whose jobs all succeeded."""
 
+    repository: str
     gpu_model: str
     ended_unix_s: float
 
@@ -44,11 +45,12 @@ class QueueMetrics:
     quarantined: dict[str, int]  # GPUs by model
 
 
-def read_queue_metrics(session: Session) -> QueueMetrics:
+def read_queue_metrics(session: Session, watched: Collection[str]) -> QueueMetrics:
+    """Reads the metrics. `watched` are the repositories that should have a nightly."""
     return QueueMetrics(
         jobs=tuple(count_jobs(session)),
         queues=tuple(_queues(session)),
-        nights=tuple(_nights(session)),
+        nights=tuple(_nights(session, watched)),
         workers=tuple(_workers(session)),
         quarantined=_quarantined(session),
     )
@@ -66,18 +68,19 @@ def _queues(session: Session) -> list[QueueDepth]:
     return [QueueDepth(queue, depth, float(age)) for queue, depth, age in session.execute(query)]
 
 
-def _nights(session: Session) -> list[LastGoodNight]:
+def _nights(session: Session, watched: Collection[str]) -> list[LastGoodNight]:
     other = aliased(Job)
     short = exists().where(and_(other.submission_id == Submission.id, other.state != "done"))
+    about = (Commit.repository, Submission.gpu_model)
     query = (
-        select(Submission.gpu_model, func.extract("epoch", func.max(Job.finished_at)))
+        select(*about, func.extract("epoch", func.max(Job.finished_at)))
         .join(Job, Job.submission_id == Submission.id)
         .join(Commit, Commit.id == Submission.commit_id)
-        .where(Submission.reason == "nightly", ~Commit.repository.contains(BRANCH_START, autoescape=True), ~short)
-        .group_by(Submission.gpu_model)
-        .order_by(Submission.gpu_model)
+        .where(Submission.reason == "nightly", Commit.repository.in_(watched), ~short)
+        .group_by(*about)
+        .order_by(*about)
     )
-    return [LastGoodNight(gpu_model, float(ended)) for gpu_model, ended in session.execute(query)]
+    return [LastGoodNight(name, gpu_model, float(ended)) for name, gpu_model, ended in session.execute(query)]
 
 
 def _workers(session: Session) -> list[LiveWorkers]:

@@ -146,7 +146,7 @@ def _endpoint(
     )
     sources: list[Any] = [prometheus.worker_metrics(identity.kind, wrong, context.spool)]
     if identity.kind == "judge":
-        sources.append(prometheus.queue_metrics_of(context.database_url))
+        sources.append(prometheus.queue_metrics_of(context.database_url, settings))
     return Endpoint(
         settings.health_address,
         port,

@@ -17,8 +17,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from tilewatch.db.page_reads import queue_metrics
 from tilewatch.db.page_reads.queue_metrics import QueueMetrics
 from tilewatch.db.session import reading_session
+from tilewatch.worker.git import watched
 from tilewatch.worker.process import metrics_folder
 from tilewatch.worker.process.http_endpoint import Troubles
+from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import spool
 
 Families = Callable[[], Iterable[Metric]]
@@ -48,11 +50,12 @@ def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Familie
     return families
 
 
-def queue_metrics_of(database_url: str) -> Families:
+def queue_metrics_of(database_url: str, settings: Settings) -> Families:
     def families() -> Iterator[Metric]:
         try:
             with reading_session(database_url) as opened:
-                metrics = queue_metrics.read_queue_metrics(opened)
+                names = [each.name for each in watched.list_watched(opened, settings)]
+                metrics = queue_metrics.read_queue_metrics(opened, names)
         except SQLAlchemyError:
             yield GaugeMetricFamily("tilewatch_database_up", "1 while Postgres answers.", value=0.0)
             return
@@ -71,9 +74,9 @@ def _queue_families(metrics: QueueMetrics) -> Iterator[Metric]:
     yield _gauge(
         "tilewatch_oldest_queued_seconds", "How long the oldest of them could have been taken.", ("queue",), oldest_s
     )
-    ended = {(each.gpu_model,): each.ended_unix_s for each in metrics.nights}
+    ended = {(each.repository, each.gpu_model): each.ended_unix_s for each in metrics.nights}
     when = "When the newest nightly ended whose jobs are all done."
-    yield _gauge("tilewatch_last_good_nightly_timestamp_seconds", when, ("gpu_model",), ended)
+    yield _gauge("tilewatch_last_good_nightly_timestamp_seconds", when, ("repository", "gpu_model"), ended)
     workers = {(each.kind, each.gpu_model): each.workers for each in metrics.workers}
     yield _gauge("tilewatch_workers", "Workers that wrote a heartbeat within a minute.", ("kind", "gpu_model"), workers)
     models = {*metrics.quarantined, *(each.gpu_model for each in metrics.workers if each.gpu_model)}

@@ -214,5 +214,5 @@ def test_people_see_which_gpus_are_ill(context: Context) -> None:
     gpu.watch.look()
     with session(context.database_url) as opened:
         (row,) = gpu_health.list_quarantines(opened)
-        assert queue_metrics.read_queue_metrics(opened).quarantined == {"sim": 1}
+        assert queue_metrics.read_queue_metrics(opened, ()).quarantined == {"sim": 1}
     assert (row.gpu_uuid, row.reason, row.ended_at) == ("GPU-7", "the driver reported Xid 79", None)

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import re
 import socket
 import threading
 import urllib.error
@@ -17,9 +18,9 @@ from sqlalchemy import select, text, update
 from tests.worker.fixtures.celery_process import celery_worker, wait_for
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker, end_wait, ready_sweep
 from tests.worker.fixtures.odd_requests import ask, list_harmless, list_refused
-from tilewatch.db.lifecycle import quarantine
+from tilewatch.db.lifecycle import jobs, quarantine, repositories
 from tilewatch.db.lifecycle.quarantine import OpenQuarantine
-from tilewatch.db.models import Commit, Job, Run, Worker
+from tilewatch.db.models import Commit, Job, Run, Submission, Worker
 from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
@@ -152,7 +153,7 @@ def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:
         opened.execute(update(Job).values(created_at=text("now() - interval '2 minutes'")))
         opened.execute(update(Worker).values(seen_at=text("now()")))
         quarantine.begin(opened, gpu_uuid="GPU-1", gpu_model="h200", host="n", kind="xid", reason="Xid 79", evidence={})
-    answer = exposition(queue_metrics_of(context.database_url))().decode()
+    answer = exposition(queue_metrics_of(context.database_url, settings))().decode()
     for line in (
         'tilewatch_jobs{kind="compile",state="queued"} 1.0',
         'tilewatch_jobs{kind="measure",state="waiting"} 2.0',
@@ -167,13 +168,37 @@ def test_the_queues_vital_signs(settings: Settings, context: Context) -> None:
     assert "tilewatch_last_good_nightly_timestamp_seconds{" not in answer
     with session(context.database_url) as opened:
         opened.execute(update(Job).values(state="done", finished_at=text("'2026-11-21 04:00+00'")))
-    answer = exposition(queue_metrics_of(context.database_url))().decode()
-    assert 'tilewatch_last_good_nightly_timestamp_seconds{gpu_model="h200"} 1.7952336e+09' in answer
+    answer = exposition(queue_metrics_of(context.database_url, settings))().decode()
+    assert 'nightly_timestamp_seconds{gpu_model="h200",repository="watched"} 1.7952336e+09' in answer
     with session(context.database_url) as opened:
         opened.execute(update(Commit).values(repository="watched (branch under next)"))
-    answer = exposition(queue_metrics_of(context.database_url))().decode()
+    answer = exposition(queue_metrics_of(context.database_url, settings))().decode()
     assert "tilewatch_last_good_nightly_timestamp_seconds{" not in answer, "another toolchain's night hides no late one"
-    assert "tilewatch_database_up 0.0" in exposition(queue_metrics_of("postgresql://me:x@127.0.0.1:9/x"))().decode()
+    assert (
+        "tilewatch_database_up 0.0"
+        in exposition(queue_metrics_of("postgresql://me:x@127.0.0.1:9/x", settings))().decode()
+    )
+
+
+def test_a_dead_repository_is_not_hidden_by_a_living_one(settings: Settings, context: Context) -> None:
+    """The newest good nightly of a GPU model was that of any repository."""
+    submit_nightly(settings, gpus=("h200",))
+    with session(context.database_url) as opened:
+        opened.execute(update(Job).values(state="done", finished_at=text("'2026-11-21 04:00+00'")))
+        for name, ended in (("dead", "2026-11-01 04:00+00"), ("removed", "2026-11-02 04:00+00")):
+            repositories.add(opened, name, f"https://example.org/{name}.git", "main")
+            commit = Commit(repository=name, sha=name, position=1, committed_at=text("now()"), subject="Begin")
+            opened.add(commit)
+            opened.flush()
+            night = Submission(key=name, reason="nightly", commit_id=commit.id, gpu_model="h200", measure=True)
+            opened.add(night)
+            opened.flush()
+            jobs.add(opened, key=name, kind="judge", queue="judge", subject="s", payload={}, submission_id=night.id)
+            opened.execute(update(Job).where(Job.key == name).values(state="done", finished_at=text(f"'{ended}'")))
+        repositories.remove(opened, "removed")
+    answer = exposition(queue_metrics_of(context.database_url, settings))().decode()
+    ended_at = re.findall(r'nightly_timestamp_seconds{gpu_model="h200",repository="(.*)"} (.*)', answer)
+    assert {name: float(at) for name, at in ended_at} == {"watched": 1.7952336e9, "dead": 1.7935056e9}
 
 
 def test_what_lies_in_the_spool_is_counted(tmp_path: Path) -> None:
