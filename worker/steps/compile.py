@@ -27,7 +27,7 @@ from tilewatch.worker.git import watched
 from tilewatch.worker.queue.dispatch import COMPILE, TRACE_QUEUE
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import CompilePayload, read_payload, write_payload
-from tilewatch.worker.steps.compiler import compile_each, open_compiler
+from tilewatch.worker.steps.compiler import compile_each, compile_finally, open_compiler
 
 BATCH = 10
 """The most configs in a batch. A batch takes half a minute, so that a killed worker loses little work."""
@@ -118,7 +118,9 @@ def _compile_batch(
 
     def compile_one(item: UnmeasuredCode) -> Compiled:
         what = (library, payload.kernel, item.problem, item.params, payload.arch)
-        return open_compiler(context, payload.toolchain).compile(*what, code_key=item.code_key)
+        return compile_finally(
+            context, payload.toolchain, lambda compiler: compiler.compile(*what, code_key=item.code_key)
+        )
 
     missing = [item for item in items if item.code_key not in usable]
     lease.progress(len(items) - len(missing))

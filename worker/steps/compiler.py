@@ -7,12 +7,16 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
 from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.results import Compiled, is_final
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain, UnknownToolchain, find_toolchain
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.outage import NotNow
 
 _compilers: dict[tuple[int, str], tuple[Toolchain, Compiler]] = {}
 """The open compilers and their toolchains, by the thread's id and the toolchain's name."""
+
+TRIES = 3
+"""The number of times that a config is compiled if only the machine fails. A night without its winner looks slower."""
 
 _threads: list[ThreadPoolExecutor] = []
 """The only thread pool of this process; an empty list until its first use."""
@@ -43,6 +47,15 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
         compiler = Compiler(context.store_url, limit_s=context.compile_limit_s, toolchain=toolchain)
         _compilers[place] = (toolchain, compiler)
     return compiler
+
+
+def compile_finally(context: Context, toolchain: str | None, compile_one: Callable[[Compiler], Compiled]) -> Compiled:
+    """Returns the outcome of `compile_one`, given this thread's compiler. Repeats it if only the machine failed."""
+    for tries_left in reversed(range(TRIES)):
+        compiled = compile_one(open_compiler(context, toolchain))
+        if is_final(vars(compiled), context.compile_limit_s) or not tries_left:
+            break
+    return compiled
 
 
 def compile_each(

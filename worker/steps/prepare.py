@@ -11,7 +11,7 @@ from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
-from tilewatch.kernels.results import Compiled, is_final
+from tilewatch.kernels.results import Compiled
 from tilewatch.metrics import split_kernel
 from tilewatch.text import short_sha
 from tilewatch.worker.context import Context
@@ -20,11 +20,8 @@ from tilewatch.worker.queue.follow_up import ask
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
-from tilewatch.worker.steps.compiler import open_compiler
+from tilewatch.worker.steps.compiler import compile_finally
 from tilewatch.worker.steps.write_replay import code_columns, write_failure
-
-TRIES = 3
-"""The number of times that a side is compiled if only the machine fails. Its failure would be the replay's answer."""
 
 
 class DoesNotCompile(Exception):
@@ -79,11 +76,8 @@ def _compile(context: Context, asked: ReplayJob, side: BuildSide, params: Mappin
     question = asked.question
     library = watched.library_at(context, asked.repository, side.sha, asked.library)
     kernel, _ = split_kernel(question.kernel)
-    for tries_left in reversed(range(TRIES)):
-        compiled = open_compiler(context).compile(library, kernel, question.problem, params, question.arch)
-        if is_final(vars(compiled), context.compile_limit_s) or not tries_left:
-            break
-    return compiled
+    what = (library, kernel, question.problem, params, question.arch)
+    return compile_finally(context, None, lambda compiler: compiler.compile(*what))
 
 
 def _code_of(outcome: Compiled) -> MachineCode | None:

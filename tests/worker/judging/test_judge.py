@@ -2,8 +2,8 @@
 
 import contextlib
 import datetime as dt
-import itertools
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,7 +46,7 @@ from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.queue.replay_job import ReplayJob
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import compiler, prepare
+from tilewatch.worker.steps import compiler
 from tilewatch.worker.submitting.submit import submit_nightly
 
 STORY = (git_history.ADD, git_history.SPACE, git_history.CAST, git_history.WORDS, git_history.NAME)
@@ -191,20 +191,22 @@ def test_a_range_of_untested_commits_is_narrowed_to_the_one(watched: Settings, t
 def test_a_cubin_that_the_store_lost_is_compiled_again_for_its_replay(
     watched: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: tuple[str, str] | None
 ) -> None:
-    """Also on a machine that fails at first: its failure was the replay's answer."""
-    tries = itertools.count(1)
+    """Also on a machine that fails at first: its failure was the answer of the replay."""
+    tries, open_compiler = Counter[str](), compiler.open_compiler
 
-    def open_flaky(context: Context) -> Any:
-        opened = compiler.open_compiler(context)
+    def open_flaky(context: Context, toolchain: str | None) -> Any:
+        opened = open_compiler(context, toolchain)
 
-        def compile_late(*asked: Any) -> Compiled:
-            if failure is not None and next(tries) < prepare.TRIES:
+        def compile_late(*asked: Any, **named: Any) -> Compiled:
+            tries[str(asked)] += 1
+            if failure is not None and tries[str(asked)] < compiler.TRIES:
                 return opened._make_failure(*failure, "sm_90", 120.0)
-            return opened.compile(*asked)
+            return opened.compile(*asked, **named)
 
-        return SimpleNamespace(compile=compile_late)
+        return SimpleNamespace(compile=compile_late, version=opened.version, limit_s=opened.limit_s)
 
-    monkeypatch.setattr(prepare, "open_compiler", open_flaky)
+    monkeypatch.setattr(compiler, "open_compiler", open_flaky)
+
     shas = git_history.make(tmp_path / "watched", git_history.ADD)
     watched = watched.model_copy(update={"store_url": (watched.home / "cubins").as_uri()})
     context = do_nights(watched, shas[git_history.BASE])

@@ -3,9 +3,10 @@
 import datetime as dt
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import func, select, update
@@ -109,6 +110,25 @@ def test_a_config_whose_process_died_is_compiled_in_the_next_night(
     submit_nightly(settings, night=dt.date(2026, 11, 2))
     drain()
     assert trial_states(context) == {"compiled": 6, "not_compiled": 8 + 2}
+
+
+def test_a_config_whose_process_died_once_is_in_the_same_night(
+    settings: Settings, context: Context, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the config that won the night before, the night looked slower."""
+    ask, died = Compiler._ask_compiler, list[str]()
+
+    def die_once(opened: Compiler, what: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if what == "compile" and str(request["config"]) not in died:
+            died.append(str(request["config"]))
+            raise ChildDied("SIGKILL")
+        return ask(opened, what, request)
+
+    monkeypatch.setattr(Compiler, "_ask_compiler", die_once)
+    submit_nightly(settings, night=dt.date(2026, 11, 1))
+    drain()
+    assert died
+    assert trial_states(context) == {"compiled": 6, "not_compiled": 2}
 
 
 def test_a_commit_that_changes_the_kernel_compiles_it_again(settings: Settings, context: Context, drain: Drain) -> None:
