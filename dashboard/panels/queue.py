@@ -14,7 +14,6 @@ from tilewatch.dashboard.text import ago, moment, span_text
 from tilewatch.dashboard.widgets import badges, tables
 from tilewatch.db.lifecycle import actions
 from tilewatch.db.lifecycle.actions import JobSelection
-from tilewatch.db.page_reads.submissions import IN_PROGRESS
 from tilewatch.text import plain, plain_code, short_sha
 
 STATES = ("running", "queued", "waiting", "failed", "poison", "done", "cancelled")
@@ -162,7 +161,7 @@ def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who:
         return
     own = JobSelection(None, int(chosen["id"]))
     with st.container(horizontal=True):
-        canceller = who if chosen["state"] in IN_PROGRESS else None
+        canceller = who if chosen["open_jobs"] else None
         _offer(url, "Cancel the rest", "cancel-all", actions.cancel, own, canceller)
         retrier = who if chosen["failed_jobs"] or chosen["cancelled_jobs"] else None
         _offer(url, "Retry what failed or was cancelled", "retry-all", actions.retry, own, retrier)

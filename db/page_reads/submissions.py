@@ -33,7 +33,8 @@ NEWEST = 50
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """A submission and its state. `settled_trials` counts trials whose compilation has succeeded or failed."""
+    """A submission and its state. `settled_trials` counts trials whose compilation has succeeded or failed.
+    `open_jobs` also counts replays, which change no state: a night that is measured may have some."""
 
     id: int
     reason: str
@@ -54,6 +55,7 @@ class SubmissionRow:
     runs: int
     failed_jobs: int
     cancelled_jobs: int
+    open_jobs: int
     state: str
 
 
@@ -175,6 +177,7 @@ def _job_counts(submission_ids: list[int]) -> Subquery:
             Job.submission_id,
             func.count().filter(Job.state.in_(FAILED_JOB)).label("failed_jobs"),
             func.count().filter(Job.state == "cancelled").label("cancelled_jobs"),
+            func.count().filter(is_open).label("open_jobs"),
             func.count().filter(is_open, Job.kind.in_(("record", "compile"))).label("open_compile_jobs"),
             func.count().filter(is_open, Job.kind == "measure").label("open_measure_jobs"),
             func.count().filter(Job.state == "running", Job.kind == "measure").label("running_measure_jobs"),

@@ -1,5 +1,6 @@
 """The page of jobs and workers: environments of host code by node, and no button whose action is refused."""
 
+import contextlib
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.app import APP, opened
 from tilewatch.dashboard.widgets import tables
 from tilewatch.db import fact_writes, session
-from tilewatch.db.lifecycle import actions
+from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.lifecycle.actions import JobSelection
 from tilewatch.db.models import Check, Job
 from tilewatch.db.page_reads import submissions
@@ -61,10 +62,11 @@ def test_without_an_environment_there_is_no_table(database_url: str, monkeypatch
     assert show_page(database_url, monkeypatch) == []
 
 
-def test_no_button_is_offered_that_is_refused(
+def test_a_button_is_offered_unless_it_is_refused(
     new_filled_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ "Retry" stood beside a check's job, which is submitted again instead, and beside a night without a failure."""
+    """ "Retry" stood beside a check's job, which is submitted again instead, and beside a night without a failure.
+    "Cancel the rest" could not be pressed for a night of which only a replay was left."""
     chosen = list[int]()
 
     def pick(_: object, rows: pd.DataFrame, key: str, **__: object) -> pd.Series | None:
@@ -77,7 +79,11 @@ def test_no_button_is_offered_that_is_refused(
         with session.session(url) as writing:
             of_check = {"check_id": writing.scalars(select(Check.id)).first(), "kind": "check"}
             writing.execute(update(Job).where(Job.state == "failed").values(**of_check, submission_id=None))
-            listed = [row.id for row in submissions.list_submissions(writing)]
+            rows = submissions.list_submissions(writing)
+            listed = [row.id for row in rows]
+            measured = next(row.id for row in rows if row.state == "measured")
+            replay = {"kind": "confirm", "queue": "gpu.h200", "subject": "a replay", "payload": {}}
+            jobs.add(writing, key="a replay", submission_id=measured, **replay)
         page = opened(AppTest.from_file(str(APP), default_timeout=60), "jobs")
         page.text_input(key="who").set_value("kim").run()
         assert "Retry" not in {button.label for button in page.button}
@@ -90,7 +96,8 @@ def test_no_button_is_offered_that_is_refused(
                 enabled = not page.button(key=key).disabled
                 offered.add((key, enabled))
                 with session.session(url) as writing:
-                    if enabled:
+                    refused = contextlib.nullcontext() if enabled else pytest.raises(actions.NoSuchWork)
+                    with refused:
                         act(writing, JobSelection(None, submission_id), "kim")
                     writing.rollback()
         assert offered == {("retry-all", True), ("retry-all", False), ("cancel-all", True), ("cancel-all", False)}

@@ -572,6 +572,7 @@ def test_progress_names_the_commit_the_gpu_and_how_far_it_is() -> None:
         runs=0,
         failed_jobs=0,
         cancelled_jobs=0,
+        open_jobs=0,
         state="compiling",
     )
     assert screen.describe(row) == "nightly 0123456789 for NVIDIA B200: compiling 120 of 500 configs"

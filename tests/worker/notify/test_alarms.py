@@ -39,6 +39,7 @@ SUBMITTED = SubmissionRow(
     runs=1,
     failed_jobs=0,
     cancelled_jobs=0,
+    open_jobs=0,
     state="measuring",
 )
 PAIR = SweepPair("tilewatch", "gemm", "1x2x3", "h200", 7, "ab" * 20, NOW, before_id=1, after_id=2)
