@@ -3,7 +3,7 @@
 import datetime as dt
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tilewatch.errors import ExpectedError
@@ -22,6 +22,16 @@ class BadSettings(ExpectedError, ValueError):
     """Raised if a TILEWATCH_ variable has a bad value. The message is a sentence."""
 
 
+def _require_hour(at: object) -> object:
+    """Returns a time of day as it is written. Raises ValueError for a number: pydantic would take 3 for 00:00:03."""
+    if not isinstance(at, dt.time) and ":" not in str(at):
+        raise ValueError("expected an hour such as 03:00")
+    return at
+
+
+Hour = Annotated[dt.time, BeforeValidator(_require_hour)]
+
+
 def _to_utc(at: dt.time) -> dt.time:
     """Returns a time of day in UTC without an offset, such as 03:00 for 03:00Z or 05:00+02:00."""
     return dt.datetime.combine(dt.date(2000, 1, 2), at, at.tzinfo or dt.UTC).astimezone(dt.UTC).time()
@@ -34,7 +44,7 @@ class NightlyTimes(BaseSettings):
         env_prefix="TILEWATCH_", env_ignore_empty=True, frozen=True, validate_default=True
     )
 
-    nightly_at: Annotated[dt.time, AfterValidator(_to_utc)] = dt.time(3, 0)  # UTC
+    nightly_at: Annotated[Hour, AfterValidator(_to_utc)] = dt.time(3, 0)  # UTC
     nightly_limit_h: float = Field(default=8.0, gt=0, le=24 * 366)  # hours after which a running nightly is late
 
     @classmethod
@@ -72,5 +82,6 @@ def _sentences(error: ValidationError) -> list[str]:
             continue
         name = str(problem["loc"][0])
         value = "" if name.endswith(("_url", "_token", "_secret")) else f"={problem['input']}"
-        clauses.append(f"TILEWATCH_{name.upper()}{value}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")
+        reason = problem["msg"].removeprefix("Value error, ")
+        clauses.append(f"TILEWATCH_{name.upper()}{value}: {reason[:1].lower()}{reason[1:]}")
     return clauses

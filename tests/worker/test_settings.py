@@ -45,7 +45,7 @@ def test_an_empty_variable_is_no_variable(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PORT", "many"), ("PORT", "70000"), ("NIGHTLY_AT", "25:00"), ("COMPILE_LIMIT_S", "0")]
+    [("PORT", "many"), ("PORT", "70000"), ("NIGHTLY_AT", "25:00"), ("NIGHTLY_AT", "3"), ("COMPILE_LIMIT_S", "0")]
     + [(name.upper(), value) for name in NUMBERS for value in ("inf", "nan", "-1", "1e300")],
 )
 def test_a_wrong_value_is_named_with_its_variable(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:

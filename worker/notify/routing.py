@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from tilewatch.errors import ExpectedError
 from tilewatch.given_files import MOST_TOML_BYTES, BadFile, parse_toml, read_given_text
+from tilewatch.nightlies import Hour
 from tilewatch.text import shorten
 
 LOG = "log"
@@ -37,6 +38,15 @@ def _zone(name: str) -> str:
     except (ZoneInfoNotFoundError, ValueError):
         raise ValueError(f"{name!r} is not a time zone; expected one such as Europe/Berlin") from None
     return name
+
+
+def _without_offset(at: dt.time) -> dt.time:
+    if at.tzinfo is not None:
+        raise ValueError("expected an hour without an offset, such as 03:00; `zone` names the time zone of all hours")
+    return at
+
+
+LocalHour = Annotated[Hour, AfterValidator(_without_offset)]
 
 
 class _Strict(BaseModel):
@@ -77,12 +87,12 @@ class Route(_Strict):
 class Quiet(_Strict):
     """The quiet hours, in the time zone of the settings. They include midnight if `to` is earlier than `from`."""
 
-    start: dt.time = Field(alias="from")
-    end: dt.time = Field(alias="to")
+    start: LocalHour = Field(alias="from")
+    end: LocalHour = Field(alias="to")
 
 
 class Digest(_Strict):
-    at: dt.time
+    at: LocalHour
     to: tuple[str, ...] = Field(min_length=1)
 
 

@@ -130,6 +130,12 @@ def test_a_digest_that_is_late_at_midnight_is_that_of_its_day() -> None:
         ("[[routes]]\nto = ['nobody']", "there is no channel 'nobody'; known: log"),
         ("[[routes]]\nto = []", "routes.0.to: tuple should have at least 1 item"),
         ("[quiet]\nfrom = '25:00'\nto = '08:00'", "quiet.from: "),
+        (
+            "[quiet]\nfrom = '20:00+02:00'\nto = '08:00'",
+            "quiet.from: expected an hour without an offset, such as 03:00",
+        ),
+        ("[digest]\nat = '03:00Z'\nto = ['log']", "digest.at: expected an hour without an offset"),
+        ("[digest]\nat = 8\nto = ['log']", "digest.at: expected an hour such as 03:00"),
         ("channels = 3", "channels: input should be a valid dictionary"),
         ("[channels", "is not TOML"),
         ("x = " + 100_000 * "[", "it is not TOML: maximum recursion depth exceeded"),
