@@ -66,8 +66,9 @@ class GpuModel(Base):
 
 
 class Repository(Base):
-    """A repository that `tilewatch watch add` added. `commits` refers to it by name. Nightlies measure it until
-    `removed_at`. `url` has no password. `failure` says why the scheduler's last fetch failed; null if it succeeded."""
+    """A repository that `tilewatch watch add` added, last at `added_at`. `commits` refers to it by name. Nightlies
+    measure it until `removed_at`. `url` has no password. `failure` says why the scheduler's last fetch failed; null if
+    it succeeded."""
 
     __tablename__ = "repositories"
     __table_args__ = (CheckConstraint("(failure is null) = (failing_since is null)", name="failure_has_time"),)

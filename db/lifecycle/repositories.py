@@ -33,6 +33,7 @@ def add(session: Session, name: str, url: str, branch: str, own_python: bool = F
     now = {
         "branch": branch,
         "own_python": own_python,
+        "added_at": func.now(),
         "removed_at": None,
         "fetched_at": func.now(),
         "failing_since": None,

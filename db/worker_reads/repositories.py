@@ -32,9 +32,12 @@ class Rewrite:
 
 
 def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
-    """Lists the rewrites of main lines since a time. Leaves out branches, as these are rewritten every day."""
+    """Lists the rewrites of main lines since a time. Leaves out branches, as these are rewritten every day, and what
+    left when a repository was added again, perhaps to follow another branch."""
     query = (
         select(Commit.repository, Commit.left_branch_at.label("found_at"), func.count().label("commits"))
+        .outerjoin(Repository, Repository.name == Commit.repository)
+        .where(Repository.name.is_(None) | (Commit.left_branch_at > Repository.added_at))
         .where(Commit.left_branch_at >= since, ~Commit.repository.contains(BRANCH_START, autoescape=True))
         .group_by(Commit.repository, Commit.left_branch_at)
         .order_by(Commit.left_branch_at)

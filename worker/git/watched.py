@@ -143,7 +143,9 @@ def add(
     lifecycle.add(opened, name, url, branch, python is not None)
     if python is not None:
         owner_python.write(clone, python)
-    return _of_clone(clone, branch, python is not None)
+    added = _of_clone(clone, branch, python is not None)
+    order_commits(opened, added, name, "HEAD")  # of another branch when it was watched before
+    return added
 
 
 def fetch(watched: WatchedRepository) -> str | None:

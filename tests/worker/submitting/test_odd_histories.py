@@ -10,8 +10,10 @@ from sqlalchemy import select, update
 
 from tests.worker.fixtures import odd_histories, tiny_repository
 from tests.worker.fixtures.tiny_repository import git
+from tilewatch.db.lifecycle import repositories
 from tilewatch.db.models import Alarm, Commit, Submission
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads.repositories import list_rewrites
 from tilewatch.nightlies import NightlyTimes
 from tilewatch.worker.git import watched
 from tilewatch.worker.git.clones import FetchFailed
@@ -131,6 +133,32 @@ def test_a_rewritten_history_is_kept_before_what_replaced_it(settings: Settings,
         new: ("rewritten", 5, False),
     }
     assert "kept apart" in night(own, 7, old[0]), "it is on no branch any more"
+
+
+def test_a_repository_that_is_added_again_with_another_branch_was_not_rewritten(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """The alarm said that somebody had pushed with force."""
+    folder = tmp_path / "moved"
+    base, old = odd_histories.make(folder, "Old 1")
+    git(folder, "branch", "release", base)
+    url = settings.connection().database_url
+    add(settings, folder)
+    submit_nightly(settings, repository="moved", night=dt.date(2026, 11, 1), gpus=("h200",))
+    with session(url) as opened:
+        repositories.remove(opened, "moved")
+    add(settings, folder, "release")
+    assert stored(settings) == {old: ("moved", 2, True)}
+    submitted = submit_nightly(settings, repository="moved", night=dt.date(2026, 11, 2), gpus=("h200",))
+    assert "rewritten" not in submitted.sentence
+    long_ago = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
+    with session(url) as opened:
+        assert list_rewrites(opened, long_ago) == []
+    git(folder, "switch", "--quiet", "release")
+    git(folder, "commit", "--quiet", "--amend", "--message", "Begin again")
+    assert "1 measured commit left release" in submit_nightly(settings, repository="moved", gpus=("h200",)).sentence
+    with session(url) as opened:
+        assert [each.commits for each in list_rewrites(opened, long_ago)] == [1]
 
 
 def test_what_left_the_branch_and_comes_back_is_on_it_again(settings: Settings, tmp_path: Path) -> None:
