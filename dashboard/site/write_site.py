@@ -41,7 +41,7 @@ class SiteOrder:
 
 def write_site(opened: Session, order: SiteOrder) -> str:
     """Writes all files of a site and returns a sentence about them, after one for each older party that is left out,
-    because a site shows each name once. Keeps an earlier site's pages for old links."""
+    because a site shows each name once. Keeps an earlier site's pages for old links, but not its badges."""
     others = [party for place in order.merge for party in site_content.read_parties(place)]
     tables = read_tables(order.tables) if order.tables else ()
     own = site_reads.read_party(opened, order.name, dt.datetime.now(dt.UTC), order.release, tables, order.repository)
@@ -58,6 +58,8 @@ def write_site(opened: Session, order: SiteOrder) -> str:
         "site.js": templates.SCRIPT,
         "plotly.min.js": files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8"),
     }
+    for badge in {*order.folder.glob("badge.svg"), *order.folder.glob("badge-*.svg")}:
+        badge.unlink()  # that of a GPU model without a score would show the last one for good
     for name, text in texts.items():
         (order.folder / name).write_text(text, encoding="utf-8")
     shown = {each.made_at for each in parties}

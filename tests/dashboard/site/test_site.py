@@ -277,6 +277,17 @@ def test_the_badge_says_the_score(sites: Sites) -> None:
     ElementTree.parse(sites.hostile / "badge.svg")  # noqa: S314 - our own; hostile words break no SVG
 
 
+def test_a_gpu_model_without_a_score_has_no_badge_any_more(sites: Sites, tmp_path: Path) -> None:
+    """A page elsewhere that shows the badge had the last score for good."""
+    kept = ("series-of-old.html", "badge.css")
+    (tmp_path / "site").mkdir()
+    for name in (*kept, "badge-b300.svg"):
+        (tmp_path / "site" / name).write_text("old")
+    publish(sites.url, tmp_path / "site", PLAIN)
+    assert {each.name for each in (tmp_path / "site").glob("badge*.svg")} == {"badge.svg", "badge-h200.svg"}
+    assert [(tmp_path / "site" / name).read_text() for name in kept] == ["old", "old"]
+
+
 def test_what_cannot_be_published_is_one_sentence(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
