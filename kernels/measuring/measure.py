@@ -225,7 +225,7 @@ def _time_winner(
     for races_left in reversed(range(MOST_RACES)):
         if result.winner is None:
             break
-        winner = [trial.config for trial in result.trials].index(result.winner)
+        winner = [config_key(trial.config) for trial in result.trials].index(config_key(result.winner))
         on_step("baselines", 0, len(request.baselines))
         named = _find_named_trials(gpu, introduction, result.trials, request)
         drawn_again = replace(setup, seed=child.seed)  # a process that was replaced has another seed

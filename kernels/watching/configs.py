@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from tilewatch.configs import config_key
 from tilewatch.kernels.contract import HINTS, MOST_CONFIGS, Problem
 from tilewatch.kernels.watching.captured_values import ADDRESS
 from tilewatch.kernels.watching.declare import BadWatchFile, Configs
@@ -51,9 +52,9 @@ def _make_plain_value(value: Any) -> Any:
 
 def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
     """Returns the different configs, in order of their first occurrence. Raises BadWatchFile if there are too many."""
-    found: dict[frozenset[tuple[str, Any]], PlainConfig] = {}
+    found: dict[str, PlainConfig] = {}
     for config in configs:
-        found.setdefault(frozenset(config.items()), config)
+        found.setdefault(config_key(config), config)  # not by `==`, for which 1, 1.0 and True are one value
         _require_few(len(found))
     return tuple(found.values())
 
@@ -72,21 +73,21 @@ def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
 @dataclasses.dataclass(frozen=True)
 class GivenConfigs:
     """Holds the configs of a watch file as plain values. A text stands for a value that JSON cannot hold, such as a
-    type. `values` maps a parameter's name and this text to the original value."""
+    type. `values` maps a parameter's name and the plain value's `repr` to the original value."""
 
     configs: tuple[PlainConfig, ...]
-    values: Mapping[tuple[str, Any], Any]
+    values: Mapping[tuple[str, str], Any]
 
     def make_original(self, config: PlainConfig) -> dict[str, Any]:
         """Returns a plain config with the watch file's own values in place of the plain ones."""
-        return {name: self.values.get((name, value), value) for name, value in config.items()}
+        return {name: self.values.get((name, repr(value)), value) for name, value in config.items()}
 
 
 def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
     """Returns the configs of a watch file's `configs=` as plain values. Raises BadWatchFile if they are invalid."""
     given = list_configs(configs, problem, arch)
     pairs = [(name, value) for each in given for name, value in each.items()]
-    values = {(name, plain): value for name, value in pairs if (plain := _make_plain_value(value)) is not value}
+    values = {(name, repr(plain)): value for name, value in pairs if (plain := _make_plain_value(value)) is not value}
     return GivenConfigs(drop_repetitions(make_plain(each) for each in given), values)
 
 
@@ -118,7 +119,7 @@ def list_axes(configs: Sequence[PlainConfig]) -> tuple[tuple[str, tuple[Any, ...
     names = list(dict.fromkeys(name for config in configs for name in config))
     axes = []
     for name in names:
-        values = list(dict.fromkeys(config[name] for config in configs if name in config))
+        values = list({repr(config[name]): config[name] for config in configs if name in config}.values())
         numbers = all(isinstance(value, int | float) for value in values)
         axes.append((name, tuple(sorted(values) if numbers else values)))
     return tuple(axes)

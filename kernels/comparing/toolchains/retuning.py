@@ -124,6 +124,6 @@ def _race(
         return replace(result, failure=str(error))
     if not order:
         return result
-    winner = next(each for config, each in compiled if config == order[0])
+    winner = next(each for config, each in compiled if config_key(config) == config_key(order[0]))
     side = make_compiled_side(order[0], winner, place.limit_s, keep_cubin(place, toolchain, winner))
     return replace(result, tie=order, side=side)
