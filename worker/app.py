@@ -44,7 +44,7 @@ from tilewatch.worker.queue import dispatch, outage, task_message
 from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.run_job import run
-from tilewatch.worker.settings import Settings
+from tilewatch.worker.settings import Settings, find_bad_home
 
 if TYPE_CHECKING:
     from tilewatch.worker.notify.outbox import Outbox
@@ -256,7 +256,9 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
             settings, identity, on_beat, Intake(identity.queues, functools.partial(_consume, instance)), _list_busy
         )
     except Exception as error:
-        raise SystemExit(f"tilewatch: {errors.sentence(error) or traceback.format_exc()}") from error
+        raise SystemExit(
+            f"tilewatch: {find_bad_home(error) or errors.sentence(error) or traceback.format_exc()}"
+        ) from error
 
 
 def _consume(controller: Any, queue: str, wanted: bool) -> None:

@@ -176,3 +176,15 @@ class Settings(NightlyTimes):
                 f"no Tilewatch is running in {self.home}; start it with `make up` or `tilewatch up`, "
                 "or set TILEWATCH_DATABASE_URL and TILEWATCH_BROKER_URL"
             ) from None
+
+
+def find_bad_home(error: Exception) -> str | None:
+    """Returns a sentence if a file error came because the data folder cannot be used; None for any other error."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if not isinstance(cause, OSError) or cause.filename is None:
+        return None
+    home, file = Settings.load().home, Path(os.fsdecode(cause.filename)).absolute()
+    is_usable = os.path.isdir(home) and os.access(home, os.W_OK | os.X_OK)
+    if is_usable or not (file.is_relative_to(home) or home.is_relative_to(file)):
+        return None
+    return f"the data folder {home} cannot be used: {cause.strerror}; TILEWATCH_HOME names another"

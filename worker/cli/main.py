@@ -87,7 +87,9 @@ def main() -> None:
     try:
         cli()
     except Exception as error:
-        sentence = errors.sentence(error) or _find_outage(error)
+        from tilewatch.worker.settings import find_bad_home
+
+        sentence = find_bad_home(error) or errors.sentence(error) or _find_outage(error)
         if sentence is None:
             raise
         print(f"tilewatch: {without_controls(sentence)}", file=sys.stderr)

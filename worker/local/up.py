@@ -27,7 +27,7 @@ from tilewatch.worker.local.local_logins import let_owner_act, make_dashboard_lo
 from tilewatch.worker.local.programs import PACKAGE, SECRETS_OF_PEOPLE, withhold
 from tilewatch.worker.local.screen import Screen, progress
 from tilewatch.worker.process.ended import open_alarm
-from tilewatch.worker.settings import CHECKOUT, Settings
+from tilewatch.worker.settings import CHECKOUT, Settings, find_bad_home
 
 DASHBOARD_LIMIT_S = 120  # long, because Streamlit's first import from a cold disk is slow
 GPU_WORKERS_LIMIT_S = 60
@@ -75,7 +75,7 @@ def up(settings: Settings) -> int:
         screen.print_line("stopped at once")
         return 0
     except ExpectedError as error:
-        screen.print_line(f"tilewatch: {error}")
+        screen.print_line(f"tilewatch: {find_bad_home(error) or error}")
         return 1
     screen.print_line(f"stopped; the data stays in {settings.home}")
     return 0

@@ -3,6 +3,7 @@
 import gc
 import importlib.metadata
 import json
+import os
 import re
 import socket
 import subprocess
@@ -18,12 +19,13 @@ from typer.testing import CliRunner
 from tests.conftest import NewDatabase
 from tests.worker.fixtures.command_line import run_here
 from tilewatch.db import migrate
+from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine
 from tilewatch.worker.cli.main import cli, main
 from tilewatch.worker.local import doctor
 from tilewatch.worker.local.children import CANNOT_START
 from tilewatch.worker.local.doctor_servers import Finding
-from tilewatch.worker.settings import Settings
+from tilewatch.worker.settings import Settings, find_bad_home
 
 ROOT = Path(__file__).resolve().parents[3]
 Tilewatch = Callable[..., subprocess.CompletedProcess[str]]
@@ -59,6 +61,27 @@ def test_the_doctor_s_exit_code_says_whether_something_is_wrong(
     found.append(Finding("policy", False, "the policy x.json cannot be read"))
     done = CliRunner().invoke(cli, ["doctor", *form])
     assert (done.exit_code, "cannot be read" in done.output) == (1, True)
+
+
+@pytest.mark.parametrize("home", ["file", "file/home", "/proc/home"])
+def test_a_data_folder_that_cannot_be_used_is_named_with_its_variable(home: str, tmp_path: Path) -> None:
+    """Some commands ended with a traceback, and `up` named the folder without a word on where it came from."""
+    (tmp_path / "file").touch()
+    environment = {"TILEWATCH_HOME": str(tmp_path / home), "TILEWATCH_PORT": str(find_free_port())}
+    expected = f"tilewatch: the data folder {tmp_path / home} cannot be used: .+; TILEWATCH_HOME names another\n"
+    removed = run_here("toolchain", "remove", "next", environment=environment, folder=tmp_path)
+    assert (removed.returncode, bool(re.fullmatch(expected, removed.stderr))) == (2, True), removed.stderr
+    command = [sys.executable, "-m", "tilewatch.worker.cli.main", "up"]
+    started = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert (started.returncode, bool(re.search(expected, started.stdout))) == (1, True), started.stdout
+
+
+def test_an_error_of_another_file_is_none_of_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWATCH_HOME", str(tmp_path))
+    assert find_bad_home(FileNotFoundError(2, "No such file", str(tmp_path / "log"))) is None, "the folder is fine"
+    monkeypatch.setenv("TILEWATCH_HOME", str(tmp_path / "nowhere"))
+    assert find_bad_home(FileNotFoundError(2, "No such file", str(tmp_path / "other"))) is None
+    assert find_bad_home(ValueError("no file")) is None
 
 
 @pytest.fixture
