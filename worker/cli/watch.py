@@ -53,7 +53,9 @@ def add(
     with options.open_session() as opened:
         python = python and python.absolute()
         added = watched.add(opened, settings, address, name=name, branch=branch, python=python)
-    print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}")
+        now = watched.list_watched(opened, settings)
+        dropped = watched.describe_dropped(settings, now) if len(now) == 1 else ""  # the first to be added
+    print(f"{added.name} is watched: branch {added.branch}, cloned to {added.folder}{dropped}")
     submit = f"`tilewatch submit nightly --repository {shlex.quote(added.name)}`"
     if proposals.has_operators(added.folder, added.branch, settings.library):
         print(f"the next night sweeps it; {submit} sweeps it now")

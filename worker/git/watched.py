@@ -94,11 +94,22 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
         return watched[0]
     names = ", ".join(each.name for each in watched)
     if name is None:
-        raise RepositoryError(f"several repositories are watched, so name the repository: {names}")
+        dropped = describe_dropped(settings, watched)
+        raise RepositoryError(f"several repositories are watched, so name the repository: {names}{dropped}")
     for each in watched:
         if each.name == split_branch(name)[0]:
             return each
-    raise RepositoryError(f"no repository {name!r} is watched; those that are: {names}")
+    raise RepositoryError(
+        f"no repository {name!r} is watched; those that are: {names}{describe_dropped(settings, watched)}"
+    )
+
+
+def describe_dropped(settings: Settings, watched: Sequence[WatchedRepository]) -> str:
+    """Returns a clause that the checkout of Tilewatch is not one of the `watched`; an empty text if it is."""
+    own = settings.repository
+    if any(each.clone is None or each.name == _own_name(own) for each in watched) or not _has_git(own):
+        return ""
+    return f"; {own} is not watched beside others, unless TILEWATCH_REPOSITORY names it"
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:

@@ -11,7 +11,7 @@ from tests.worker.fixtures.celery_process import celery_worker, wait_for
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.repositories import require_own_python
 from tilewatch.db.session import session
-from tilewatch.worker.settings import Settings
+from tilewatch.worker.settings import CHECKOUT, Settings
 
 SCRIPT = """
 import cuda.tile as ct
@@ -46,13 +46,17 @@ def test_a_repository_is_added_listed_submitted_and_removed(
     added = tilewatch("watch", "add", str(repository), "--name", "mine")
     assert added.startswith("mine is watched: branch main, cloned to ")
     assert "`tilewatch submit nightly --repository mine`" in added
-    assert "--repository 'the other'`" in tilewatch("watch", "add", str(other), "--name", "the other")
+    dropped = f"; {CHECKOUT} is not watched beside others, unless TILEWATCH_REPOSITORY names it"
+    assert added.splitlines()[0].endswith(dropped), "it was watched until now, and nobody was told"
+    others = tilewatch("watch", "add", str(other), "--name", "the other")
+    assert "--repository 'the other'`" in others
+    assert dropped not in others
     tilewatch("watch", "remove", "the other")
     tilewatch("watch", "add", str(other))
     rows = [line.split() for line in tilewatch("watch", "list").splitlines()[1:]]
     assert [row[:3] for row in rows] == [["mine", "main", str(repository)], ["other", "main", str(other)]]
     assert tilewatch("submit", "nightly", fails=True) == (
-        "several repositories are watched, so name the repository: mine, other"
+        f"several repositories are watched, so name the repository: mine, other{dropped}"
     )
     assert " of other on " in tilewatch("submit", "nightly", "--repository", "other")
     assert "a sweep of double on 1024" in tilewatch("submit", "sweep", "double", "1024", "--repository", "mine")
@@ -73,6 +77,8 @@ def test_the_repository_of_the_settings_is_listed_with_its_folder(
     assert first.startswith("watched")
     assert "by its owner, not by Tilewatch" in first
     assert second.startswith("other")
+    unknown = tilewatch("submit", "nightly", "--repository", "third", fails=True)
+    assert unknown == "no repository 'third' is watched; those that are: watched, other"
 
 
 def test_a_repository_without_a_watch_file_gets_a_proposal(tilewatch: Tilewatch, tmp_path: Path) -> None:
