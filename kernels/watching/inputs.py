@@ -53,11 +53,18 @@ class ProblemInputs:
 
     @property
     def numpy_dtype(self) -> "np.dtype[Any]":
-        """Returns `p.dtype` as a type of NumPy, which CuPy uses too."""
+        """Returns `p.dtype` as a type of NumPy, which CuPy uses too. Raises ValueError if NumPy has no such type."""
         import numpy as np
 
         choice = self._problem.choices.get("dtype", "f32")
-        return np.dtype(SHORT_TYPES.get(choice, choice))
+        name = SHORT_TYPES.get(choice, choice)
+        try:
+            return np.dtype(name)
+        except TypeError:
+            raise ValueError(
+                f"NumPy has no type {name}: `import ml_dtypes` gives it bfloat16 and float8; p.randn and its like need "
+                "neither"
+            ) from None
 
     @property
     def problem(self) -> Problem:

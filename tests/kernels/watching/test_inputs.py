@@ -6,7 +6,9 @@ import pytest
 
 from tests.kernels.fixtures import needs_package
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.contract import Problem
 from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.watching.inputs import ProblemInputs
 
 HOST = """
 import cuda.tile as ct
@@ -58,3 +60,12 @@ def test_a_problem_whose_type_pytorch_lacks_is_not_measured_in_another_type(tmp_
     operators.write_text(operators.read_text().replace(":bf16", ":bf17").replace(", dtype=p.dtype", ""))
     with pytest.raises(LibraryError, match=r"operators\.py.*has no type bf17"):
         catalog.read(watch, arch="sm_90")
+
+
+@pytest.mark.parametrize("choice", ["bf16", "float8_e4m3fn"])
+def test_a_type_that_numpy_lacks_is_named_with_a_way_out(choice: str) -> None:
+    """It ended as "data type 'bfloat16' not understood", which names neither NumPy nor what to do."""
+    inputs = ProblemInputs(Problem("p", {}, {"dtype": choice}), 0)
+    with pytest.raises(ValueError, match=r"^NumPy has no type (bfloat16|float8_e4m3fn): `import ml_dtypes` gives it"):
+        assert inputs.numpy_dtype
+    assert ProblemInputs(Problem("p", {}, {"dtype": "f16"}), 0).numpy_dtype == "float16"
