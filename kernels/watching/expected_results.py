@@ -1,6 +1,6 @@
 """Compares the shapes of the results of a case's `run`, reference and baselines, before a GPU is used."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tilewatch.kernels.watching.declare import Case
@@ -9,8 +9,9 @@ from tilewatch.kernels.watching.project import find_place
 Shape = tuple[int, ...]
 
 
-def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
-    """Returns sentences: on a failing reference or baseline, and on outputs whose shapes differ from those of `run`."""
+def list_wrong_results(case: Case, result: Any, own: Collection[int] = ()) -> tuple[str, ...]:
+    """Returns sentences: on a failing reference or baseline, on outputs whose shapes differ from those of `run`, and on
+    compared outputs that no kernel writes, whose numbers are in `own`."""
     given = list_shapes(result)
     wrong = []
     assert case.reference is not None
@@ -26,6 +27,12 @@ def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
         elif name == "reference" and len(given) < len(wanted):
             wrong.append(f"`run` returns {len(given)} tensors, `reference` {len(wanted)}")
         wrong += [
+            f"`run` makes output {number} itself, in memory that no launch gets, which only the host code's own "
+            'process can measure: let a kernel write it, or say why not in watch(..., not_apart="...")'
+            for number, theirs in enumerate(wanted, start=1)
+            if name == "reference" and theirs is not None and number in own
+        ]
+        wrong += [
             f"output {number} of `run` has the shape {ours}; `{name}` gives {theirs}"
             for number, (ours, theirs) in enumerate(zip(given, wanted, strict=False), start=1)
             if theirs is not None and ours != theirs
@@ -33,10 +40,30 @@ def list_wrong_results(case: Case, result: Any) -> tuple[str, ...]:
     return tuple(wrong)
 
 
+def find_own_results(result: Any, launched: Sequence[Any]) -> set[int]:
+    """Returns the numbers, from 1, of the results that lie in memory of none of the arrays that launches got.
+
+    Looks only at PyTorch's tensors of floating point without values. Small tensors of whole numbers have values, which
+    a launch gets in other memory (meta_tensors.py), and so may their views of 8 bits."""
+    if not all(hasattr(each, "untyped_storage") for each in launched):
+        return set()
+    given = {each.untyped_storage()._cdata for each in launched}
+    return {
+        number
+        for number, each in enumerate(_flatten(result), start=1)
+        if getattr(each, "is_meta", False) and each.is_floating_point() and each.element_size() > 1
+        if each.untyped_storage()._cdata not in given
+    }
+
+
 def list_shapes(result: Any) -> list[Shape | None]:
     """Returns the shapes of the tensors in a result, with None for each value that is no tensor."""
+    return [tuple(each.shape) if hasattr(each, "shape") else None for each in _flatten(result)]
+
+
+def _flatten(result: Any) -> list[Any]:
     if isinstance(result, Mapping):
-        return [shape for value in result.values() for shape in list_shapes(value)]
+        return [each for value in result.values() for each in _flatten(value)]
     if isinstance(result, list | tuple):
-        return [shape for value in result for shape in list_shapes(value)]
-    return [tuple(result.shape) if hasattr(result, "shape") else None]
+        return [each for value in result for each in _flatten(value)]
+    return [result]

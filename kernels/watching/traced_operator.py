@@ -26,7 +26,7 @@ from tilewatch.kernels.watching.configs import (
 from tilewatch.kernels.watching.cuda_stand_ins.modules import is_in_use
 from tilewatch.kernels.watching.declare import BadWatchFile, Case, WatchedOperator
 from tilewatch.kernels.watching.device_array import DeviceArray, describe_array
-from tilewatch.kernels.watching.expected_results import list_wrong_results
+from tilewatch.kernels.watching.expected_results import find_own_results, list_wrong_results
 from tilewatch.kernels.watching.inputs import ProblemInputs
 from tilewatch.kernels.watching.project import Project, activate, own_modules, remember_globals, restore_globals
 from tilewatch.kernels.watching.timed_launches import events_traced, settle
@@ -265,17 +265,18 @@ class TracedOperator:
 
     def list_wrong_results(self) -> tuple[str, ...]:
         """Lists, without a GPU, a sentence on the reference and on each baseline if its shapes differ from those of
-        `run`.
+        `run`, and on each result that only the host code's own process can measure.
 
         Lists nothing if PyTorch is not installed, because its stand-in lacks what references use."""
         if is_in_use("torch") or self.operator.unchecked:
             return ()
         activate(self.project)
         with self._gpu.in_use():
-            result = run_config(self.case, self.project, self.operator, self._given, self.configs[0]).result
+            trace = run_config(self.case, self.project, self.operator, self._given, self.configs[0])
+        own = set[int]() if self.operator.not_apart else find_own_results(trace.result, list_arrays(trace.launches))
         # A new trace: the reference may read whole numbers that a kernel was given, and baselines may launch kernels.
         with self._gpu.in_use(), open_trace(execute=None, guess=0):
-            return list_wrong_results(self.case, result)
+            return list_wrong_results(self.case, trace.result, own)
 
     def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:
         """Returns a hash of all that compiled code depends on, except the compiler. Compiles nothing."""

@@ -48,6 +48,59 @@ def test_host_code_may_plan_by_whole_numbers_where_pytorch_is(tmp_path: Path) ->
         assert "pip install torch" in found["planned"]
 
 
+OWN = """
+import torch
+from tiny_ops import host
+
+from tilewatch import case, watch
+
+RUNS = {
+    "plain": host.scale,
+    "viewed": lambda x: host.scale(x).view(64, 8).t()[:, 1:].view(torch.int32).view(torch.float32),
+    "unchanged": lambda x: host.scale(x).float().contiguous().to("cuda").detach(),
+    "in_place": lambda x: host.scale_and_sum(x)[0].add_(1),
+    "added": lambda x: host.scale(x) + 1,
+    "cast": lambda x: host.scale(x).half(),
+    "second": lambda x: [host.scale(x), x.clone()],
+    "uncompared": lambda x: [host.scale(x), x.clone()],
+}
+
+
+def make(p):
+    x, run = p.randn(8, 64), RUNS[p.name]
+    return case(
+        run=lambda: run(x),
+        reference=lambda: (x, None) if p.name == "uncompared" else [x, x] if p.name == "second" else (
+            x.view(64, 8).t()[:, 1:] if p.name == "viewed" else x
+        ),
+    )
+
+
+@watch(problems=[f"8:{name}" for name in RUNS], names="rows : name")
+def silent(p):
+    return make(p)
+
+
+@watch(problems=[f"8:{name}" for name in RUNS], names="rows : name", not_apart="it adds with PyTorch")
+def stated(p):
+    return make(p)
+"""
+
+
+@pytest.mark.torch
+def test_a_result_that_no_kernel_writes_is_named_unless_the_file_says_why(tmp_path: Path) -> None:
+    """The first night on a GPU refused it. What adds in place is refused there too, but not seen here."""
+    found = {name: [line.partition(" itself")[0] for line in each[2]] for name, each in plan(tmp_path, OWN).items()}
+    own = {"added": 1, "cast": 1, "second": 2}
+    named = {name: [f"`run` makes output {number}"] for name, number in own.items()}
+    silent = ("plain", "viewed", "unchanged", "in_place", "uncompared")
+    assert {name.partition(":")[2]: lines for name, lines in found.items() if name.startswith("silent")} == {
+        **named,
+        **{name: [] for name in silent},
+    }
+    assert [name for name, lines in found.items() if name.startswith("stated") and lines] == []
+
+
 @pytest.fixture
 def torch() -> Any:
     """PyTorch, while every tensor on "cuda" is on no GPU."""
