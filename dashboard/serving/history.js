@@ -10,3 +10,20 @@ history.pushState = (...entry) => {
   else history.replaceState(...entry);
   acted = false;
 };
+
+// The tabs lead to the repository that the address names. Streamlit's own tabs (1.67) drop all parameters, so a visitor
+// came back to the first repository. An entry of the history is left as by Back, because Streamlit then reads it whole.
+const TAB = '[data-testid="stTopNavLink"], [data-testid="stSidebarNavLink"]';
+addEventListener(
+  "click",
+  (event) => {
+    const tab = event.target.closest(TAB);
+    const repository = new URLSearchParams(location.search).get("repository");
+    if (!tab || !repository || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    history.pushState({}, "", `${tab.href}?${new URLSearchParams({ repository })}`);
+    dispatchEvent(new PopStateEvent("popstate"));
+  },
+  true,
+);

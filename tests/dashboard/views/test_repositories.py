@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import expect
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import NewDatabase
@@ -67,6 +69,27 @@ def test_a_branch_is_drawn_beside_the_main_line_and_leads_to_its_run(page: Any) 
     page.wait_for_url("**/series?*run=*")
     page.get_by_role("heading", name="Try four stages").wait_for()
     page.locator(".legendtext").get_by_text(f"branch {BRANCH}").first.wait_for()
+
+
+@pytest.mark.browser
+def test_the_tabs_lead_to_the_repository_of_the_address(page: Any) -> None:
+    """Each tab led to the first repository, and the choice had to be made anew."""
+    name = name_of_branch(REPOSITORY, BRANCH)
+    asked = f"?{urlencode({'repository': name})}"
+    page.goto("/")
+    for title, path in (("Series", "series"), ("Compare", "compare")):
+        page.get_by_test_id("stTopNavLink").get_by_text(title, exact=True).click()
+        page.wait_for_url(f"**/{path}")
+    page.goto(f"/{asked}")
+    for title, path in (("Inbox", "inbox"), ("Series", "series"), ("Compare", "compare"), ("Overview", "")):
+        page.get_by_test_id("stTopNavLink").get_by_text(title, exact=True).click()
+        page.wait_for_url(f"**/{path}{asked}")
+        expect(page).to_have_title(f"{title} - Tilewatch")
+        if path != "inbox":
+            expect(page.get_by_role("combobox", name="Repository")).to_have_value(name)
+    for path in ("compare", "series", "inbox", ""):
+        page.go_back()
+        page.wait_for_url(f"**/{path}{asked}")
 
 
 def test_the_form_submits_for_the_picked_repository(
