@@ -38,7 +38,7 @@ Ratios = Mapping[int, float]
 
 @dataclass(frozen=True)
 class LinePoint:
-    """The geometric mean of the ratios at one commit, over `series` operators."""
+    """The geometric mean of DeepGEMM's time / ours at one commit, over as many operators as `series` says."""
 
     at: dt.datetime
     sha: str

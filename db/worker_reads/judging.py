@@ -287,7 +287,7 @@ def list_points(session: Session, submission_ids: Sequence[int], origin: str) ->
 
 
 def count_points(session: Session, submission_ids: Sequence[int], origin: str) -> int:
-    """Returns how many kernels' times `list_points` would list."""
+    """Returns the number of points that `list_points` would list."""
     query = measured_runs(select(func.count())).where(*_are_points(submission_ids, origin))
     return int(session.scalar(query) or 0)
 

@@ -46,8 +46,8 @@ class LibraryHome:
 
 def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> LibraryHome | None:
     """Returns the locked cache folder of these libraries' checkouts, and deletes cache folders that were long unused.
-    If `has_user`, returns another folder for these checkouts, which a user of its own owns (`sandbox.name_user`).
-    Returns None if this user may not write there, or if another process holds the folder's lock."""
+    If `has_user`, returns another folder, which belongs to a system user of its own (`sandbox.name_user`).
+    Returns None if this process may not write there, or if another process holds the folder's lock."""
     cache = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-homes")
     roots = sorted({str(sandbox.find_root(Path(each))) for each in libraries})
     folder = cache / hashlib.sha256("\0".join([*roots, *["own user"] * has_user]).encode()).hexdigest()[:32]
@@ -104,7 +104,7 @@ def _make(folder: Path, owner: int) -> None:
 
 
 def _remove_unused(cache: Path, used: Path) -> None:
-    """Deletes old cache folders: those not in use and not among the last used, whose number is KEPT_HOMES."""
+    """Deletes old cache folders. Keeps `used`, those that a process uses, and the KEPT_HOMES that were used last."""
     homes = []
     for path in cache.glob("*.lock"):
         with contextlib.suppress(FileNotFoundError):  # another process removed it

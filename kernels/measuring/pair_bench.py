@@ -259,7 +259,7 @@ class PairBench:
 
     def _describe(self, work: PairWork) -> Preparation | LaunchFailed:
         """Returns the preparation of a launch, or its failure. Each launch has new inputs, so that no difference
-        depends on one set. The other side is described only once, because descriptions do not depend on inputs."""
+        depends on one set. The other sides are described once for all launches: descriptions hold no inputs."""
         preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
         key = (work.kernel, work.problem, repr(work.configs))
         try:

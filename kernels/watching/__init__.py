@@ -1,1 +1,1 @@
-"""Traces which kernels the host code of watched operators launches, in the operators' own repository."""
+"""Traces which kernels the host code of watched operators launches. The host code lies in its owner's repository."""

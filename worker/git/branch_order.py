@@ -29,9 +29,9 @@ class BranchOrder:
 
 
 def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
-    """Returns the order of a branch's stored commits and the commits that lead to them. `known` are the stored commits
-    in their stored order. `tips` are the newest commits of the branch, the newest last. In a shallow clone no commit
-    counts as removed, because such a clone lacks commits. Raises RepositoryError if Git cannot read the repository."""
+    """Returns one order of a branch's stored commits and of the commits on the way to them. `known` are the stored
+    commits in their stored order. `tips` are the newest commits of the branch, the newest last. In a shallow clone no
+    commit counts as removed, because such a clone lacks commits. Raises RepositoryError if Git cannot read it."""
     first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
     if {*known, *tips} <= set(first_parents):
         return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())

@@ -85,8 +85,8 @@ class NodeAnswer:
 
 
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
-    """Returns the result of the replays on two nodes. Only the old cubin compares the nodes, because a node may be
-    slower with the new code only. Launches on two GPUs are independent, so they may be paired in any order."""
+    """Returns how the replays on two nodes compare. Nodes are compared by the times of the old cubin, because one node
+    may be slower with the new code alone. Launches on two GPUs are independent, so they may be paired in any order."""
     node = compute_log_ratios(there.good_us, here.good_us)
     if same_code:
         return NodeAnswer(estimate_pair(node, 0.0), None)

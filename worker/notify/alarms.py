@@ -60,8 +60,8 @@ class Changes:
 
 
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow], now: dt.datetime) -> Changes:
-    """Returns which alarms to open and to close so that exactly the alarms `current` are open. What several workers or
-    repositories report again and again has no beginning of its own: its key gets the time at which its alarm opens."""
+    """Returns which alarms to open and to close so that exactly the alarms `current` are open. An alarm that
+    several workers or repositories report repeatedly has no single start: its key gets the time at which it opens."""
     open_keys = {alarm.key for alarm in stored}
     by_key = {_find_key(alarm, open_keys, now): alarm for alarm in current}
     return Changes(
