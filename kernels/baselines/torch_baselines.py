@@ -260,8 +260,10 @@ def moe_route(call: Call) -> BaselineLaunch:
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
     """Returns a launch that copies the tokens' rows, multiplies all experts in one kernel, and activates in two more
-    kernels, so nothing is fused. As in our kernel, halves of blocks that contain only padding are left out."""
+    kernels, so nothing is fused. As in our kernel, halves of blocks that contain only padding are left out. Where
+    PyTorch has no grouped kernel (see `grouped_mm`), it multiplies one expert after the other, and `detail` says so."""
     torch = torch_module()
+    by_experts = {} if find_major() in (HOPPER, BLACKWELL) else {"products": len(call.inputs["gate_up"])}
     x, gate_up, experts = (tensor(call, name) for name in ("x", "gate_up", "expert_of_half"))
     real = (experts >= 0).repeat_interleave(GROUP_ROWS // 2)
     tokens = tensor(call, "token_of_row")[real]
@@ -274,7 +276,7 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
         return torch.nn.functional.silu(gate).mul_(up)
 
     return make_allocating(
-        compute, lambda found: tensor(call, "y").__setitem__(real, found), {"version": torch.__version__}
+        compute, lambda found: tensor(call, "y").__setitem__(real, found), {"version": torch.__version__, **by_experts}
     )
 
 

@@ -18,11 +18,12 @@ from tilewatch.kernels import tile_table
 from tilewatch.kernels.baselines.names import NAMES
 from tilewatch.kernels.catalog.loading import load
 from tilewatch.kernels.contract import Kernel, Problem
+from tilewatch.kernels.device import GPU_MODELS
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.watching.cuda_stand_ins import modules
 from tilewatch.kernels.watching.torch_stand_in.tensor import DType, Tensor
 
-MAJORS = {"sm_80": 8, "sm_90": 9, "sm_100": 10, "sm_103": 10, "sm_110": 11, "sm_120": 12}
+MAJORS = {"sm_80": 8, "sm_89": 8, "sm_90": 9, "sm_100": 10, "sm_103": 10, "sm_110": 11, "sm_120": 12, "sm_121": 12}
 OF_DEEPGEMM = tuple(name for name in NAMES if name.startswith("deepgemm"))
 NO_KERNELS = (
     "Tilewatch calls DeepGEMM on compute capability 9 (H100, H200) and 10 (B200, B300); DeepGEMM 0.1.0 has no kernels "
@@ -92,6 +93,19 @@ class _Given(Tensor):
 
     def cpu(self) -> Any:
         return self.values
+
+    def __ge__(self, _: int) -> "_AllReal":
+        return _AllReal()
+
+    def __getitem__(self, _: Any) -> "_Given":
+        return self
+
+
+class _AllReal:
+    """Says of rows by halves of a block that all are real, as `_Groups` does of rows."""
+
+    def repeat_interleave(self, _: int) -> slice:
+        return slice(None)
 
 
 class _Groups(Tensor):
@@ -206,9 +220,11 @@ PRODUCTS = {
     "torch_grouped_mm": "grouped_mm",
 }
 NONE_THERE = {
-    ("cublaslt_per_group", 10): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 10.x",
-    ("cublaslt_per_group", 11): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 11.x",
-    ("cublaslt_per_group", 12): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has 12.x",
+    **{
+        ("cublaslt_per_group", major): "cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has "
+        f"{major}.x"
+        for major in (8, 10, 11, 12)
+    },
     **{
         ("torch_grouped_mm", major): "PyTorch multiplies groups in one kernel on compute capability 9 and 10 (H100, "
         f"H200, B200, B300); on {major} it calls cuBLAS for each, as cublas_per_group does"
@@ -236,6 +252,22 @@ def test_torch_is_called_as_it_wants_on_each_architecture(machine: Machine, name
         assert set(machine.products.launched) == {PRODUCTS[baseline]}
         assert baseline == "cublaslt_per_group" or len(machine.products.launched) == 1
         assert made.kernels == (1 if "laid out beforehand" in str(made.detail) else None)
+
+
+@pytest.mark.parametrize("machine", MAJORS, indirect=True)
+def test_a_product_of_experts_is_one_kernel_or_says_how_many(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewatch.kernels.baselines.makers import build
+
+    of_experts = lambda _, minlength: Tensor((minlength,), machine.torch.int32)  # noqa: E731
+    monkeypatch.setattr(machine.torch, "bincount", of_experts, raising=False)
+    kernel = KERNELS["moe_gate_up"]
+    for problem in kernel.problems:
+        made = build("torch_moe_gate_up", machine.call(kernel, problem))
+        machine.products.launched.clear()
+        made.launch()
+        is_one = machine.major in (9, 10)
+        assert machine.products.launched == (["grouped_mm"] if is_one else ["mm"] * problem.sizes["experts"])
+        assert made.detail.get("products", 1) == len(machine.products.launched)
 
 
 @pytest.mark.parametrize("machine", ["sm_90"], indirect=True)
@@ -276,3 +308,7 @@ kernel for one, and the run keeps that sentence."""
 def test_every_baseline_has_its_contract() -> None:
     assert {*OF_DEEPGEMM, *PRODUCTS} | SAME_EVERYWHERE == set(NAMES)
     assert not {*OF_DEEPGEMM, *PRODUCTS} & SAME_EVERYWHERE
+
+
+def test_every_architecture_of_a_known_gpu_has_its_contracts() -> None:
+    assert MAJORS.keys() == {each.arch for each in GPU_MODELS}
