@@ -169,7 +169,8 @@ def _middle(telemetry: tuple[Mapping[str, Any], ...], name: str) -> float | None
 
 
 def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> bool:
-    return set(params) == set(axes) and all(value in axes[name] for name, value in params.items())
+    """Returns whether a space has a config. An axis that the config does not name was added after the config won."""
+    return params.keys() <= axes.keys() and all(value in axes[name] for name, value in params.items())
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:

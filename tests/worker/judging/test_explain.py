@@ -62,6 +62,14 @@ def test_a_config_that_the_space_no_longer_has_is_the_space_s_doing() -> None:
     assert "winner: tile_m=128 tile_n=256 -> tile_m=64 tile_n=128" in explanation.lines
 
 
+def test_a_space_with_one_more_axis_has_not_lost_the_config() -> None:
+    """Configs of before do not name the axis: the winner of the night before was called lost."""
+    axes = {**BASE.axes, "latency": (0, 4)}
+    head = replace(BASE, time_us=110.0, params={**BASE.params, "latency": 4}, axes=axes, code_sha256="b")
+    assert explain.explain_replayed(BASE, head).category == "code"
+    assert explain.explain_replayed(head, replace(BASE, time_us=120.0)).category == "search_space", "it lost the axis"
+
+
 def test_another_winner_in_the_same_space_is_the_code_s_doing() -> None:
     """What its code lacks of the other config's code is not all the commit's doing."""
     head = replace(BASE, params={"tile_m": 64, "tile_n": 256}, code_sha256="b", time_us=110.0)
