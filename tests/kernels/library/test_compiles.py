@@ -1,6 +1,7 @@
 """Each kernel of the library compiles with its default config on its first watched problem: for sm_90, or for the next
 architecture that it has a config for. `make test-release` compiles each on every problem for every architecture."""
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -172,9 +173,14 @@ def test_no_config_of_a_scaled_product_spills_on_rtx_blackwell(compile_all: Comp
 def test_the_fp8_story_s_space_compiles_within_the_limits_or_says_so(
     compile_all: CompileAll, arch: str, part: int
 ) -> None:
-    """`-k "story_s_space and sm_100-0"` compiles 50 configs."""
+    """`-k "story_s_space and sm_100-0"` compiles 50 configs.
+
+    Parts are drawn. Every tenth config for sm_100 has one of two depths: a part of those had all with a depth of 512 in
+    one thread block, and 6 of the 23 that are over a limit.
+    """
     kernel = load(LIBRARY)["gemm_fp8"].kernel
-    configs = kernel.space(arch).configs()[part::PARTS]
+    space = kernel.space(arch).configs()
+    configs = random.Random(1).sample(space, len(space))[part::PARTS]
     found = compile_all([(arch, "gemm_fp8", kernel.problems[0].name, each) for each in configs])
     failures = [each.failure or "" for each in found if each.status != "ok"]
     assert [each for each in failures if not each.startswith(OVER_A_LIMIT)] == []
