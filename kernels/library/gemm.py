@@ -105,7 +105,7 @@ def space(arch: str) -> Space:
     several thread blocks fit a multiprocessor."""
     return Space(
         (
-            ("tile_m", () if arch == "sm_80" else TILES),  # FP8 is from sm_89 on
+            ("tile_m", () if arch.startswith("sm_8") else TILES),  # the compiler has no FP8 before sm_90
             ("tile_n", TILES),
             ("tile_k", TILES),
             ("num_ctas", (1, 2, 4, 8)),
@@ -122,7 +122,7 @@ def hinted_space(arch: str) -> Space:
     hopper = arch == "sm_90"
     return Space(
         (
-            ("tile_m", () if arch == "sm_80" else (64, 128)),
+            ("tile_m", () if arch.startswith("sm_8") else (64, 128)),
             ("tile_n", (64, 128, 256)),
             ("tile_k", (64, 128)),
             ("num_ctas", (1, 2) if hopper else (1, 2, 4)),

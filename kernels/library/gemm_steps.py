@@ -441,10 +441,10 @@ def _persistent(
         gemm_persistent_walk,
         layout,
         problems,
-        # FP8 is from sm_89 on.
+        # The compiler has no FP8 before sm_90.
         lambda arch: (
             Space((("tile_m", ()),))
-            if (kind, arch) == ("_fp8", "sm_80")
+            if kind == "_fp8" and is_before_hopper(arch)
             else persistent_space(arch, tile_k, hopper_axes)
         ),
         lambda problem, config: (

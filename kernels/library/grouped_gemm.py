@@ -660,7 +660,7 @@ def _fp8_space(arch: str, group_sizes_m: tuple[int, ...]) -> Space:
     hopper = arch.startswith("sm_9")
     return Space(
         (
-            ("tile_m", () if arch == "sm_80" else (64, 128)),  # FP8 is from sm_89 on
+            ("tile_m", () if arch.startswith("sm_8") else (64, 128)),  # the compiler has no FP8 before sm_90
             ("tile_n", (64, 128, 256) if hopper else (64, 128)),
             ("num_ctas", (1,) if hopper else (1, 2)),
             ("occupancy", (1, 2)),
@@ -703,7 +703,7 @@ def fp8_along_k_space(arch: str) -> Space:
     hopper = arch.startswith("sm_9")
     return Space(
         (
-            ("tile_m", () if arch == "sm_80" else (64, 128)),
+            ("tile_m", () if arch.startswith("sm_8") else (64, 128)),
             ("tile_n", (64, 128)),
             ("num_ctas", (1,) if hopper else (1, 2)),
             ("occupancy", (1, 2)),

@@ -105,13 +105,13 @@ def _read_sizes(text: str, names: tuple[str, ...], example: str) -> dict[str, in
 
 
 def space(arch: str) -> Space:
-    """Returns the configs. sm_80 has none, because its Tensor Cores have no FP8. On sm_90 two queries of 128 keys in 8
+    """Returns the configs. Before sm_90 there are none: the compiler has no FP8. On sm_90 two queries of 128 keys in 8
     warps never end (three configs, H100). On sm_100 the compiler ends with code -6 for 4 warps with 256 keys. On sm_120
     most spill at least 2 KB, or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26). All these are left out."""
     rules = {"sm_9": _ends, "sm_10": _compiles, "sm_12": _spills_little}
     return Space(
         (
-            ("tile_q", () if arch.startswith("sm_80") else (1, 2, 4)),
+            ("tile_q", () if arch.startswith("sm_8") else (1, 2, 4)),
             ("tile_n", (64, 128, 256)),
             ("occupancy", (1, 2, 4)),
             ("num_worker_warps", (4, 8)),
@@ -245,7 +245,7 @@ def parse_paged(text: str) -> Problem:
 def paged_space(arch: str) -> Space:
     return Space(
         (
-            ("occupancy", () if arch == "sm_80" else (1, 2)),
+            ("occupancy", () if arch.startswith("sm_8") else (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("latency", (2, 4)),
             ("parts", (2, 4, 8, 16)),
