@@ -86,7 +86,7 @@ def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, An
             f"stopped after {request['wall_limit_s']:g} s with {guard.cpu_s:.1f} s of CPU time: the machine was too "
             "busy; submit it again to compile it again"
         )
-        outcome = _make_failure("timeout", failure, time.perf_counter() - started, _measure_cpu_s() - cpu, key)
+        outcome = _make_failure("timeout", failure, time.perf_counter() - started, guard.cpu_s, key)
     except FileNotFoundError as error:
         # cuda-tile found no tileiras: the machine is not set up, so the config has not failed.
         return {"error": f"the tile compiler is missing: {error}"}

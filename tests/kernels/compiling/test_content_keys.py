@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import cuda.tile as ct
 import pytest
 from cuda.tile import _compile
 
@@ -18,7 +19,7 @@ from tilewatch.kernels.compiling.compiler_input import CompilerInput, LinkedLibr
 from tilewatch.kernels.compiling.operator_code import hash_bundle
 from tilewatch.kernels.compiling.store import folder
 from tilewatch.kernels.compiling.traced_code import LaunchInput
-from tilewatch.kernels.results import Compiled
+from tilewatch.kernels.results import Compiled, is_final
 
 HEADER = MAGIC + bytes((13, 4, 0, 0))
 PLAIN = CompilerInput(HEADER + b"\0", 3, (), ())
@@ -58,6 +59,23 @@ def test_a_field_that_is_added_changes_the_name() -> None:
 @pytest.mark.parametrize("asked", [{"arch": "sm_100"}, {"limit_s": 16.0}, {"memory_bytes": 2 << 30}])
 def test_what_is_asked_of_the_compiler_changes_the_name(asked: dict[str, object]) -> None:
     assert name(PLAIN, **asked) != name(PLAIN)
+
+
+def test_a_stop_by_wall_time_counts_the_cpu_time_of_the_compiler_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child's own CPU time beside it had passed the limit, so the failure of a busy machine was taken for final."""
+
+    def stop(*_: object) -> None:
+        raise ct.TileCompilerTimeoutError("stopped", "", None)
+
+    measured = iter((0.0, 15.08))
+    monkeypatch.setattr(compile_child, "_measure_cpu_s", lambda: next(measured))
+    monkeypatch.setattr(compile_child, "compile_input", stop)
+    request = {**REQUEST, "store": tmp_path.as_uri(), "made": "", "wall_limit_s": 120.0}
+    outcome = compile_child._compile(LaunchInput("", "double", PLAIN), request)
+    assert "the machine was too busy" in outcome["failure"]
+    assert not is_final(outcome, request["limit_s"])
 
 
 @pytest.mark.parametrize(("part", "value"), [("compiler_version", lambda: "cuda-tile 9"), ("NAMING", 0)])
