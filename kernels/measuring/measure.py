@@ -139,6 +139,7 @@ def _measure(
     on_step: OnStep,
     kept: KeptProcess | None = None,
 ) -> UncountedRun:
+    assert gpu.model is not None, "`device.find_gpu` refuses such a GPU"
     this_gpu = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
     launched = tuple(each.config for each in request.cubins) if request.drawn else None
     prepared = (request.library, request.kernel, request.problem, request.store_url, request.seed)
@@ -159,6 +160,7 @@ def _measure(
     processes: list[BaselineProcess] = []
     try:
         introduction = child.introduction
+        work = introduction["work"]
         telemetry: list[Mapping[str, Any]] = [introduction["telemetry"], _run_canary(child, "before")]
         on_step("sweep", 0, 0)
         result = sweep(
@@ -166,12 +168,12 @@ def _measure(
             request.cubins,
             on_trial=trial_ended,
             earlier=request.earlier,
-            floor_us=_find_floor_us(gpu, introduction["work"]),
+            floor_us=find_floor_us(gpu.model, work["dtypes"], work["flops"], work["bytes"]),
             drawn=() if request.wide else set(map(config_key, request.drawn)),
         )
         sweep_gpu_s = child.gpu_s
         result, measurements, readings = _time_winner(
-            child, setup, request, gpu, introduction, result, processes, trial_ended, on_step
+            child, setup, request, gpu.model.slug, introduction, result, processes, trial_ended, on_step
         )
         telemetry += readings
         configs: tuple[Params, ...] = ()
@@ -191,7 +193,7 @@ def _measure(
             process.close()
     run = RunResult(
         host=request.host,
-        gpu_model=gpu.model.slug if gpu.model else "",
+        gpu_model=gpu.model.slug,
         gpu_uuid=gpu.uuid,
         gpu_name=gpu.name,
         timer=introduction["timer"],
@@ -212,7 +214,7 @@ def _time_winner(
     child: GpuChild,
     setup: GpuSetup,
     request: MeasureRequest,
-    gpu: device.Gpu,
+    gpu_model: str,
     introduction: Mapping[str, Any],
     result: SweepResult,
     processes: list[BaselineProcess],
@@ -227,7 +229,7 @@ def _time_winner(
             break
         winner = [config_key(trial.config) for trial in result.trials].index(config_key(result.winner))
         on_step("baselines", 0, len(request.baselines))
-        named = _find_named_trials(gpu, introduction, result.trials, request)
+        named = _find_named_trials(gpu_model, introduction, result.trials, request)
         drawn_again = replace(setup, seed=child.seed)  # a process that was replaced has another seed
         _start_baselines(processes, drawn_again, request, is_operator="is_operator" in introduction)
         try:
@@ -278,13 +280,6 @@ def _find_tied(result: SweepResult) -> list[int]:
     return [keys.index(config_key(each)) for each in result.tie[:MOST_COUNTED]]
 
 
-def _find_floor_us(gpu: device.Gpu, work: Mapping[str, Any]) -> float:
-    """Returns the least microseconds of a launch at this GPU's peak FLOP/s and bytes/s, or 0 if these are unknown."""
-    if gpu.model is None:
-        return 0.0
-    return find_floor_us(gpu.model, work["dtypes"], work["flops"], work["bytes"])
-
-
 def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
     reading: Mapping[str, Any] = child.ask({"ask": "canary", "when": f"canary {when}"})["telemetry"]
     return reading
@@ -293,7 +288,8 @@ def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
     """Returns the GPU of this index. Raises GpuMissing if no GPU of `arch` is there, GpuBusy if it is in use."""
     gpu = device.find_gpu(gpu_index)
-    if gpu.model is not None and gpu.model.arch != arch:
+    assert gpu.model is not None, "`find_gpu` refuses such a GPU"
+    if gpu.model.arch != arch:
         raise device.GpuMissing(f"GPU {gpu.index} is an {gpu.name} ({gpu.model.arch}), but the cubins are for {arch}")
     others = device.processes_on(gpu.uuid, processes.list_descendants(find_root()))
     if others:
@@ -304,7 +300,7 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 
 
 def _find_named_trials(
-    gpu: device.Gpu, introduction: Mapping[str, Any], trials: Sequence[TrialResult], request: MeasureRequest
+    gpu_model: str, introduction: Mapping[str, Any], trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
     """Returns the trials that are timed beside the winner, by baseline name: the trials of the shipped config and of
     the tile table's config. Leaves out a trial that has no time."""
@@ -312,10 +308,10 @@ def _find_named_trials(
     places = {config_key(trial.config): place for place, trial in enumerate(trials) if trial.status == "timed"}
     if request.ships is not None and config_key(request.ships) in places:
         named[SHIPPED] = places[config_key(request.ships)]
-    if tile_table.BASELINE in request.baselines and gpu.model is not None:
+    if tile_table.BASELINE in request.baselines:
         drawn = set(map(config_key, request.drawn))
         runs = [each.config for each in trials if each.status == "timed" and config_key(each.config) not in drawn]
-        config = tile_table.table_config(gpu.model.slug, introduction["element_bytes"], runs, introduction["sizes"])
+        config = tile_table.table_config(gpu_model, introduction["element_bytes"], runs, introduction["sizes"])
         if config is not None:
             named[tile_table.BASELINE] = places[config_key(config)]
     return named
