@@ -101,7 +101,7 @@ def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None
 
 def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
     """Returns a total's relative move in this night and its interval's two ends; all None if a series has no move."""
-    if any(each.change is None or each.low is None or each.high is None for each in parts):
+    if any(each.change is None for each in parts):
         return None, None, None
     change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))
     error = 1.96 * sqrt(sum((share * _error(each)) ** 2 for share, each in zip(shares, parts, strict=True)))
