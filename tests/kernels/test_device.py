@@ -1,5 +1,6 @@
 """GPU models by the names people and drivers give them, and what nvidia-smi says of a machine."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,49 @@ def test_wider_types_are_slower_on_every_model() -> None:
     for model in GPU_MODELS:
         rates = [each for each in (model.fp8_tflops, model.half_tflops, model.tf32_tflops) if each is not None]
         assert rates == sorted(rates, reverse=True), model
+
+
+def test_a_type_of_twice_the_width_has_half_the_rate_on_every_model() -> None:
+    for model in GPU_MODELS:
+        rates = (model.fp8_tflops, model.half_tflops, model.tf32_tflops)
+        halves = [narrow / wide for narrow, wide in pairwise(rates) if narrow is not None and wide is not None]
+        assert halves == [pytest.approx(2.0, rel=0.03)] * len(halves), model
+
+
+@pytest.mark.parametrize(
+    ("slug", "bits", "gbit_s"),
+    [
+        ("a100", 5 * 1024, 3.186),
+        ("h100", 5 * 1024, 5.234),
+        ("h200", 6 * 1024, 6.25),
+        ("b200", 8 * 1024, 8.0),
+        ("b300", 8 * 1024, 8.0),
+        ("l40s", 384, 18.0),
+        ("rtx4090", 384, 21.0),
+        ("rtx5080", 256, 30.0),
+        ("rtx5090", 512, 28.0),
+        ("rtx5090laptop", 256, 28.0),
+        ("rtxpro6000", 512, 28.0),
+        ("gb10", 256, 8.533),
+        ("thor", 256, 8.533),
+    ],
+)
+def test_a_bandwidth_is_the_width_of_the_bus_times_what_each_bit_of_it_carries(
+    slug: str, bits: int, gbit_s: float
+) -> None:
+    assert gpu_model(slug).bandwidth_gbps == pytest.approx(bits / 8 * gbit_s, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("slug", "operations"), [("a100", 2048), ("h200", 4096), ("b200", 8192), ("b300", 8192), ("rtx5090", 512)]
+)
+def test_the_multiprocessors_reach_the_rate_of_their_model_at_a_clock_that_gpus_have(
+    slug: str, operations: int
+) -> None:
+    """`operations` are those of one multiprocessor and cycle on float16, with sums in float32."""
+    half_tflops = gpu_model(slug).half_tflops
+    assert half_tflops is not None
+    assert 1.4 <= half_tflops * 1e3 / (MULTIPROCESSORS[slug] * operations) <= 2.5, "GHz"
 
 
 def test_the_floor_is_the_longer_of_computing_at_the_highest_clock_and_of_what_cannot_stay_in_l2() -> None:
