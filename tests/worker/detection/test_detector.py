@@ -163,6 +163,15 @@ def test_too_short_a_history_is_undecided_and_says_how_short() -> None:
     assert verdict.reason == "3 of the 5 earlier nights needed on this machine and toolchain"
 
 
+def test_a_detector_judges_by_the_policy_that_it_is_given() -> None:
+    detector = Detector({0: NodeKernel(0, 0)}, launches=3, policy=replace(Policy(), name="patient", min_history=30))
+    for build in range(20):
+        detector.add_night(build, {0: reading(build, 100.0)})
+    verdict = detector.give_verdict(0)
+    assert (verdict.verdict, verdict.policy) == ("undecided", "patient")
+    assert verdict.reason.startswith("19 of the 30 earlier nights needed")
+
+
 def test_a_suspicion_without_replays_is_undecided_with_its_size() -> None:
     detector = Detector({0: NodeKernel(0, 0)}, launches=3)
     for each in stepped(0.05, nights=31):

@@ -69,6 +69,13 @@ def test_how_far_a_series_follows_is_one_until_nights_say_otherwise() -> None:
     assert follows[1] < 0.2
 
 
+def test_one_wild_night_does_not_say_how_far_a_series_follows() -> None:
+    chance = np.random.default_rng(2)
+    node, own = 0.02 * chance.standard_normal((60, 1)), 0.001 * chance.standard_normal((60, 1))
+    node[30] = own[30] = 0.5
+    assert node_noise.learn_shares(own, node)[0] < 0.2
+
+
 def test_a_column_of_few_nights_has_the_usual_noise_of_the_node() -> None:
     moves = OWN * np.random.default_rng(2).standard_normal((80, 12))
     moves[3:, 0] = np.nan

@@ -138,6 +138,16 @@ def test_a_series_that_is_there_twice_or_a_boolean_is_named() -> None:
     ]
 
 
+@pytest.mark.parametrize(("launches", "is_taken"), [(1, True), (0, False), (-1, False), (True, False), (None, False)])
+def test_a_world_without_a_launch_is_named_and_has_one(launches: object, is_taken: bool) -> None:
+    """With none, the judge had no budget and asked for no replay."""
+    complaints: list[str] = []
+    world = {"type": "world", "launches": launches, "series": [{"id": 0}]}
+    assert not list(answer_lines([json.dumps(world)], complaints.append))
+    sentence = f"line 1: launches is {launches!r}, where a whole number above 0 is expected; 1 is taken"
+    assert complaints == ([] if is_taken else [sentence])
+
+
 def replayed(world: World, night: int, ask: dict[str, Any]) -> list[tuple[float, ...]]:
     return world.replay(night, ask["id"], (ask["a"], ask["b"]), ask["launches"])
 

@@ -13,7 +13,7 @@ from tilewatch.worker.detection.detector import Detector
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
 from tilewatch.worker.detection.replay_budget import ReplayBudget
-from tilewatch.worker.detection.replay_evidence import ReplayAnswer, estimate_pair
+from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, ReplayEvidence, estimate_pair
 from tilewatch.worker.detection.scope_state import NodeKernel
 from tilewatch.worker.detection.stream import answer_lines
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
@@ -161,6 +161,17 @@ def test_the_standard_error_shrinks_with_the_root_of_the_launches() -> None:
     variance = [(6 * (2e-4 + 1e-8)) / (6 + count - 1) for count in (4, 400)]
     assert few.error == pytest.approx(math.sqrt(variance[0] / 4))
     assert many.error == pytest.approx(math.sqrt(variance[1] / 400))
+
+
+@pytest.mark.parametrize(("deviations", "counts"), [(2.4, True), (2.5, False), (-2.5, False), (-2.4, True)])
+def test_a_replay_from_an_older_build_counts_unless_that_build_may_have_made_its_change(
+    deviations: float, counts: bool
+) -> None:
+    """Of builds 40 and 41, replays from 39 show no change of an older build."""
+    for base in (38, 39):
+        evidence = ReplayEvidence(_estimates={(base, 41): Estimate(deviations, 1.0, 4)})
+        launches = evidence.across(np.array([40, 41]), 0.0)[2]
+        assert launches.tolist() == [4.0 if counts or base == 39 else 0.0] * 2
 
 
 def test_launches_that_a_night_spent_are_gone_and_each_night_earns_as_many_as_it_had() -> None:
