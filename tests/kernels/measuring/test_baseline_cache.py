@@ -78,6 +78,10 @@ def test_one_process_launches_the_baselines_of_several_series_and_no_reference_i
     assert done == [PROBLEM, "128x64"]
 
 
+def test_kernels_are_compiled_on_half_of_the_cores_and_on_no_more_than_sixteen() -> None:
+    assert 2 <= baseline_cache.AT_ONCE <= min(16, max(2, processes.count_cores() // 2))
+
+
 def test_what_failed_is_prepared_once_more_in_another_process(rig: Rig, asked: list[tuple[str, str]]) -> None:
     """It had no memory beside others."""
     done: list[str] = []

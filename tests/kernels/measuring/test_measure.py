@@ -27,7 +27,7 @@ from tilewatch.kernels.device import GpuMissing
 from tilewatch.kernels.measuring import measure as module
 from tilewatch.kernels.measuring.careful_timing import LEAST_WARMING
 from tilewatch.kernels.measuring.known_counters import read_counted
-from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, measure
+from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, _sum_seconds, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
 
@@ -341,6 +341,11 @@ def test_a_trial_of_an_earlier_session_is_not_repeated(bench: Bench) -> None:
 
 def test_the_gpu_s_seconds_of_the_sweep_are_counted(bench: Bench) -> None:
     assert bench.measure([bench.rig.cubin()]).sweep_gpu_s > 0
+
+
+def test_seconds_are_summed_by_phase_and_those_of_other_requests_are_the_sweep_s() -> None:
+    spent_s = {"import": 1.0, "trial": 3.0, "rounds": 2.0, "time": 0.25}
+    assert _sum_seconds(spent_s) == {"import": 1.0, "sweep": 3.25, "rounds": 2.0}
 
 
 def test_a_gpu_that_somebody_uses_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 the others' end."""
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -297,6 +298,30 @@ def test_pairs_of_two_libraries_share_a_process_and_each_side_is_described_once(
         assert list_times([result for _, result in bench.launch_each(works)]) == [(100.0, 103.0)] * 2
     assert len(list_asked(asked, "describe side")) == 2
     assert len(set(list_asked(asked, "trial"))) == 2, "one process per pass"
+
+
+def test_no_request_may_take_longer_than_its_own_seconds(
+    rig: Rig, bench: PairBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What hangs holds the GPU until then."""
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older" / "rows.py").write_text((LIBRARY / "rows.py").read_text())
+    (tmp_path / "pyproject.toml").write_text("[tool.tilewatch]\n")  # its files may import what they like
+    allowed_s: dict[str, float] = {}
+    send = ChildProcess._send
+
+    def note(self: ChildProcess, request: Mapping[str, Any], deadline: float) -> None:
+        left_s = deadline - time.monotonic()
+        allowed_s[request["ask"]] = max(left_s, allowed_s.get(request["ask"], left_s))
+        send(self, request, deadline)
+
+    monkeypatch.setattr(ChildProcess, "_send", note)
+    older = ReplaySide(tmp_path / "older", rig.cubin(1, 100.0))
+    list(bench.launch_each([PairWork(rig.kernel, PROBLEM, older, ReplaySide(LIBRARY, rig.cubin(1, 103.0)))]))
+    assert {"describe side", "trial", "rounds"} <= set(allowed_s)
+    assert allowed_s["trial"] <= pair_bench.TRIAL_DEADLINE_S
+    assert allowed_s["rounds"] <= pair_bench.ROUNDS_DEADLINE_S
+    assert max(allowed_s.values()) <= pair_bench.PREPARE_DEADLINE_S
 
 
 def test_a_launch_of_host_code_that_timed_itself_says_why() -> None:

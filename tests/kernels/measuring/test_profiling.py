@@ -1,6 +1,8 @@
 """What Nsight Compute prints becomes counters by name, or a sentence that says why there are none."""
 
 import json
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tilewatch.kernels.contract import Array
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
 from tilewatch.kernels.measuring.known_counters import Counted
-from tilewatch.kernels.measuring.profiler import NoCounters
+from tilewatch.kernels.measuring.profiler import GpuWanted, NoCounters, _wait
 from tilewatch.kernels.measuring.profiling import (
     METRICS,
     add_counts,
@@ -168,3 +170,32 @@ def test_it_says_why_there_are_no_counters(
     monkeypatch.setenv("PATH", f"{make_ncu(tmp_path / 'bin', output, code)}:/usr/bin:/bin")
     with pytest.raises(NoCounters, match=reason):
         count(LAUNCHES, tmp_path.as_uri(), "GPU-1")
+
+
+@pytest.mark.parametrize(
+    ("left_s", "wanted", "raised"),
+    [(60.0, [False, True], GpuWanted), (0.0, [], NoCounters), (60.0, [False] * 99, None)],
+)
+def test_a_profiler_is_waited_for_until_it_ends_or_its_time_or_somebody_else_wants_the_gpu(
+    tmp_path: Path, left_s: float, wanted: list[bool], raised: type[Exception] | None
+) -> None:
+    """The last one ends by itself, after the first question whether the GPU is wanted."""
+    asked, end = list[bool](), tmp_path / "end"
+    command = f"until test -e {end}; do sleep 0.01; done; echo counted"
+
+    def is_wanted() -> bool:
+        asked.append(wanted[len(asked)])
+        if raised is None:
+            end.touch()
+        return asked[-1]
+
+    with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as process:
+        try:
+            if raised is None:
+                assert _wait(process, time.monotonic() + left_s, is_wanted) == b"counted\n"
+            else:
+                with pytest.raises(raised):
+                    _wait(process, time.monotonic() + left_s, is_wanted)
+                assert asked == wanted
+        finally:
+            end.touch()

@@ -77,6 +77,12 @@ def test_overlapping_intervals_are_a_tie_although_medians_differ() -> None:
     assert ranking({1: first, 2: second}, POLICY) == (1, (1, 2))
 
 
+def test_intervals_that_touch_overlap() -> None:
+    first = [100.0, 101.0, 102.0]
+    assert ranking({1: first, 2: [102.0, 103.0, 104.0]}, POLICY) == (1, (1, 2))
+    assert ranking({1: first, 2: [102.1, 103.0, 104.0]}, POLICY) == (1, (1,))
+
+
 def test_medians_within_the_tie_s_share_are_a_tie_although_intervals_are_apart() -> None:
     level = {1: [100.0] * 40, 2: [100.0 * (1 + 0.9 * POLICY.tie)] * 40, 3: [100.0 * (1 + 1.1 * POLICY.tie)] * 40}
     assert ranking(level, POLICY) == (1, (1, 2))

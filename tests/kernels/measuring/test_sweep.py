@@ -22,7 +22,8 @@ POLICY = RacePolicy(first=3, rounds=(5,), finalists=4, fresh=10)
 class ScriptedGpu:
     """Speaks the GPU child's protocol; `fate` of a config is its time in microseconds or how it fails.
 
-    `late` names configs that die when they are timed again, `lucky` those whose samples of the race are too fast.
+    `late` names configs that die when they are timed again, `spoiled` those that are
+    wrong then, `lucky` those whose samples of the race are too fast.
     Counts how many children were started.
     """
 
@@ -31,8 +32,10 @@ class ScriptedGpu:
         fates: Mapping[int, float | str],
         late: frozenset[int] = frozenset(),
         lucky: Mapping[int, float] | None = None,
+        spoiled: frozenset[int] = frozenset(),
     ) -> None:
         self.fates, self.late, self.lucky, self.started = fates, late, lucky or {}, 0
+        self.spoiled = spoiled
         self.asked: list[dict[str, Any]] = []
         self.deadlines: list[tuple[str, float]] = []
 
@@ -67,6 +70,8 @@ class ScriptedChild:
         if self._gpu.late & set(request["ids"]):
             self.alive = False
             raise ChildDied("SIGSEGV")
+        if self._gpu.spoiled & set(request["ids"]):
+            return {"wrong": "it changed an input"}
         assert set(request["ids"]) <= self._loaded, "only checked configs are timed"
         times = [self._time_us(each, racing=request["samples"] != POLICY.fresh) for each in request["ids"]]
         return {"samples_us": [[time_us] * request["samples"] for time_us in times]}
@@ -225,6 +230,13 @@ def test_a_config_that_kills_the_child_late_is_found_and_the_others_go_on(monkey
     gpu = ScriptedGpu({0: 100.0, 1: 100.1, 2: 100.2}, late=frozenset({1}))
     result, _ = run(monkeypatch, gpu)
     assert [trial.status for trial in result.trials] == ["timed", "crashed", "timed"]
+    assert result.winner == {"tile_m": 0}
+
+
+def test_a_config_that_is_wrong_only_later_is_found_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = run(monkeypatch, ScriptedGpu({0: 100.1, 1: 100.0, 2: 100.2}, spoiled=frozenset({1})))
+    assert [trial.status for trial in result.trials] == ["timed", "wrong", "timed"]
+    assert result.trials[1].failure == "it changed an input"
     assert result.winner == {"tile_m": 0}
 
 
