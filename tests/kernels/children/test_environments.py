@@ -163,6 +163,12 @@ def test_a_line_that_names_anything_but_a_package_is_refused(line: str) -> None:
         environments.describe("packages.txt", line, None)
 
 
+def test_a_line_of_any_length_is_quoted_by_its_first_two_hundred_characters() -> None:
+    with pytest.raises(BadInterpreter) as refused:
+        environments.describe("packages.txt", "-" * 100_000, None)
+    assert str(refused.value) == f"packages.txt: '{'-' * 200}' is no package by name; only those are installed"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -312,7 +312,7 @@ class NewerKernel:
         if number == sandbox.CREATE_RULESET:
             if given[0] is None:
                 return self.version
-            self.handled, _, self.scopes = struct.unpack("=3Q", given[0])
+            self.handled, _, self.scopes = struct.unpack("=3Q", given[0].ljust(24, b"\0"))
             return os.open("/dev/null", os.O_RDONLY)
         if number == sandbox.ADD_RULE:
             self.allowed += struct.unpack_from("=Q", given[2])
@@ -332,6 +332,24 @@ def test_a_kernel_that_bounds_connecting_is_asked_to_and_no_other(
     assert kernel.scopes == 0b11, "abstract sockets of others, and signals to them"
     assert kernel.allowed == ([connects] if connects else [])
     assert all(not allowed & ~kernel.handled for allowed in kernel.allowed), "a kernel refuses such a rule"
+
+
+@pytest.mark.parametrize(("version", "newer"), [(1, 0), (2, 1 << 13), (3, 0b11 << 13), (4, 0b11 << 13)])
+def test_a_kernel_that_bounds_moving_and_truncating_is_asked_to(
+    version: int, newer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right that is not restricted is everybody's, and a kernel refuses one that it does not know."""
+    kernel = NewerKernel(version)
+    monkeypatch.setattr(sandbox, "_libc", lambda: kernel)
+    sandbox._enter_landlock((), (), network=True)
+    assert kernel.handled == sandbox.READS | sandbox.WRITES | newer
+
+
+def test_a_folder_s_user_is_one_of_those_set_aside_for_folders() -> None:
+    numbers = {sandbox.name_user(f"/home/{each}") - sandbox.FIRST_GPU_USER for each in range(1000)}
+    assert min(numbers) >= 0
+    assert max(numbers) < 1 << 24
+    assert len(numbers) > 990
 
 
 @full
