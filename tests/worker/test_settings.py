@@ -1,11 +1,14 @@
 """Settings come from TILEWATCH_ variables, and what is wrong with one is said in a sentence without its secrets."""
 
 import json
+import os
+import runpy
 from pathlib import Path
 
 import pytest
 
 from tilewatch.db.server.embedded import Servers
+from tilewatch.kernels.comparing.toolchains import commands
 from tilewatch.nightlies import BadSettings
 from tilewatch.worker.local.up import limit_kernels
 from tilewatch.worker.settings import CHECKOUT, NotRunning, Settings
@@ -25,6 +28,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(f"TILEWATCH_{name.upper()}", raising=False)
     monkeypatch.setenv("TILEWATCH_HOME", str(tmp_path))
     return tmp_path
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_a_comparison_of_toolchains_has_the_data_folder_of_the_worker(
+    user: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TILEWATCH_HOME")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert runpy.run_path(commands.__file__)["HOME"] == Settings.model_fields["home"].get_default(
+        call_default_factory=True
+    )
 
 
 def test_the_checkout_is_watched_and_cubins_lie_in_the_data_folder(home: Path) -> None:

@@ -1,23 +1,28 @@
 """What the name of a side stands for: a toolchain, an environment of baselines, a driver. And what is compared."""
 
+from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.kernels.fixtures.second_toolchain import make_toolchain
-from tilewatch.kernels.comparing.configs import ConfigSource
-from tilewatch.kernels.comparing.targets import Selection
+from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
+from tilewatch.kernels.comparing.targets import Selection, Target
+from tilewatch.kernels.comparing.toolchains import compile_sides
 from tilewatch.kernels.comparing.toolchains.comparison import (
     begin_report,
     choose_archs,
     find_installed_side,
     find_side,
 )
-from tilewatch.kernels.comparing.toolchains.compile_sides import choose
+from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace, choose
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import ReportFile, ToolchainName, ToolchainReport
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.library_errors import NoConfigs
-from tilewatch.kernels.toolchains.toolchain import UnknownToolchain
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain, UnknownToolchain
 
 
 def test_a_side_may_name_an_environment_and_a_driver(tmp_path: Path) -> None:
@@ -57,6 +62,25 @@ def test_a_kernel_without_a_config_is_named_and_the_others_are_compared() -> Non
     assert said == ["left out: kernel gemm_fp8 has no config for sm_80"]
     with pytest.raises(NoConfigs, match="kernel gemm_fp8 has no config for sm_80"):
         choose(FOLDER, (fp8,), (), ConfigSource.auto, "", said.append)
+
+
+def test_progress_counts_the_operators_under_every_head_in_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (CompiledSide({}, "ok", 1.0, 1.0),)
+    pairs = [ToolchainPair("k", "1x1", "sm_90", "shipped", code, code, head) for head in ("one", "two")]
+    clock = chain([100.0], repeat(107.0))
+    monkeypatch.setattr(compile_sides, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(compile_sides, "compile_pairs", lambda *_: iter(pairs))
+    names = ("old", "one", "two")
+    sides = tuple(ComparedSide(name, Toolchain(INSTALLED, None)) for name in names)
+    report = ToolchainReport(tuple(map(ToolchainName, names)), "2026-11-30")
+    chosen = [(Target("k", "1x1", "sm_90", None, None), Candidates(ConfigSource.shipped, ({},), ({},)))]
+    said: list[str] = []
+    place = Workplace(Path("library"), sides, tmp_path, 1, 15.0)
+    compile_sides.compile_missing(place, report, ReportFile(tmp_path / "r.json", report), chosen, said.append)
+    assert said == ["compiling 1 configs of 1 operators and problems with old and one and two", "  2 of 2 after 7 s"]
+    assert report.static_wall_s == 7.0
 
 
 @pytest.mark.parametrize(

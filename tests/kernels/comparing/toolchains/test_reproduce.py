@@ -82,6 +82,7 @@ def test_the_folder_has_all_that_a_stranger_needs(case: ReproducedCase, tmp_path
         "numbers.json",
     }
     assert wanted | {"time_pair.py"} <= set(names)
+    assert list(names) == sorted(names)
     assert (out / "base.cubin").read_bytes() != (out / "head.cubin").read_bytes()
     assert (out / "library" / "double.py").exists()
     described = json.loads((out / "case.json").read_text())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_sides as module
 from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace
-from tilewatch.kernels.comparing.toolchains.ladders import list_ladders
+from tilewatch.kernels.comparing.toolchains.ladders import list_ladders, name_driver
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
     BadReport,
@@ -26,7 +27,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
 )
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report
 from tilewatch.kernels.comparing.toolchains.retuning import DRAWN, REACH, RetunedSpace, choose_space
-from tilewatch.kernels.comparing.toolchains.rungs import name_rungs
+from tilewatch.kernels.comparing.toolchains.rungs import make_rungs, name_rungs
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.comparing.toolchains.time_sides import FROZEN_SHARE, ToolchainTimer
 from tilewatch.kernels.comparing.toolchains.writing import (
@@ -36,9 +37,10 @@ from tilewatch.kernels.comparing.toolchains.writing import (
     write_markdown,
     write_pins,
 )
+from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.results import Params, Plan, PlannedTrial, StaticFacts
-from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, Package, Toolchain
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 TIMES_US = {"cubin of A": 100.0, "same speed": 100.0, "slow": 103.0, "retuned": 100.0}
@@ -140,6 +142,7 @@ def test_several_heads_share_a_run_and_a_page_and_the_newest_safe_one_is_pinned(
     again = read_report(tmp_path / "r.json")
     assert again == report
     text = write_markdown(again)
+    assert all(not before for before, line in pairwise(text.splitlines()) if line.startswith("#"))
     assert text.startswith("# old → one, two, three\n")
     assert "Take three: the last of these that is safe." in write_answer(again)
     row, ladder = [line for line in text.splitlines() if line.startswith("| worse | 1x1 |")]
@@ -189,6 +192,57 @@ def test_a_driver_is_timed_by_the_code_of_the_base_under_each(tmp_path: Path) ->
         assert ("new" in bench.labels) == (driver == THIS_GPU.driver), "a head is timed under its own driver"
     (found,) = list_ladders(report)
     assert (found.ladder.blamed, round(found.ladder.loss, 1)) == (("driver",), 3.0)
+
+
+def test_what_took_most_comes_first() -> None:
+    report = make_report(*(make_pair(kernel, "slow") for kernel in ("little", "much")))
+    report.sides = tuple(ToolchainName(name, packages={"cuda-tile": name}) for name in ("old", "new"))
+    for kernel, ratio in (("little", 1.02), ("much", 1.05)):
+        head_us = tuple(100.0 * ratio + 0.02 * (launch % 3) for launch in range(20))
+        report.frozen[kernel, "1x1", "h200", "new"] = Timing((100.0,) * 20, head_us)
+    assert [each.kernel for each in list_ladders(report)] == ["much", "little"]
+
+
+def test_the_code_of_the_base_is_timed_once_for_all_heads_if_one_of_them_names_a_driver(tmp_path: Path) -> None:
+    report = make_report(*(make_pair("even", "same speed", head) for head in ("one", "two")))
+    packages = {"old": {}, "one": {}, "two": {"driver": THIS_GPU.driver}}
+    report.sides = tuple(ToolchainName(name, "cuda-tile 1", packages=each) for name, each in packages.items())
+    bench, said = MadeBench(), list[str]()
+    replace(make_half(report, tmp_path, bench), on_progress=said.append).time_rungs(lambda: False)
+    assert set(bench.labels) == {name_driver(THIS_GPU.driver)}
+    assert said[-1] == "driver: 0 of 1 operators and problems are open"
+
+
+def test_a_rung_has_the_packages_of_the_base_but_for_what_it_swaps(tmp_path: Path) -> None:
+    packages, sides = ("cuda-tile", "nvidia-nvvm"), []
+    for name in ("1", "2"):
+        for package in packages:
+            info = tmp_path / name / f"{package.replace('-', '_')}-{name}.dist-info"
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {name}\n")
+        made = tuple(Package(package, name, None) for package in packages)
+        sides.append(ComparedSide(name, Toolchain(name, tmp_path / name, made)))
+    report = make_report()
+    report.sides = tuple(ToolchainName(each.name, packages=dict.fromkeys(packages, each.name)) for each in sides)
+    place = Workplace(Path("library"), tuple(sides), tmp_path, 1, 15.0)
+    rungs = make_rungs(tmp_path / "rungs", place, report, report.heads[0])
+    versions = {each.name: {of.package: of.version for of in each.toolchain.packages} for each in rungs}
+    assert versions == {
+        "2~compiler": {"cuda-tile": "1", "nvidia-nvvm": "2"},
+        "2~cuda-tile": {"cuda-tile": "2", "nvidia-nvvm": "1"},
+    }
+
+
+def test_rungs_that_do_not_compile_cost_no_other_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise BuildError("no such compiler")
+
+    monkeypatch.setattr(module, "compile_missing", refuse)
+    report = make_report(make_pair("worse", "slow"))
+    half, said = make_half(report, tmp_path, MadeBench()), list[str]()
+    rung = ComparedSide("new~compiler", Toolchain("mixed", tmp_path))
+    replace(half, on_progress=said.append)._compile_rungs([rung], list(report.pairs.values()))
+    assert said == ["dependencies cannot be told apart: no such compiler"]
 
 
 def test_a_failure_that_may_have_passed_is_tried_again_by_a_later_run(tmp_path: Path) -> None:
@@ -272,6 +326,24 @@ def test_what_moved_in_the_code_is_listed_by_operator_for_architectures_without_
     assert "    spills 1x1, 2x2: spills 0 -> 40 bytes, instructions 256 -> 512" in write_lines(report)
     assert "- sm_100 spills 1x1, 2x2: spills 0 -> 40 bytes, instructions 256 -> 512" in write_markdown(report)
     assert not any("longer" in line for line in write_lines(report)[1:])
+
+
+def test_what_moved_in_the_code_is_said_of_operators_that_need_attention(tmp_path: Path) -> None:
+    facts = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
+    pairs = (make_pair("even", "same speed"), make_pair("worse", "slow"))
+    spills = [
+        replace(
+            pair,
+            base=(replace(pair.base[0], facts=facts),),
+            head=(replace(pair.head[0], facts=replace(facts, stack_bytes=40)),),
+        )
+        for pair in pairs
+    ]
+    report = make_report(*spills)
+    make_half(report, tmp_path, MadeBench()).time_frozen(lambda: False)
+    said = [line for line in write_lines(report) if line.startswith(("  safe: ", "  not safe: "))]
+    assert [line.split(": ")[1] for line in said] == ["worse 1x1", "even 1x1"]
+    assert [line.endswith(" (spills 0 -> 40 bytes)") for line in said] == [True, False]
 
 
 def make_plan(listed: int, drawn: int) -> Plan:

@@ -44,7 +44,7 @@ def test_all_that_moved_on_an_architecture_is_summed_up_with_its_operators(repor
     more = StaticFacts(168, 64, 1024, 4096, 9000, 2, 2, 0, 1, ())
     head = replace(base, compile_s=3.0, cpu_s=2.0, code_sha256="new", facts=more, waits=MmaWaits(16, 16))
     pair = ToolchainPair("slow", "1024", "sm_100", "shipped", (base,) * 6, (head,) * 6, "newer")
-    report.pairs = {pair.key: pair}
+    report.pairs = {each.key: each for each in (pair, replace(pair, arch="sm_90"))}
     text = "\n".join(write_lines(report))
     assert (
         "  sm_100: 1 of 1 changed; registers: more in 1, fewer in 0, at most 128 -> 168; "
