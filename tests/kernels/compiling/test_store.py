@@ -35,6 +35,11 @@ def test_an_outcome_that_cannot_be_read_is_no_unknown_one(tmp_path: Path) -> Non
         store.outcomes(["aa1", "bb2"])
 
 
+def test_a_cubin_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"^cubin aa1: .*cannot be read"):
+        CubinStore(folder(tmp_path)).cubin("aa1")
+
+
 @pytest.mark.parametrize("url", ["folder", "memory://lost"])
 def test_a_deleted_cubin_was_never_compiled(tmp_path: Path, url: str) -> None:
     store = CubinStore(folder(tmp_path) if url == "folder" else url)

@@ -270,6 +270,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "nothing")
     with pytest.raises(BadRecording, match="is a folder"):
         read(tmp_path)
+    (tmp_path / "bits").write_bytes(gzip.compress(b"")[:10] + b"\xff" * 20)
+    with pytest.raises(BadRecording, match="is damaged: "):
+        read(tmp_path / "bits")
 
 
 def test_a_file_of_too_many_rows_is_refused_before_the_first_is_looked_at(
