@@ -1,9 +1,11 @@
 """The noise of a series: what is left of it where the nights show none. How far levels moved, and since when."""
 
-from math import log
+from math import exp, log
 
+import numpy as np
 import pytest
 
+from tilewatch.worker.detection import step_scan
 from tilewatch.worker.detection.nights import Nights
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
@@ -27,6 +29,33 @@ def test_the_noise_is_a_sixth_of_the_least_change_or_what_the_launches_leave(
     assert nights.noise() == pytest.approx(noise, rel=0.01)
 
 
+def test_the_noise_is_of_the_distance_between_nights_whatever_its_sign() -> None:
+    nights = Nights([0], [0], Policy())
+    for build in range(31):
+        nights.add(build, {0: Reading(build, "m", "e", ((100.0 + 2.0 * (build % 2),),) * 3, ())})
+    assert nights.noise() == pytest.approx(1.4826 * log(1.02) / 2**0.5 * (1.0 + 2.0 / 26.0))
+
+
+def test_the_noise_of_a_kernel_is_what_its_node_leaves_of_it() -> None:
+    """All kernels but the first one follow the node, which is 2 or 4 % slower or faster from night to night."""
+    ways = [0.02 * ((7 * build) % 5 - 2) for build in range(40)]
+    nights = Nights([0] * 5, list(range(5)), Policy())
+    for build, way in enumerate(ways):
+        level = {column: 100.0 * (exp(way) if column else 1.0) for column in range(5)}
+        nights.add(build, {each: Reading(build, "m", "e", ((us,),) * 3, ()) for each, us in level.items()})
+    assert nights.noise().max() < 0.01
+
+
+@pytest.mark.parametrize(("apart", "spread"), [(0.01, 1.5 * 1.4826 * 0.01), (0.0, 0.001)])
+def test_the_moves_of_a_node_at_a_new_toolchain_spread_by_half_more_than_they_show(apart: float, spread: float) -> None:
+    moves = np.array([0.0, 1.0, 2.0, 3.0, 4.0]) * apart
+    residuals = np.vstack([np.zeros((10, 5)), np.tile(moves, (3, 1))])
+    is_here = np.arange(13)[:, None] >= np.full(5, 10)
+    common, found = step_scan._common_moves(residuals, is_here, ~is_here, np.zeros(5, dtype=np.int64))
+    assert common == pytest.approx(2.0 * apart)
+    assert found == pytest.approx(spread)
+
+
 def play(*levels_us: tuple[int, float]) -> Nights:
     """Nights of a single series: so many at each level, with a baseline that takes twice as long."""
     nights = Nights([0], [0], Policy())
@@ -47,6 +76,22 @@ def test_a_level_is_that_of_the_last_forty_nights_before_a_change(older: int, mo
     kernel, baseline = nights.moves(0, 2)
     assert (kernel, baseline) == pytest.approx((-moved / (2 if older == 20 else 1),) * 2)
     assert nights.size(0, 2, 0) == pytest.approx(kernel, abs=0.01)
+
+
+def test_as_many_nights_are_kept_as_count_before_and_after_a_change() -> None:
+    policy = Policy()
+    nights = play((policy.before_nights + policy.after_nights + 3, 100.0))
+    kept = [nights.builds, nights.times, nights.baselines, nights.residuals, nights.environments, nights.code_changes]
+    assert list(map(len, kept)) == [policy.before_nights + policy.after_nights] * len(kept)
+    assert nights.builds[0] == 3
+
+
+def test_what_a_node_does_is_learned_again_every_tenth_night() -> None:
+    nights, seen = Nights([0], [0], Policy()), []
+    for build in range(30):
+        nights.add(build, {0: Reading(build, "m", "e", LAUNCHES_US, LAUNCHES_US)})
+        seen.append(nights._learned[0])
+    assert [build for build in range(1, 30) if seen[build] is not seen[build - 1]] == [9, 19, 29]
 
 
 def test_earlier_nights_move_by_a_confirmed_change_and_later_ones_stay() -> None:

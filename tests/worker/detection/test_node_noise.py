@@ -69,6 +69,19 @@ def test_how_far_a_series_follows_is_one_until_nights_say_otherwise() -> None:
     assert follows[1] < 0.2
 
 
+def test_a_series_that_was_never_measured_does_not_hide_how_the_others_move() -> None:
+    levels, _ = made()
+    factors = node_noise.learn(np.diff(levels, axis=0)).weights.shape[1]
+    levels[:, 3] = np.nan
+    assert factors > 1
+    assert node_noise.learn(np.diff(levels, axis=0)).weights.shape[1] == factors
+
+
+def test_columns_of_a_node_without_enough_nights_have_a_noise_of_one_per_cent() -> None:
+    learned = node_noise.learn(np.full((3, 5), 0.5))
+    assert np.sqrt(2.0 * learned.own) == pytest.approx([0.01] * 5)
+
+
 def test_one_wild_night_does_not_say_how_far_a_series_follows() -> None:
     chance = np.random.default_rng(2)
     node, own = 0.02 * chance.standard_normal((60, 1)), 0.001 * chance.standard_normal((60, 1))

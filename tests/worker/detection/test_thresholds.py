@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewatch.worker.detection.candidate import Candidate, NightEvidence, State, odds
-from tilewatch.worker.detection.confirmation import is_believable, next_question
+from tilewatch.worker.detection.candidate import Candidate, NightEvidence, State, log_odds, odds
+from tilewatch.worker.detection.confirmation import find_ramp, is_believable, next_launches, next_question
 from tilewatch.worker.detection.detector import Detector
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
@@ -131,6 +131,62 @@ def test_a_change_that_builds_made_together_is_told_as_their_range_and_not_looke
     assert change is not None
     assert (change.last_good, change.first_bad) == (46, 64)
     assert change.size == pytest.approx(0.04, abs=0.004)
+
+
+@pytest.mark.parametrize(("launches", "is_ramp"), [(17, False), (24, False), (30, True)])
+def test_a_ramp_is_seen_after_twice_the_launches_that_a_bisection_needs(launches: int, is_ramp: bool) -> None:
+    """Builds 43 and 44 made 4 % together. A bisection of 4 builds needs two answers."""
+    candidate = Candidate(0, 40, 44, 0.04, NightEvidence(*np.zeros((3, 4))), 0.04, 5.0)
+    for head, ratio, count in ((41, 1.0, launches), (42, 1.0, launches), (43, 1.035, launches), (44, 1.04, 96)):
+        candidate.add_answer(ReplayAnswer(0, 40, head, (1.0,) * count, (ratio,) * count))
+    assert candidate.launches - 96 >= POLICY.most_launches / 2
+    assert (find_ramp(candidate, POLICY) is not None) == is_ramp
+
+
+def test_a_build_that_had_the_most_launches_leaves_others_to_replay() -> None:
+    """Build 42 has new code, so that the builds are no ramp."""
+    nightly = NightEvidence(*np.zeros((2, 3)), by_code=np.array([0.0, 0.1, 0.0]))
+    candidate = Candidate(0, 40, 43, 0.02, nightly, 1e-6, CERTAIN, state="believed")
+    candidate.add_answer(ReplayAnswer(0, 40, 43, (100.0,) * 12, (102.0,) * 12))
+    candidate.add_answer(ReplayAnswer(0, 40, 41, (100.0,) * POLICY.most_launches, (100.0,) * POLICY.most_launches))
+    question = next_question(candidate, POLICY)
+    assert question is not None
+    assert (question.base, question.head, candidate.stuck) == (40, 42, False)
+
+
+def test_without_a_measurement_the_odds_are_those_of_the_prior() -> None:
+    nothing = NightEvidence(*np.zeros((2, 3)))
+    assert log_odds(nothing, *np.zeros((2, 3)), POLICY) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("launches", "variance"), [(3, 0.0), (5, 5.6e-4), (8, 1.0)])
+def test_the_next_launches_show_the_suspected_size_and_are_never_too_few_of_them(
+    launches: int, variance: float
+) -> None:
+    """1.5 (d / size)^2 is 4.2 for the second one, and 4 launches would be too few."""
+    candidate = Candidate(0, 40, 41, 0.02, NightEvidence(*np.zeros((2, 1))), variance, 0.0)
+    assert next_launches(candidate, POLICY) == launches
+
+
+def test_a_replay_speaks_of_the_builds_after_its_base_up_to_its_head() -> None:
+    evidence = ReplayEvidence(_estimates={(41, 43): Estimate(0.02, 0.01, 4), (42, 43): Estimate(0.01, 0.1, 5)})
+    weighed, precisions, launches = evidence.across(np.arange(40, 45), 0.0)
+    assert weighed == pytest.approx([0.0, 0.0, 200.0, 201.0, 0.0])
+    assert precisions == pytest.approx([0.0, 0.0, 10_000.0, 10_100.0, 0.0])
+    assert launches.tolist() == [0.0, 0.0, 4.0, 9.0, 0.0]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_estimate_is_a_change_when_it_is_sure_and_large_enough(sign: float) -> None:
+    for size, deviations, is_change in ((0.02, 3.8, True), (0.02, 3.6, False), (0.0029, 3.8, False)):
+        assert Estimate(sign * size, size / deviations, 8).is_change(POLICY) == is_change
+
+
+def test_launches_of_replays_correct_the_variance_of_past_nights() -> None:
+    evidence = ReplayEvidence()
+    assert evidence.pair_variance(1e-4) == pytest.approx(2e-4, rel=1e-3)
+    evidence.add(ReplayAnswer(0, 40, 41, (1.0,) * 5, tuple(np.exp([-0.1, -0.1, 0.0, 0.1, 0.1]))))
+    assert evidence.pair_variance(1e-4) == pytest.approx((6 * 2e-4 + 0.04) / (6 + 4), rel=1e-3)
 
 
 def test_a_question_that_nobody_can_answer_leaves_a_change_undecided() -> None:
