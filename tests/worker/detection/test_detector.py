@@ -260,6 +260,30 @@ def test_a_shape_that_no_launches_were_left_for_is_asked_about_its_siblings_buil
     assert {(change.series, change.first_bad) for change in changes} == {(0, 40), (1, 40)}
 
 
+def test_a_shape_that_is_replayed_already_is_not_asked_about_its_siblings_build_too() -> None:
+    """New code slows both shapes by 5 %; the launches of one of them are noisy, so that it takes more of them."""
+    detector = Detector({i: NodeKernel(0, 0) for i in range(2)}, launches=3)
+    chance, noise = random.Random(7), (0.001, 0.01)
+    changes: list[ConfirmedChange] = []
+    for build in range(42):
+        slower = 1.05 if build >= 40 else 1.0
+        night = {i: reading(build, 100 * slower * (1 + chance.gauss(0, 0.003))) for i in (0, 1)}
+        night = {i: replace(each, code="b" * (build >= 40)) for i, each in night.items()}
+        response = detector.add_night(build, night)
+        while response.questions:
+            asked = [each.series for each in response.questions]
+            assert len(asked) == len(set(asked)), "one question of a series at a time"
+            changes += response.changes
+            answers = []
+            for each in response.questions:
+                ratio = 1.05 if each.head >= 40 > each.base else 1.0
+                head_us = tuple(100.0 * ratio * (1 + chance.gauss(0, noise[each.series])) for _ in range(each.launches))
+                answers.append(ReplayAnswer(each.series, each.base, each.head, (100.0,) * each.launches, head_us))
+            response = detector.add_answers(answers)
+        changes += response.changes
+    assert [(change.series, change.first_bad) for change in changes] == [(0, 40), (1, 40)]
+
+
 def test_shapes_that_a_build_left_as_they_were_make_it_less_likely_that_it_changed_the_last_one() -> None:
     """Catches the guess of step 5 that stays what it was for a shape that nobody could replay in the first night."""
     detector = Detector({i: NodeKernel(0, 0) for i in range(4)}, launches=3)
