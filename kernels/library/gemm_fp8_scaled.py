@@ -52,8 +52,8 @@ earlier and computes some rows a second time, with the same result. PADDED: M is
 
 @ct.kernel
 def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstInt, tile_n: ConstInt,
-                               group_size_m: ConstInt, latency: ConstInt, latency_b: ConstInt, steps: ConstInt,
-                               edge: ConstInt, even: ConstInt, rest: ConstInt, split: ConstInt, added_n: ConstInt,
+                               group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, edge: ConstInt,
+                               even: ConstInt, rest: ConstInt, split: ConstInt, added_n: ConstInt,
                                block_per_tile: ConstInt, apart: ConstInt):  # fmt: skip
     """Computes D on Hopper, each thread block several tiles in turn. `steps` blocks of K are loaded together, so that
     one is promoted while another is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
@@ -67,46 +67,45 @@ def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstIn
 
     With `added_n` a tile has that many more columns, from the end of D (see gemm_steps.py). With `block_per_tile` each
     block computes one tile: a loop over tiles of 64x64 by 4 warps spills 312 bytes of registers, one tile none."""
-    hints = latency, latency_b
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n + added_n)
     if split > 1:
         tile, part = ct.bid(0) // split, ct.bid(0) % split
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
-        one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, hints, steps, edge, rest, split)
+        one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, edge, rest, split)
         return
     if block_per_tile == 1:
         i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m, even)
-        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, hints, steps, edge, rest, apart)
+        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart)
         return
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
         i, j = swizzled(tile, tiles_m, tiles_n, group_size_m, even)
-        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, hints, steps, edge, rest, apart)
+        any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart)
 
 
-def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, hints, steps, edge, rest, apart):
+def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart):
     """Computes tile (i, j) of D. Each block of K takes one product, a second if the tile is wider than BLOCK, and one
-    more for added columns. `hints` are the latency hints for the loads of A and of B.
+    more for added columns.
 
     If N ends within the left product, the right one repeats it or its scales. If all added columns are taken, the
     thread block computes the last of them again: a tile must not lie outside of its array."""
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
         if tile_n > 128:
-            three_parts(a, b, scale_a, scale_b, d, i, 2 * j, added, tile_m, added_n, hints, steps, edge, rest)
+            three_parts(a, b, scale_a, scale_b, d, i, 2 * j, added, tile_m, added_n, latency, steps, edge, rest)
         else:
-            two_parts(a, b, scale_a, scale_b, d, i, j, added, tile_m, added_n, False, hints, steps, edge, rest)
+            two_parts(a, b, scale_a, scale_b, d, i, j, added, tile_m, added_n, False, latency, steps, edge, rest)
     elif tile_n > 128:
         other = min(2 * j + 1, ct.num_tiles(b, axis=0, shape=(128, 128)) - 1)
         if apart == 1:
-            two_parts(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, True, hints, steps, edge, rest)
+            two_parts(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, 128, True, latency, steps, edge, rest)
         else:
-            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, hints, steps, edge, rest)
+            two_tiles(a, b, scale_a, scale_b, d, i, 2 * j, other, tile_m, latency, steps, edge, rest)
     else:
-        one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, hints, steps, edge, rest)
+        one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, edge, rest)
 
 
-def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, hints, steps, edge, rest):
+def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, edge, rest):
     """Computes tile (i, j) of D. Its columns must share a scale of B. cuTile inlines this function in the kernel.
 
     Blocks of K left after whole rounds of `steps` come after the loop. Without this, such products loaded one block at
@@ -115,13 +114,13 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, hints, steps, edge
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
-            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, hints, edge)
+            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, edge)
     for step in ct.static_iter(range(rest)):
-        acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, hints, edge)
+        acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, edge)
     store_rows(d, i, j, ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype), tile_m, edge)
 
 
-def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, hints, steps, edge, rest, split):
+def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, edge, rest, split):
     """Computes tile (i, j) of D over one share of K, number `part` of `split`. The last share includes the blocks of K
     left after whole rounds.
 
@@ -135,12 +134,12 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, hints
     acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
     for several in range(first, end):
         for step in ct.static_iter(range(steps)):
-            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, hints, edge)
+            acc = one_product(acc, a, b, scale_a, scale_b, i, j, several * steps + step, tile_m, tile_n, latency, edge)
     if part < split - 1:
         give(parts, ct.bid(0), ct.bitcast(acc, ct.int32))
     else:
         for step in ct.static_iter(range(rest)):
-            acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, hints, edge)
+            acc = one_product(acc, a, b, scale_a, scale_b, i, j, rounds * steps + step, tile_m, tile_n, latency, edge)
         acc = add_parts(acc, parts, ct.bid(0) - part, split - 1)
         store_rows(d, i, j, ct.astype(ct.transpose(acc) if tile_m < 64 else acc, d.dtype), tile_m, edge)
 
@@ -197,14 +196,14 @@ def give(parts, number, bits):
     )
 
 
-def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, hints, edge):
+def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, edge):
     """Returns `acc` plus the scaled product of block k of K.
 
     Tensor Core products have at least 64 rows. A smaller tile is computed as B @ A^T, whose columns are the few rows of
     A. So no rows of the Tensor Core stay idle."""
     scale = of_rows(scale_a, i, k, tile_m, edge) * of_block(scale_b, (j * tile_n) // 128, k)
-    x = load_rows(a, i, k, tile_m, hints, edge)
-    y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(hints[1]))
+    x = load_rows(a, i, k, tile_m, latency, edge)
+    y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
     if tile_m < 64:
         zero = ct.full((tile_n, tile_m), 0.0, dtype=ct.float32)
         return acc + ct.mma(y, ct.transpose(x), zero, use_fast_acc=True) * scale
@@ -212,7 +211,7 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, hints, edg
     return acc + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * ct.reshape(scale, (tile_m, 1))
 
 
-def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, hints, steps, edge, rest):
+def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, edge, rest):
     """Computes tiles (i, j) and (i, other) of D, 128 columns each, loading their common rows of A once."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
@@ -220,29 +219,29 @@ def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, hints, steps, edge
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
             k = several * steps + step
-            left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, hints, edge)
+            left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, edge)
     for step in ct.static_iter(range(rest)):
         k = rounds * steps + step
-        left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, hints, edge)
+        left, right = two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, edge)
     store_rows(d, i, j, ct.astype(left, d.dtype), tile_m, edge)
     store_rows(d, i, other, ct.astype(right, d.dtype), tile_m, edge)
 
 
-def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, hints, edge):
+def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, latency, edge):
     """Returns `left` and `right`, each plus the scaled product of block k of K with tile `j` or `other` of B."""
     rows = of_rows(scale_a, i, k, tile_m, edge)
     scale_left = ct.reshape(rows * of_block(scale_b, j, k), (tile_m, 1))
     scale_right = ct.reshape(rows * of_block(scale_b, other, k), (tile_m, 1))
-    x = load_rows(a, i, k, tile_m, hints, edge)
-    y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(hints[1]))
-    z = ct.load(b, index=(other, k), shape=(128, 128), padding_mode=ZERO, latency=hint(hints[1]))
+    x = load_rows(a, i, k, tile_m, latency, edge)
+    y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
+    z = ct.load(b, index=(other, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
     zero = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     left = left + ct.mma(x, ct.transpose(y), zero, use_fast_acc=True) * scale_left
     right = right + ct.mma(x, ct.transpose(z), zero, use_fast_acc=True) * scale_right
     return left, right
 
 
-def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, hints, steps, edge, rest):
+def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, latency, steps, edge, rest):
     """Computes tile (i, j) of D, 128 columns, and tile (i, other), `other_n` columns, one product after the other.
 
     If the tiles lie `beside` each other, B is loaded in tiles of 256 rows for both and D is written in one store: a
@@ -267,7 +266,7 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, h
         for step in ct.static_iter(range(steps)):
             rows, of_first, of_second = scales[step]
             at_k, times = in_round(k, step, steps, past, tiles_k), times_in_round(k, step, steps, past, tiles_k)
-            x, y, z = load_parts(a, b, i, j, other, at_k, tile_m, other_n, beside, hints, edge)
+            x, y, z = load_parts(a, b, i, j, other, at_k, tile_m, other_n, beside, latency, edge)
             first = add_part(first, x, y, rows, of_first, times)
             for later in ct.static_iter(range(asked(step, steps), asked(step + 1, steps))):
                 later_k = in_round(next_k, later, steps, past, tiles_k)
@@ -276,7 +275,7 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, h
         scales = ahead
     for step in ct.static_iter(range(rest if past == 0 else 0)):
         rows, of_first, of_second = scales[steps - rest + step]
-        x, y, z = load_parts(a, b, i, j, other, rounds * steps + step, tile_m, other_n, beside, hints, edge)
+        x, y, z = load_parts(a, b, i, j, other, rounds * steps + step, tile_m, other_n, beside, latency, edge)
         first = add_part(first, x, y, rows, of_first, once)
         second = add_part(second, x, z, rows, of_second, once)
     if beside:
@@ -287,7 +286,7 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, h
         store_rows(d, i, other, ct.astype(second, d.dtype), tile_m, edge)
 
 
-def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, hints, steps, edge, rest):
+def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency, steps, edge, rest):
     """Computes tiles (i, j) and (i, j + 1) of D, 128 columns each, and (i, other), `other_n` columns, one product after
     another.
 
@@ -305,12 +304,12 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, hints, 
         for step in ct.static_iter(range(steps)):
             at_k, times = in_round(k, step, steps, past, tiles_k), times_in_round(k, step, steps, past, tiles_k)
             sums, scales = three_products(
-                sums, scales, a, b, scale_a, scale_b, i, j, other, at_k, tile_m, other_n, hints, edge, times
+                sums, scales, a, b, scale_a, scale_b, i, j, other, at_k, tile_m, other_n, latency, edge, times
             )
     for step in ct.static_iter(range(rest if past == 0 else 0)):
         k = rounds * steps + step
         sums, scales = three_products(
-            sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, hints, edge, once
+            sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, edge, once
         )
     left, right, added = sums
     both = ct.cat((ct.astype(left, d.dtype), ct.astype(right, d.dtype)), 1)
@@ -318,12 +317,12 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, hints, 
     store_rows(d, i, other, ct.astype(added, d.dtype), tile_m, edge)
 
 
-def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, hints, edge, once):
+def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, edge, once):
     """Returns `sums` plus the products of block k of K, scaled by `scales`, and the scales of block k + 1."""
     left, right, added = sums
     rows, of_left, of_right, of_added = scales
-    x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, hints, edge)
-    w = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(hints[1]))
+    x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency, edge)
+    w = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
     left = add_part(left, x, y, rows, of_left, once)
     added = add_part(added, x, w, rows, of_added, once)
     next_k = min(k + 1, ct.num_tiles(a, axis=1, shape=(tile_m, 128)) - 1)
@@ -374,15 +373,15 @@ def scales_of_parts(scale_a, scale_b, i, j, block, k, tile_m, edge):
     return of_rows(scale_a, i, k, tile_m, edge), of_first, of_second
 
 
-def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, hints, edge):
+def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency, edge):
     """Loads block k of K: a tile (tile_m, 128) of A, and two tiles of B, (128, 128) and (other_n, 128)."""
-    x = load_rows(a, i, k, tile_m, hints, edge)
+    x = load_rows(a, i, k, tile_m, latency, edge)
     if beside:
-        both = ct.load(b, index=(j // 2, k), shape=(256, 128), padding_mode=ZERO, latency=hint(hints[1]))
+        both = ct.load(b, index=(j // 2, k), shape=(256, 128), padding_mode=ZERO, latency=hint(latency))
         y, z = ct.extract(both, index=(0, 0), shape=(128, 128)), ct.extract(both, index=(1, 0), shape=(128, 128))
     else:
-        y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(hints[1]))
-        z = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(hints[1]))
+        y = ct.load(b, index=(j, k), shape=(128, 128), padding_mode=ZERO, latency=hint(latency))
+        z = ct.load(b, index=(other, k), shape=(other_n, 128), padding_mode=ZERO, latency=hint(latency))
     return x, y, z
 
 
@@ -404,12 +403,12 @@ def add_once(acc, product, scale, once):
     return acc
 
 
-def load_rows(a, i, k, tile_m, hints, edge):
+def load_rows(a, i, k, tile_m, latency, edge):
     """Loads block k of K of the i-th tile of rows of A, (tile_m, 128)."""
     if edge == MOVED_UP:
         view = a.tiled_view((tile_m, 128), traversal_steps=(1, 128))
-        return view.load((first_row(a.shape[0], i, tile_m), k), latency=hint(hints[0]))
-    return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(hints[0]))
+        return view.load((first_row(a.shape[0], i, tile_m), k), latency=hint(latency))
+    return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
 
 
 def store_rows(d, i, j, tile, tile_m, edge):
@@ -530,8 +529,7 @@ def hopper_space(arch: str) -> Space:
             ("occupancy", (1, 2)),
             ("num_worker_warps", (4, 8)),
             ("group_size_m", (8, 16)),
-            ("latency", (0, 1, 3, 4)),
-            ("latency_b", (0, 1, 4)),
+            ("latency", (0, 1, 4)),
             ("steps", (2, 3, 4, 8)),
             ("added_n", (0, 16, 32, 64)),
             ("blocks_per_tile", (0, 1, 2, 4)),
@@ -541,14 +539,12 @@ def hopper_space(arch: str) -> Space:
 
 
 def can_work(config: Config) -> bool:
-    """Returns False if a tile's sums take all registers of a thread, if only one operand is loaded with a latency hint,
-    or if a config only repeats another one: its added columns are not added, or its tile cannot be split into parts."""
+    """Returns False if a tile's sums take all registers of a thread, or if a config only repeats another one: its added
+    columns are not added, or its tile cannot be split into parts."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * (config["tile_n"] + config["added_n"]) // threads
     has_parts = config["blocks_per_tile"] < 2 or config["tile_n"] <= BLOCK
-    has_both_hints = (config["latency"] == 0) == (config["latency_b"] == 0)
-    has_registers = sums < min(255, 65536 // (threads * config["occupancy"]))
-    return has_registers and has_both_hints and has_parts and _has_columns(config)
+    return sums < min(255, 65536 // (threads * config["occupancy"])) and has_parts and _has_columns(config)
 
 
 def _has_columns(config: Config) -> bool:
@@ -624,8 +620,7 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     rest = problem.sizes["k"] // BLOCK % steps
     split, added_n = parts_of_a_tile(problem, config), columns_added(config)
     return (
-        *(tile_m, config["tile_n"], group_size_m, config["latency"], config.get("latency_b", config["latency"]), steps),
-        *(edge, even, rest, split, added_n),
+        *(tile_m, config["tile_n"], group_size_m, config["latency"], steps, edge, even, rest, split, added_n),
         int(config.get("blocks_per_tile", 0) == 1),
         int(_has_half_the_registers(config)),
     )

@@ -131,19 +131,6 @@ def test_keys_and_values_have_latency_hints_of_their_own(
     assert len({each.code_sha256 for each in found}) == len(hinted)
 
 
-def test_operands_of_a_scaled_product_have_latency_hints_of_their_own(compile_all: CompileAll) -> None:
-    """A config of before 2026-11-30 has one hint, which is for both."""
-    kernel = load(LIBRARY)["gemm_fp8_scaled"].kernel
-    tile = next(each for each in kernel.list_nightly("sm_90") if (each["tile_m"], each["tile_n"]) == (64, 128))
-    both = {**tile, "latency": 1, "latency_b": 1}
-    old = {name: value for name, value in both.items() if name != "latency_b"}
-    hinted = [both, {**both, "latency": 4}, {**both, "latency_b": 4}]
-    assert all(each in kernel.space("sm_90").configs() for each in hinted)
-    before, *found = compile_all([("sm_90", kernel.name, kernel.problems[0].name, each) for each in (old, *hinted)])
-    assert before.code_sha256 == found[0].code_sha256
-    assert len({each.code_sha256 for each in found}) == len(hinted)
-
-
 @pytest.mark.parametrize(("arch", "like"), [("sm_103", "sm_100"), ("sm_121", "sm_120")])
 def test_a_gpu_has_the_configs_of_its_family(arch: str, like: str) -> None:
     """A rule for one architecture by its whole name left the other one configs that do not compile."""

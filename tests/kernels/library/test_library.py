@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tilewatch.kernels.catalog.catalog import read_library
 from tilewatch.kernels.catalog.loading import load as load_real
+from tilewatch.kernels.device import GPU_MODELS
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tools.tile_interpreter import running
 from tools.tile_interpreter.cases import SMALL, cases, expected, inputs, largest_error
@@ -20,6 +22,12 @@ INTERPRETED = {
     if path.name != "__init__.py"
     for name, found in running.load(path).items()
 }
+
+
+@pytest.mark.parametrize("arch", sorted({each.arch for each in GPU_MODELS}))
+def test_no_file_of_the_library_is_left_out_of_a_night(arch: str) -> None:
+    """A space with too many configs left its kernel out of each night. `tilewatch validate` would have named it."""
+    assert read_library(LIBRARY, arch=arch).failures == ()
 
 
 def test_every_kernel_of_the_library_has_small_cases() -> None:
