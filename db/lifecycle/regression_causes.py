@@ -97,8 +97,6 @@ def mark_recovered(
     A regression is resolved when its last series has recovered. With `of_node`, marks only regressions that a node
     caused, else only the others, because a commit cannot repair a node. A commit repairs only what became slow at or
     before it, because a backfill may measure old commits. Does nothing if the series became slower."""
-    if moved.size >= 0:
-        return []
     series = aliased(RegressionSeries)
     query = (
         select(Regression, series)

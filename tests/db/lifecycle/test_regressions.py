@@ -218,7 +218,17 @@ def test_a_regression_whose_series_all_recovered_resolves_by_itself_once(db_sess
     assert [action for _, action, _, _ in actions(db_session, number)][-2:] == ["recover", "resolve"]
 
 
-@pytest.mark.parametrize(("size", "back", "is_over"), [(1.0, -0.5, True), (3.0, -0.75, True), (1.0, -0.3, False)])
+@pytest.mark.parametrize(
+    ("size", "back", "is_over"),
+    [
+        (1.0, -0.5, True),
+        (3.0, -0.75, True),
+        (1.0, -0.3, False),
+        (1.0, 0.0, False),
+        (1.0, 1.0, False),
+        (0.0, 1.0, False),
+    ],
+)
 def test_what_became_twice_as_slow_has_recovered_by_half(
     db_session: Session, size: float, back: float, is_over: bool
 ) -> None:
