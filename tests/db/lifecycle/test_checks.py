@@ -1,9 +1,10 @@
 """The states of a check: what ends it, with which exit code, and that no write counts twice."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes
@@ -11,6 +12,7 @@ from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.models import CheckOperator
 from tilewatch.db.page_reads.checks import CheckStory, find_check
+from tilewatch.db.session import session
 
 FASTER = {"kind": "faster", "change": -0.1, "base_us": [10.0, 10.1], "head_us": [9.0, 9.1]}
 SLOWER = {"kind": "slower", "change": 0.1, "base_us": [10.0], "head_us": [11.0], "is_over": True}
@@ -51,6 +53,26 @@ def test_the_last_outcome_ends_a_check(db_session: Session, outcomes: list[dict[
     ended = read(db_session, check_id).check
     assert ended.exit_code == exit_code
     assert ended.ended_at is not None
+
+
+def test_of_two_operators_that_end_at_once_the_later_one_ends_the_check(db_session: Session, database_url: str) -> None:
+    """If neither saw the other's outcome, the check would never end."""
+    check_id = make_check(db_session)
+    first, second = prepare(db_session, check_id, small=None, large=None)
+    db_session.commit()
+    checks.write_outcome(db_session, check_id, first, FASTER)
+
+    def end_second() -> None:
+        with session(database_url) as opened:
+            checks.write_outcome(opened, check_id, second, SLOWER)
+
+    with ThreadPoolExecutor(1) as threads, session(database_url) as looking:
+        later = threads.submit(end_second)
+        while not later.done() and not looking.scalar(text("select count(*) from pg_locks where not granted")):
+            pass
+        db_session.commit()
+        later.result()
+    assert read(db_session, check_id).check.exit_code == 1
 
 
 def test_the_first_outcome_of_an_operator_stays(db_session: Session) -> None:

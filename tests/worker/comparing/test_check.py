@@ -170,7 +170,10 @@ def test_an_equal_check_is_found_again_and_a_failed_one_is_tried_again(
     assert submit(settings, shas, NARROW, ADD) == first
     assert submit(settings, shas, NARROW, ADD, fail_over=0.02) != first
     with session(context.database_url) as opened:
-        jobs.cancel(opened, opened.scalars(select(Job.id).where(Job.check_id == first)).all())
+        of_check = opened.scalars(select(Job.id).where(Job.check_id == first)).all()
+        with pytest.raises(NoSuchWork, match=f"job {of_check[0]} is not one of failed"):
+            retry(opened, JobSelection.of(of_check[0], None), "ada")
+        jobs.cancel(opened, of_check)
     reconcile(context.database_url, context.broker_url)
     ended = read(context, first).check
     assert (ended.exit_code, ended.failure) == (2, "its job was cancelled")
