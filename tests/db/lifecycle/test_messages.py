@@ -5,6 +5,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tests.db.lifecycle.test_checks import make_check
+from tests.worker.fixtures import open_regression
 from tilewatch.db.lifecycle import checks, messages
 from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.lifecycle.waiting import after
@@ -51,6 +52,15 @@ def test_a_message_is_given_up_at_its_last_attempt(db_session: Session, attempts
     message_id, other = write(db_session, "m", attempts=attempts), write(db_session, "other", attempts=500)
     messages.put_off(db_session, message_id, "no route")
     assert (read(db_session, message_id).state, read(db_session, other).state) == (state, "queued")
+
+
+def test_the_commits_with_a_status_are_those_of_one_regression_on_one_forge(db_session: Session) -> None:
+    numbers = [open_regression.regress(db_session, kernel=kernel) for kernel in ("gemm", "norm")]
+    statuses = [(7, numbers[0], "forge", "a"), (8, numbers[0], "forge", "b"), (9, numbers[0], "forge", "a")]
+    for event_id, number, channel, sha in [(6, numbers[1], "forge", "c"), *statuses, (7, numbers[0], "other", "d")]:
+        key = messages.event_key(event_id, channel, sha * 40)
+        write(db_session, key, regression_id=number, channel=channel)
+    assert messages.list_shas(db_session, numbers[0], "forge") == ["a" * 40, "b" * 40]
 
 
 def test_a_check_is_unreported_until_a_message_is_about_it_and_for_a_week(db_session: Session) -> None:
