@@ -101,6 +101,16 @@ def test_a_question_has_a_pair_if_one_of_its_ends_was_measured(
     assert history.find_pair(SeriesQuestion(("k", "p", "n1"), 10, 21, 4, 0), ()) is None
 
 
+@pytest.mark.parametrize(("code", "is_identical"), [(WON.code_sha256, True), ("other", False), (None, False)])
+def test_a_commit_whose_code_only_a_replay_found_is_identical_to_a_measured_one_with_that_code(
+    db_session: Session, code: str | None, is_identical: bool
+) -> None:
+    measured, replayed = End(1, "one", WON, None, WON.code_sha256), End(2, "two", None, WON, code)
+    history = History(db_session, None, SCOPE, ())
+    assert history._is_identical(measured, replayed) == is_identical
+    assert history._is_identical(replayed, measured) == is_identical
+
+
 def test_a_run_is_found_at_the_commit_of_its_winner(db_session: Session) -> None:
     history = History(db_session, None, SCOPE, ())
     history._sides = {7: {("k", "p"): WON}, 8: {}}

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.worker_reads.judging import ReplayFact
 from tilewatch.db.worker_reads.winners import Winner
@@ -87,3 +89,9 @@ def test_a_run_is_judged_from_the_same_first_night_whenever_it_is_judged() -> No
     starts = [first_night(nights) for nights in range(1, 1000)]
     assert all(nights - start <= HISTORY_NIGHTS + HISTORY_STEP for nights, start in enumerate(starts, start=1))
     assert set(starts) == set(range(0, max(starts) + 1, HISTORY_STEP))
+
+
+@pytest.mark.parametrize(("commit_id", "code"), [(1, "a"), (2, "b"), (3, None)])
+def test_the_code_at_either_commit_of_a_replay_is_known(commit_id: int, code: str | None) -> None:
+    facts = [replace(fact(1, 2, ("other", "other"), 4), problem="q"), fact(1, 2, ("a", "b"), 4)]
+    assert replay_answers.find_code(facts, "k", "p", commit_id) == code
