@@ -58,7 +58,9 @@ def test_replays_that_differ_by_nothing_refute_a_suspicion() -> None:
     assert conclusion.reason.startswith("not reproduced: 8 replay launches")
 
 
-@pytest.mark.parametrize(("size", "outcome"), [(0.0005, "refuted"), (-0.0005, "refuted"), (0.005, "undecided")])
+@pytest.mark.parametrize(
+    ("size", "outcome"), [(0.0005, "refuted"), (-0.0005, "refuted"), (0.005, "undecided"), (-0.005, "undecided")]
+)
 def test_replays_that_leave_no_room_for_a_relevant_change_refute_it_though_they_differ(
     size: float, outcome: str
 ) -> None:
