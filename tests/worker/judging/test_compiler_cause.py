@@ -1,5 +1,7 @@
 """What the replay of one commit with two compilers says, also if it failed or was held before."""
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,20 +10,25 @@ from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tilewatch.compilers import CompilerChange
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED, Outcome
 from tilewatch.db.models import Sweep
+from tilewatch.db.worker_reads import winners
 from tilewatch.db.worker_reads.judging import NightBefore, Point, Scope
+from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import compiler_cause, other_causes
 from tilewatch.worker.judging.compiler_cause import CompilerSuspicion, PairAnswer
 from tilewatch.worker.judging.other_causes import OtherCauses
+from tilewatch.worker.judging.scope_judge import series_of
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
 
 SCOPE = Scope(1, 1, "a" * 40, 7, "tilewatch", "b200", "sm_100", "measured")
 SIDE = BuildSide(1, "a" * 40, 1, {"tile_m": 32}, True, None)
 QUESTION = BuildQuestion.of(SCOPE, ("gemm", "1024"), "tonight", (SIDE, SIDE), launches=8, axis="toolchain")
 LAUNCHES = 8
+POINT = Point(1, 2, "gemm", "1024", "n1", "toolchain", 105.0, 104.9, 105.1, None, None)
 
 
 def write_replay(opened: Session, key: str, codes: tuple[str, str] = ("old", "new"), **row: Any) -> None:
@@ -59,13 +66,26 @@ def test_a_replay_has_no_launches_of_other_replays(db_session: Session) -> None:
     assert answer.size.launches == 4
 
 
+@pytest.mark.parametrize("unknown", ["before", "tonight"])
+def test_a_run_without_a_known_winner_is_no_suspicion(db_session: Session, tmp_path: Path, unknown: str) -> None:
+    planned = one_commit.submit(db_session)
+    fact_writes.add_compilations(db_session, [one_commit.compiled(code) for code in planned.code_keys])
+    fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_ids=[planned.sweep_id])
+    known = one_commit.measure(db_session, planned)
+    assert winners.read_winners_of_runs(db_session, [known]).keys() == {known}
+    runs = {"before": known, "tonight": known, unknown: known + 1}
+    point = replace(POINT, run_id=runs["tonight"])
+    before = {series_of(point): NightBefore(runs["before"], 1, "a" * 40, 100.0)}
+    store = CubinStore(folder(tmp_path))
+    assert compiler_cause.find_suspicions(db_session, store, 0.01, SCOPE, before, {series_of(point): point}) == []
+
+
 @pytest.mark.parametrize(
     ("answer", "outcome"), [(PairAnswer(None, False), "undecided"), (PairAnswer(None, True), "refuted")]
 )
 def test_a_replay_that_failed_refutes_no_suspicion(answer: PairAnswer, outcome: Outcome) -> None:
-    point = Point(1, 2, "gemm", "1024", "n1", "toolchain", 105.0, 104.9, 105.1, None, None)
     before, compilers = NightBefore(1, 1, "a" * 40, 100.0), CompilerChange("one", "another")
-    causes = OtherCauses(CompilerSuspicion(point, before, 0.05, compilers, QUESTION), answer)
+    causes = OtherCauses(CompilerSuspicion(POINT, before, 0.05, compilers, QUESTION), answer)
     night: Any = SimpleNamespace(policy=Policy())
     (settled,) = other_causes.settle(night, causes, None)
     assert (settled.outcome, settled.answer) == (outcome, None)
