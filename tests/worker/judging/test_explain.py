@@ -176,3 +176,15 @@ def test_whose_move_it_was() -> None:
     for theirs, whose in ((101.25, "both"), (101.24, "ours")):
         moved = explain.describe_move(BASE, replace(BASE, time_us=225.0, baseline_us=theirs))
         assert moved.endswith(f": {whose}"), "a tenth of 125 % is not too small"
+
+
+@pytest.mark.parametrize(("base_us", "head_us"), [(100.0, 300.0), (300.0, 100.0)])
+def test_a_mechanism_that_explains_less_than_half_of_the_change_is_named_with_its_bound(
+    base_us: float, head_us: float
+) -> None:
+    few, many = {"tensor_operations": 100.0}, {"tensor_operations": 120.0}
+    is_slower = head_us > base_us
+    base = replace(BASE, time_us=base_us, counters=few if is_slower else many)
+    head = replace(BASE, time_us=head_us, counters=many if is_slower else few, code_sha256="b")
+    (line,) = (each for each in explain.explain_replayed(base, head).lines if each.startswith("mechanism"))
+    assert "20% at most" in line
