@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
+from tests.worker.fixtures.http_receiver import Answer, receiver
 from tests.worker.fixtures.tiny_repository import git
 from tests.worker.fixtures.tuned_nights import FILE, TunedNights, watch_tuned_repository
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.models import Alarm, Job, PullRequest, Replay, Verdict
 from tilewatch.db.session import session
+from tilewatch.worker.notify.pull_requests import ForgeFailed, PullRequestForge
+from tilewatch.worker.notify.routing import PullRequestPlace
 from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.replay_job import ReplayJob
 from tilewatch.worker.settings import Settings
@@ -79,6 +82,27 @@ def test_a_pull_request_is_withdrawn_with_a_comment_when_its_cause_goes(nights: 
     assert (pull.state, read_states(nights)) == ("closed", ["withdrawn"])
     (comment,) = pull.comments
     assert "None of the shipped configs that it replaces is slower than the best config any more." in comment
+
+
+def test_a_pull_request_whose_cause_goes_before_the_forge_has_it_is_withdrawn(nights: TunedNights) -> None:
+    make_slow(nights)
+    nights.forge.fails_with = 503
+    nights.mend()
+    nights.forge.fails_with = None
+    assert read_states(nights) == ["open"]
+    nights.change(SLOW, 64, 1 / 1.10)
+    nights.do_night()
+    nights.mend()
+    assert (nights.forge.pulls, read_states(nights)) == ([], ["withdrawn"])
+
+
+@pytest.mark.parametrize("answer", [{}, None, [], {"state": "open", "number": "seven"}])
+def test_an_answer_that_is_no_pull_request_is_a_sentence(answer: object) -> None:
+    with receiver() as running:
+        running.answer = lambda _: Answer(json=answer)
+        forge = PullRequestForge(PullRequestPlace(forge="a/b", api=running.url), "token-of-ours")
+        with pytest.raises(ForgeFailed, match=r"^the forge \(a/b\) answers something else than a pull request$"):
+            forge.read(1)
 
 
 def test_launches_of_the_same_machine_code_count_for_a_later_cubin_of_it(nights: TunedNights) -> None:
