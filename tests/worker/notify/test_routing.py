@@ -128,6 +128,10 @@ def test_a_digest_that_is_late_at_midnight_is_that_of_its_day() -> None:
         (f"[channels.a]\nslak = '{HIDDEN}'", "channels.a.slak: extra inputs are not permitted"),
         (f"[channels.a]\nforge = '{HIDDEN}'", "channels.a.forge: string should match pattern"),
         ("[[routes]]\nto = ['nobody']", "there is no channel 'nobody'; known: log"),
+        (
+            "[channels.z]\nforge = 'a/b'\n[channels.a]\nforge = 'a/b'\n[[routes]]\nto = ['nobody']",
+            "there is no channel 'nobody'; known: a, log, z",
+        ),
         ("[[routes]]\nto = []", "routes.0.to: tuple should have at least 1 item"),
         ("[quiet]\nfrom = '25:00'\nto = '08:00'", "quiet.from: "),
         (
