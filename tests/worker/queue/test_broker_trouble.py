@@ -73,3 +73,11 @@ def test_ten_thousand_queued_jobs_without_a_message_are_sent_again_once(context:
     with session(context.database_url) as opened:
         opened.execute(update(Job).values(sent_at=text("now() - interval '2 min'")))
     assert reconcile(context.database_url, context.broker_url) == [], "each has a message"
+
+
+@pytest.mark.parametrize("url", ["unix:///run/secret", "amqp://us:secret@here", "redis://us:secret@here:port"])
+def test_a_broker_url_that_is_no_redis_is_refused_without_its_password(url: str) -> None:
+    """redis-py reads an address of a socket file, which Celery does not."""
+    with pytest.raises(BrokerUnreachable, match="the broker URL cannot be read; expected redis") as raised:
+        dispatch.require_broker(url)
+    assert "secret" not in str(raised.value)
