@@ -5,6 +5,7 @@ import datetime as dt
 import json
 from dataclasses import replace
 
+import pytest
 from sqlalchemy.orm import Session
 
 from tests.dashboard.fixtures.small_database import SHAS
@@ -90,6 +91,11 @@ def test_throttling_that_cannot_be_read_is_not_denied() -> None:
     read, unread = ({"sm_clock_mhz": 1980, "throttled": reasons} for reasons in ([], None))
     assert "The GPU was not throttled in any reading." in evidence.describe_clocks([read, {"when": "prepared"}])
     assert "Whether it was throttled is not known." in evidence.describe_clocks([read, unread])
+
+
+@pytest.mark.parametrize("readings", [[], [{"when": "prepared", "missing": "NVML: no permission"}]])
+def test_a_run_without_a_readable_clock_has_no_telemetry(readings: list[dict[str, object]]) -> None:
+    assert evidence.describe_clocks(readings) == "This run has no telemetry."
 
 
 def test_who_else_used_the_gpu_is_told() -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from tests.dashboard.fixtures.small_database import COUNTERS
 from tilewatch.dashboard.frames import explanation, reads
 from tilewatch.db.page_reads import regressions
+from tilewatch.db.page_reads.evidence import CodeDiffRow
 
 COUNTED = {"good": {"instructions": 1e6, "l2_hit_pct": 90.0}, "bad": {"instructions": 2e6, "l2_hit_pct": 90.0}}
 
@@ -45,6 +46,13 @@ def test_counters_of_another_pair_of_cubins_are_not_taken(filled: Session, fille
     assert explanation.read_counters(found).replay is None
 
 
+def test_counters_are_those_of_the_newest_replay_that_read_them(filled: Session, filled_url: str) -> None:
+    found = evidence_with(filled, filled_url, COUNTED)
+    older, newer = (replace(found.replays[0], counters=COUNTED | {"bad": {"instructions": now}}) for now in (3e6, 4e6))
+    unread = replace(newer, counters=None)
+    assert explanation.read_counters(replace(found, replays=(older, newer, unread))).now["instructions"] == 4e6
+
+
 def test_why_a_pair_has_no_counters_is_said_once(filled: Session, filled_url: str) -> None:
     found = evidence_with(filled, filled_url, {"missing": "ncu is away"})
     found = replace(found, sampled=tuple(replace(each, detail={}) for each in found.sampled), replays=found.replays * 2)
@@ -62,3 +70,14 @@ def test_what_another_config_brings_is_not_what_the_commit_changed(filled: Sessi
     assert {each.kind for each in explanation.find_change(moved) or ()} >= {"spills"}
     unchanged = replace(moved, same_config_before=replace(same, code_sha256=spills.code_sha256))
     assert explanation.find_change(unchanged) is None
+
+
+def test_instructions_that_moved_explain_a_change_of_the_same_config_alone(filled: Session, filled_url: str) -> None:
+    found = evidence_with(filled, filled_url, COUNTED)
+    assert found.winner_before is not None
+    barriers = {"kind": "barriers", "loop_depth": 1, "base": 3, "head": 9}
+    moved = replace(found, diff_to_before=CodeDiffRow("", [], [barriers]))
+    assert "overlap" in {each.kind for each in explanation.find_change(moved) or ()}
+    other = replace(found.winner_before, params={"tile_m": 7})
+    beside_another = replace(moved, winner_before=other, same_config_before=found.winner_before)
+    assert "overlap" not in {each.kind for each in explanation.find_change(beside_another) or ()}
