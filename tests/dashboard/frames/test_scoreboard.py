@@ -67,6 +67,11 @@ def test_an_operator_that_was_not_measured_keeps_its_last_ratio() -> None:
     assert [place.ratio for place in found.line] == pytest.approx([0.8, 0.8, math.sqrt(0.8)])
 
 
+def test_the_line_begins_where_half_of_the_series_were_measured() -> None:
+    early, *late = series("a", [0.8, 0.9], [2, 0]), series("b", [0.9], [0]), series("c", [0.9], [0])
+    assert [len(score(early, *late[:others]).line) for others in (0, 1, 2)] == [2, 2, 1]
+
+
 def test_the_week_before_is_a_week_before_or_the_oldest() -> None:
     four_days_apart = score(series("a", [0.7, 0.8, 0.9], [2, 1, 0]))
     assert scoreboard.write_direction(four_days_apart) == "20.0 points better since 2026-11-12"
