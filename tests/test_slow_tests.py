@@ -20,7 +20,7 @@ def test_a_test_is_slow_by_what_it_calls_by_its_fixtures_or_by_functions_of_test
         "tests/worker/queue/test_tls.py": "by a worker",
         "tests/worker/local/test_up.py": "by a command",
         "tests/worker/detection/test_thresholds.py": "",
-        "tests/worker/steps/test_confirm.py": "",
+        "tests/worker/gpu/test_illness_of_run.py": "",
     }
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "slow", *files]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
