@@ -77,6 +77,6 @@ def test_a_module_that_decides_is_tested_by_name_or_by_the_behaviour_tests_of_it
 
 
 def test_a_module_without_a_test_of_its_name_has_those_of_the_modules_that_import_it() -> None:
-    tests = list_tests([Path("dashboard/frames/row_frames.py")])
-    assert {"tests/test_frames.py", "tests/dashboard/frames/test_reads.py"} <= set(tests)
+    tests = list_tests([Path("dashboard/charts/hover.py")])
+    assert {"tests/dashboard/charts/test_trend.py", "tests/dashboard/frames/test_sign.py"} <= set(tests)
     assert len(tests) == len(set(tests))
