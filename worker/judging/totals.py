@@ -6,7 +6,7 @@ when all measurements of the night have ended, if all its series have a time."""
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import cast
 
 from sqlalchemy.orm import Session
 
@@ -127,11 +127,20 @@ def _verdict(run_id: int, parts: Sequence[Part], policy: Policy) -> NewVerdict:
     ]
     total = judge_total(judged, policy)
     largest = None if total.largest is None else parts[total.largest].verdict
-    columns: dict[str, Any] = {**vars(total), "policy": policy.name}
-    del columns["largest"]  # its commits are stored instead
-    if largest is not None:
-        columns |= {"good_commit_id": largest.good_commit_id, "bad_commit_id": largest.bad_commit_id}
-    return NewVerdict(run_id=run_id, **columns)
+    return NewVerdict(
+        run_id=run_id,
+        verdict=total.verdict,
+        change=total.change,
+        noise=total.noise,
+        history_points=total.history_points,
+        policy=policy.name,
+        reason=total.reason,
+        low=total.low,
+        high=total.high,
+        smallest=total.smallest,
+        good_commit_id=None if largest is None else largest.good_commit_id,
+        bad_commit_id=None if largest is None else largest.bad_commit_id,
+    )
 
 
 def _joined(values: Iterable[str]) -> str:
