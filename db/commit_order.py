@@ -1,8 +1,8 @@
 """Orders commits, for every query that needs to know which of two commits is newer.
 
 A commit's position is its place along the followed branch. A commit comes after all its ancestors, whatever their dates
-are (worker/git/branch_order.py computes positions). The newest commit is the last one on the branch. Commits that a
-forced push removed keep their positions, but count as older than every commit on the branch.
+are (worker/git/branch_order.py computes positions). Commits that a forced push removed keep their positions. Where the
+newest commit is wanted, such commits count as older than every commit on the branch.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ Commits = type[Commit] | AliasedClass[Commit] | ReadOnlyColumnCollection[str, An
 
 
 def oldest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for commits by position. A commit that left the branch precedes its replacement."""
+    """Returns the terms that sort commits by position. Of two at one position, the commit stored first comes first."""
     return (commit.position.asc(), commit.id.asc())
 
 
@@ -28,12 +28,12 @@ def newest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
 
 
 def last_added_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for commits of several repositories, last stored first. Their positions do not compare."""
+    """Returns the terms that sort commits of several repositories, last stored first. Positions are per repository."""
     return (commit.id.desc(),)
 
 
 def latest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for commits by position, the last one first, whether they are on the branch or not."""
+    """Returns the terms that sort commits by position, the highest first, whether they left the branch or not."""
     return (commit.position.desc(), commit.id.desc())
 
 
@@ -48,19 +48,19 @@ def place_of(commit: Commits = Commit) -> Tuple:
 
 
 def place_of_night(commit: Commits, submission_id: Any, run_id: Any) -> Tuple:
-    """Returns the columns that order the runs of a repository as the judge orders nights: first by commit, then by the
-    time when the night was requested. Two nights at one commit have different tuples."""
+    """Returns the columns that order the runs of a repository as the judge orders nights: by commit, then by the time
+    of the night's request. The smaller tuple is the earlier run. Nights at one commit have different tuples."""
     return tuple_(commit.position, commit.id, submission_id, run_id)
 
 
 def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for runs in the judge's order of nights, the last night first. Of the earlier runs of a
-    series on one host, the first is then the run of the night before, with which the judge and the alarms compare."""
+    """Returns the terms that sort runs in the judge's order of nights, the last night first. The judge and the alarms
+    sort the earlier runs of a series on one host by these terms, and compare a run with the first of them."""
     return (*latest_first(), submission_id.desc(), run_id.desc())
 
 
 def nearness_of(commit: Commits, run_id: Any) -> Tuple:
-    """Returns the columns that order runs by commit. The larger tuple is the run of the commit nearer to the tip."""
+    """Returns the columns that order runs by commit. The larger tuple is the run whose commit is nearer to the tip."""
     return tuple_(commit.left_branch_at.is_(None), commit.position, commit.id, run_id)
 
 

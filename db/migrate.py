@@ -53,7 +53,7 @@ class DatabaseOlder(OtherRelease):
 
 
 class TablesInUse(ExpectedError):
-    """Raised if a table to migrate is in use. The message names the processes. Nothing of the migration is left."""
+    """Raised if a table to migrate stays in use. The message names the processes. This migration changed nothing."""
 
 
 def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience_s: float = PATIENCE_S) -> None:
@@ -104,7 +104,7 @@ def _create(connection: Connection) -> None:
 
 
 def current(url: str) -> str | None:
-    """Returns the revision of the database; None if it was never migrated."""
+    """Returns the revision of the database; None if the database has no tables yet."""
     with session.engine(url).begin() as connection:  # committed: psycopg drops prepared statements after a rollback
         return _revision(connection)
 
@@ -158,7 +158,7 @@ def _alone(url: str) -> Iterator[Connection]:
 
 
 def _list_table_users(connection: Connection) -> str:
-    """Returns a text that lists the processes whose transactions use a table, the longest transaction first."""
+    """Returns a text about at most three processes whose transactions use a table, the longest transaction first."""
     users = [
         f"process {row.pid} of {row.usename} ({row.application_name or 'unnamed'}) uses {row.tables}"
         for row in connection.execute(TABLE_USERS)
@@ -167,7 +167,7 @@ def _list_table_users(connection: Connection) -> str:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Returns a database's revision; None if it has none. Alembic's function would write a log line before each job."""
+    """Returns the database's revision; None without tables. Alembic's own function would log a line before each job."""
     if connection.scalar(text("select to_regclass('alembic_version')")) is None:
         return None
     revision: str | None = connection.scalar(text("select version_num from alembic_version"))
@@ -175,7 +175,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _revisions() -> tuple[str, ...]:
-    """Lists this code's revisions by their file names, oldest first. Alembic would import all of these files. Each call
-    reads the folder. A worker that kept a list from before its files were replaced refused all jobs for ever."""
+    """Lists the revisions of this code, oldest first. They come from file names, because Alembic would import all the
+    files. Each call reads the folder: a worker that kept the list refused all jobs for ever after the files changed."""
     versions = Path(__file__).parent / "migrations" / "versions"
     return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))

@@ -66,9 +66,9 @@ class GpuModel(Base):
 
 
 class Repository(Base):
-    """A repository that `tilewatch watch add` added, last at `added_at`. `commits` refers to it by name. Nightlies
+    """A repository that `tilewatch watch add` added, last at `added_at`. Its commits refer to it by name. Nightlies
     measure it until `removed_at`. `url` has no password. `failure` says why the scheduler's last fetch failed; null if
-    it succeeded."""
+    that fetch succeeded."""
 
     __tablename__ = "repositories"
     __table_args__ = (CheckConstraint("(failure is null) = (failing_since is null)", name="failure_has_time"),)
@@ -84,7 +84,7 @@ class Repository(Base):
 
 
 class Commit(Base):
-    """A commit. Its `position` counts along the followed branch, after all its ancestors (commit_order.py).
+    """A commit. Its `position` on the followed branch is after the positions of all its ancestors (commit_order.py).
     `left_branch_at` is when a fetch first found that the commit had left the branch; null while it is on the branch."""
 
     __tablename__ = "commits"
@@ -266,8 +266,8 @@ class Run(Base):
     """One session on one GPU that measured a sweep's winner and its baselines.
 
     `toolchain` maps each part of the toolchain to its version. `telemetry` lists readings of the GPU between groups of
-    rounds. `tie` lists the ids of configs that are as fast as the winner, within the error. `origin` and `timer` are
-    "simulated" if no GPU ran. `code_compared_at` is null until the winner's code was compared (CodeDiff).
+    rounds. `tie` lists the ids of configs that are as fast as the winner, within the measuring error. `origin` and
+    `timer` are "simulated" if no GPU ran. `code_compared_at` is null until the winner's code was compared (CodeDiff).
     """
 
     __tablename__ = "runs"
@@ -328,7 +328,7 @@ class Measurement(Base):
 class Verdict(Base):
     """The verdict on a run, with the judge's policy and the reason. Judging twice gives the same verdict. `change` is
     relative, with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of this series
-    could show. The change lies after the commit `good_commit_id` and not after `bad_commit_id`."""
+    could show. The change lies after the commit `good_commit_id`, up to and including `bad_commit_id`."""
 
     __tablename__ = "verdicts"
     __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
@@ -349,7 +349,7 @@ class Verdict(Base):
 
 class Suspicion(Base):
     """A change that may have happened in a run's night, and the outcome. `launches` counts the launches of its replays.
-    `size` is the change that nightly times suggest; null if the suspicion has another reason."""
+    `size` is the relative change that nightly times suggest; null if the suspicion has another reason."""
 
     __tablename__ = "suspicions"
     __table_args__ = (
@@ -378,7 +378,7 @@ class Replay(Base):
     process.
 
     `axis` is what differs between the two sides: "commit", "config", or the "toolchain" that compiled them. If it is
-    "node", two nodes are compared by two replays: each timed both sides on its own `host`. `failure` says why a replay
+    "node", two replays compare two nodes: each replay timed both sides on one node, `host`. `failure` says why a replay
     has no times.
     """
 
@@ -424,8 +424,8 @@ class Replay(Base):
 
 class Regression(Base):
     """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it. The
-    change lies after the commit `good_commit_id` and not after `bad_commit_id`. `size` is that of its worst series.
-    `cause` is one sentence, and `explanation` a list of sentences with the reasons for this cause."""
+    change lies after the commit `good_commit_id`, up to and including `bad_commit_id`. `size` is the change of its
+    worst series. `cause` is one sentence, and `explanation` a list of sentences with the reasons for this cause."""
 
     __tablename__ = "regressions"
     __table_args__ = (
@@ -458,7 +458,7 @@ class Regression(Base):
 
 
 class RegressionSeries(Base):
-    """A series that a regression changed, as the night of `run_id` confirmed. `good_run_id` is an earlier run."""
+    """A series that a regression changed, confirmed in the night of run `run_id`. The run `good_run_id` is earlier."""
 
     __tablename__ = "regression_series"
     __table_args__ = (
@@ -594,9 +594,9 @@ class Check(Base):
     """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times, in `check_operators`,
     are in no series, and no verdict on a night uses them.
 
-    `changed` counts the operators that need launches; the error rate is divided among these. It is null until the check
-    is prepared. `exit_code` is that of `tilewatch compare`: 0 no operator is slower, 1 one is slower, 2 could not tell.
-    `failure` says why the check has no operators.
+    `changed` counts the operators that need launches, among which the error rate is divided. `changed` is null until
+    the check is prepared. `exit_code` is the exit code of `tilewatch compare`: 0 no operator is slower, 1 one is
+    slower, 2 could not tell. `failure` says why the check has no operators.
     """
 
     __tablename__ = "checks"
@@ -629,8 +629,8 @@ class CheckOperator(Base):
     """A kernel and problem of a check. `kind` is the outcome; null until all launches have ended.
 
     `base_us` and `head_us` have one median per launch. `change` is relative (+0.02 is 2 % slower), with its 95 %
-    interval `low` to `high`; an infinite end is null. `sentence` is the outcome for people. `is_over`: surely slower by
-    more than the check's `fail_over`. `is_unsure`: perhaps slower by more than `fail_over`. `not_apart` says why the
+    interval `low` to `high`; an infinite end is null. `sentence` is the outcome for people. `is_over` is True if the
+    head is surely slower by more than the check's `fail_over`, `is_unsure` if it may be. `not_apart` says why the
     process that timed the kernel also ran its host code; empty if another process ran its host code.
     """
 
@@ -672,7 +672,7 @@ class CheckOperator(Base):
 
 
 class ToolchainReport(Base):
-    """A report on whether a later one of `toolchains` may replace the first. A file is imported once per `key`.
+    """A report on whether one of the later `toolchains` may replace the first. A file is imported once per `key`.
 
     `contents` is the file that `tilewatch toolchain compare` writes, with every launch. `answer` and `markdown` are the
     verdict on these contents (kernels/comparing/toolchains/writing.py), empty until the report is judged. `job_id` is
@@ -809,7 +809,7 @@ class Token(Base):
 
 
 class Quarantine(Base):
-    """A period in which a GPU gets no sweeps because it is ill. It ends when the GPU's canaries are clean again. A GPU
+    """A period in which a GPU gets no sweeps because it is ill. It ends when canaries (tests) are clean again. A GPU
     has at most one open quarantine. `evidence` has the readings, and the run that showed the illness, if any."""
 
     __tablename__ = "quarantines"

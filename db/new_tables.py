@@ -66,7 +66,7 @@ $$;
 
 
 def create_tables(connection: Connection) -> None:
-    """Creates every table, and the trigger that fills the repositories of sweeps."""
+    """Creates every table, and the trigger that fills the column `repository` of sweeps."""
     Base.metadata.create_all(connection, checkfirst=False)
     connection.execute(text(FILL_REPOSITORY))
 

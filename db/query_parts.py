@@ -97,13 +97,13 @@ NOT_TRIED = Trial.status.in_(("waiting", "compiled"))
 
 
 def is_drawn() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's trial is not in the short list of its sweep's kernel."""
+    """Returns the condition that the enclosing query's trial is outside its kernel's short list; false without one."""
     listed = Sweep.space["listed"]
     return and_(func.coalesce(listed.is_not(None), false()), ~listed.contains(func.to_jsonb(Trial.config_id)))
 
 
 def is_part_of_space() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's sweep has a run, but left out configs of its short list, or of
+    """Returns the condition that the enclosing query's sweep has a run but left out configs of its short list, or of
     its space if it has no list. Configs outside the list do not count: a night stops trying them when one hangs."""
     left_out = exists().where(Trial.sweep_id == Sweep.id, NOT_TRIED, ~is_drawn()).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
@@ -115,7 +115,7 @@ def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) 
 
 
 def is_counted() -> ColumnElement[bool]:
-    """Returns the condition that pages and messages count a regression: it was neither planted nor recorded."""
+    """Returns the condition that pages and messages count a regression: neither a planted example nor recorded."""
     return Regression.repository.not_in(EXAMPLES) & ~is_recorded(Regression.id)
 
 
@@ -134,7 +134,7 @@ def _has_run_of(regression_id: ColumnElement[int] | InstrumentedAttribute[int], 
 
 def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | None]:
     """Returns a subquery for why a run's kernel and its host code ran in one process: the reason in the watch file,
-    else what the worker found. The result is null if they ran in separate processes."""
+    else the reason that the worker found. The result is null if they ran in separate processes."""
     stated, found = (func.nullif(Measurement.detail[name].astext, "") for name in ("stated", "not_apart"))
     shared = Measurement.detail["library_runs_apart"].astext == "false"
     query = select(func.coalesce(stated, found)).where(
@@ -154,8 +154,8 @@ def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
 
 
 def select_named(names: Iterable[str], tables: Sequence[Any], **named: Any) -> Query:
-    """Returns the query for the columns with these names. A column is the expression in `named`, else the column of the
-    same name in the first of `tables` that has it."""
+    """Returns the query for the columns with these names. A column is the expression in `named`, else the column with
+    that name in the first of `tables` that has it."""
 
     def find_column(name: str) -> Any:
         if name in named:

@@ -1,5 +1,5 @@
 """Names repositories in the database. A branch is stored as a repository of its own, so that its runs are separate from
-the main line's. So are runs with another toolchain, under a name with a space, which a branch cannot have."""
+the main line's. Runs with another toolchain are separate too: their name has a space, which no branch name can have."""
 
 BRANCH_START = " (branch "
 
@@ -15,7 +15,7 @@ def name_of_branch(repository: str, branch: str) -> str:
 
 
 def is_example(name: str) -> bool:
-    """Returns whether a repository's changes were planted. Planted changes are shown apart and not counted."""
+    """Returns whether a repository's changes were planted as examples. Pages show these apart and do not count them."""
     return name in EXAMPLES
 
 
@@ -26,7 +26,7 @@ def split_branch(name: str) -> tuple[str, str | None]:
 
 
 def is_branch(name: str) -> bool:
-    """Returns whether a stored name is that of a branch."""
+    """Returns whether a repository's stored name is the name of a branch."""
     return split_branch(name)[1] is not None
 
 
@@ -36,11 +36,11 @@ def name_under_toolchain(branch: str | None, toolchain: str) -> str:
 
 
 def branch_without_toolchain(name: str) -> str | None:
-    """Returns a branch name without its toolchain; None if the name is the main line's."""
+    """Returns the branch in a stored name, without its toolchain; None for the main line."""
     _, branch = split_branch(name)
     return f" {branch or ''}".partition(f" {UNDER}")[0].strip() or None
 
 
 def describe_branch(name: str) -> str:
-    """Returns words for a branch name: that it is a branch, or that it is the main line under a toolchain."""
+    """Returns words for a branch name: "branch NAME", or the name alone for the main line under another toolchain."""
     return name if name.startswith(UNDER) else f"branch {name}"

@@ -49,7 +49,7 @@ class RunColumns:
 
 @dataclass(frozen=True)
 class JudgedRunColumns(CommitColumns, RunColumns):
-    """A run at a commit, with its rates and its verdict. All of the verdict is None if the run was not judged."""
+    """A run at a commit, with its rates and its verdict. The verdict's columns are None if the run was not judged."""
 
     author: str | None
     device_name: str
@@ -67,7 +67,7 @@ class JudgedRunColumns(CommitColumns, RunColumns):
 
 @dataclass(frozen=True)
 class TimeColumns:
-    """The time of one implementation with its 95 % interval, and its ratio to a baseline; None without a baseline."""
+    """The time of one implementation with its 95 % interval. Its ratio to a baseline is None without a baseline."""
 
     median_us: float
     low_us: float
@@ -90,7 +90,7 @@ class MeasurementColumns(TimeColumns):
 
 @dataclass(frozen=True)
 class CodeColumns:
-    """Facts about a config's machine code; None if the config was not compiled."""
+    """Facts about a config's machine code. Each is None if the config was not compiled."""
 
     registers: int | None
     stack_bytes: int | None

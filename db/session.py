@@ -22,7 +22,7 @@ class DatabaseUnreachable(ExpectedError):
 
 def engine(url: str) -> Engine:
     """Returns this process's engine for a database, made on first use. A forked child makes its own engine, because two
-    processes that share one get each other's rows (seen with a Celery prefork pool)."""
+    processes that share an engine get each other's rows (seen with a Celery prefork pool)."""
     key = (url, os.getpid())
     # Two threads that make one at once both get the first, so that none is left unclosed. `functools.cache` would not
     # do that, and a lock that is held during a fork is never free in the child.
@@ -47,8 +47,8 @@ def session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def reading_session(url: str) -> Iterator[Session]:
-    """Opens a transaction whose queries all see the database as it was at the first one, so that what is made of their
-    results does not contradict itself. Postgres refuses every change, even from a user with the right to it."""
+    """Opens a transaction whose queries all see the database as it was at the first query, so that their results agree.
+    Postgres refuses every change, even from a user with the right to it."""
     with session(url) as opened:
         opened.connection(execution_options={READS: True})
         # Not by SQLAlchemy's options: a connection that had them begins its later transactions with READ WRITE, which
@@ -60,7 +60,7 @@ def reading_session(url: str) -> Iterator[Session]:
 @contextmanager
 def filling_session(url: str) -> Iterator[Session]:
     """Opens a transaction that may fill empty tables. Postgres plans each of its statements anew, because a plan for
-    almost empty tables would read a whole table for each row of another one."""
+    almost empty tables would read a whole table for each row of another table."""
     with session(url) as opened:
         opened.execute(text("set local plan_cache_mode = force_custom_plan"))
         yield opened
@@ -96,7 +96,7 @@ _SPILL = "select count(*) from (select g from generate_series(1, 20000) g order 
 
 def find_trouble(url: str) -> str | None:
     """Returns why Postgres answers but would refuse a write: it is read-only or has no connection left. Returns None if
-    it would accept one. Raises DatabaseUnreachable if it does not answer or its disk is full."""
+    it would accept a write. Raises DatabaseUnreachable if Postgres does not answer or its disk is full."""
     try:
         with engine(url).begin() as connection:
             found = connection.execute(text(_LOOK)).one()

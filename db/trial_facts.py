@@ -13,9 +13,9 @@ from tilewatch.db.models import Compilation, Sweep, Trial
 
 
 def count() -> ScalarSelect[dict[str, Any]]:
-    """Returns a subquery that counts the trials of the enclosing query's sweep, as one JSON object. `settled` counts
-    those with a compilation, `spilling` those that use stack, `tma` those with all loads by TMA, `tensor_core` those
-    with all products on Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if no trial is settled."""
+    """Returns a subquery that counts the trials of the enclosing query's sweep, as one JSON object. `settled` trials
+    have a compilation, `spilling` trials use stack, `tma` trials load only by TMA, and `tensor_core` trials compute all
+    products on Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if no trial is settled."""
     ok = Compilation.status == "ok"
 
     def counted(condition: ColumnElement[bool]) -> ColumnElement[int]:

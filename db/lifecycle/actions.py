@@ -1,8 +1,8 @@
 """Carries out requests from the command line, the dashboard and programs, or stores them for a worker.
 
-The same transaction writes a row of `actions` with the requester's name. Cancelling and retrying change the jobs at
-once, and the reconciler sends the messages for retried jobs within a minute. A worker makes submissions
-(worker/submitting/submit_requests.py), as they need a repository's clone, which the requesting process may lack.
+Each request is stored in the table `actions` with the requester's name, in the same transaction. Jobs are cancelled and
+retried at once, and the reconciler sends the messages for retried jobs within a minute. A worker makes submissions
+(worker/submitting/submit_requests.py), because they need a repository's clone, which the requesting process may lack.
 """
 
 import datetime as dt
@@ -65,7 +65,7 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Cancels jobs for a person and returns a sentence. Workers stop soon. Raises NoSuchWork without an open job."""
+    """Cancels the selected open jobs and returns a sentence. Workers stop soon. Raises NoSuchWork if none is open."""
     ended = jobs.cancel(session, _list_chosen(session, chosen, OPEN_JOB))
     if not ended:
         raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))
@@ -73,9 +73,9 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Queues the selected jobs again that ended before their work was done, and stores this as a person's action.
-    Returns a sentence about the queued jobs. Raises NoSuchWork if no selected job ended this way, or for the job of a
-    check, because the check ended with its job."""
+    """Queues selected jobs again if they ended before their work was done, and stores this as an action of `who`.
+    Returns a sentence about the queued jobs. Raises NoSuchWork if no selected job ended this way. Raises it also for
+    the job of a check, because the check ended with its job."""
     ended = select(Job.check_id).where(Job.id == chosen.job_id, Job.state.in_(ENDED_SHORT))
     if (check_id := session.scalar(ended)) is not None:
         raise NoSuchWork(f"job {chosen.job_id} is of check {check_id}, which ends with it: submit the check again")
@@ -89,9 +89,9 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def ask(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str | None = None) -> int | None:
-    """Stores a request for an action with the arguments in `wanted`; those that are None are not stored. Without a
-    repository, the main watched one is meant. With empty `gpus`, all GPU models are meant that are watched or were
-    measured here. Returns the action's id; None if `key` was used before."""
+    """Stores a request for an action. `wanted` has the arguments; arguments that are None are not stored. A request
+    without a repository is for the main watched one. Empty `gpus` stand for all GPU models that are watched or were
+    measured here. Returns the action's id; None if an earlier action has the same `key`."""
     given = {name: value for name, value in wanted.items() if value is not None}
     asked = postgresql.insert(Action).values(who=who, action=action, wanted=given, state="asked", key=key)
     once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
@@ -99,8 +99,8 @@ def ask(session: Session, who: str, action: str, wanted: Mapping[str, Any], key:
 
 
 def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Requests new sweeps of every series of a regression, at its bad commit. Returns the regression. The sweep of an
-    operator measures its spans too."""
+    """Requests new sweeps at the bad commit of a regression, for each kernel and problem that it changed. Returns the
+    regression. A sweep of an operator measures its time and its spans, so one sweep serves these series."""
     row = _regression(session, regression_id)
     gpus: dict[tuple[str, str], set[str]] = {}
     for series in regression_queries.list_series(session, regression_id):
@@ -112,8 +112,8 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
 
 
 def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Requests a bisection: replays of a regression's worst series that narrow its range. Returns the regression.
-    Raises NotPossible for a range of one commit, a cause that is no commit, a recording, or a running bisection."""
+    """Requests replays of a regression's worst series that narrow its range of commits. Returns the regression. Raises
+    NotPossible for a range of one commit, a cause other than a commit, a recording, or a running bisection."""
     row = _regression(session, regression_id)
     if (why_not := why_no_bisection(vars(row))) is not None:
         raise NotPossible(f"regression {regression_id} {why_not}")
@@ -137,9 +137,9 @@ def why_no_bisection(row: Mapping[Any, Any]) -> str | None:
 
 
 def replay(session: Session, run_id: int, who: str) -> str:
-    """Requests a replay of an undecided run's commit beside the one measured before it. Returns a sentence for the
-    person, and adds to the verdict's reason that a replay was requested. Raises NotPossible if no replay is possible,
-    or if one was requested already: two clicks make one replay."""
+    """Requests a replay that compares the commit of an undecided run with the commit measured before. Returns a
+    sentence for the person, and adds to the verdict's reason that a replay was requested. Raises NotPossible if no
+    replay is possible, or if a replay was requested already, so that two clicks make one replay."""
     suspicions.lock_run(session, run_id)
     run = find_run(session, run_id)
     if run is None:
@@ -154,7 +154,7 @@ def replay(session: Session, run_id: int, who: str) -> str:
 
 
 def is_replay_offered(run: RunRow) -> bool:
-    """Returns whether pages offer a replay of a run: the run shows no reason against one, and awaits none."""
+    """Returns whether pages offer a replay of a run: nothing in `run` rules a replay out, and none is requested yet."""
     return _why_never_replayed(run) is None and not (run.reason or "").endswith(AWAITS_REPLAY)
 
 
@@ -175,8 +175,8 @@ def find_next_request(session: Session, after: int = 0) -> RequestedAction | Non
 def end_request(
     session: Session, action_id: int, *, refused: bool, outcome: str, learned: Mapping[str, Any] | None = None
 ) -> None:
-    """Ends a request and stores its outcome, a sentence. Adds `learned` to the request's `wanted` fields. A run's
-    verdict no longer awaits a replay after the request for it."""
+    """Ends a request. Stores its outcome, a sentence, and adds `learned` to its `wanted` fields. If it requested a
+    replay of a run, removes from the reason of the run's verdict that a replay is requested."""
     columns = {"state": "refused" if refused else "done", "outcome": outcome, "ended_at": func.now()}
     wanted = Action.wanted.concat(cast(dict(learned or {}), JSONB))
     ended = update(Action).where(Action.id == action_id, Action.state == "asked").values(**columns, wanted=wanted)

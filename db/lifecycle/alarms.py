@@ -44,7 +44,7 @@ def _find_open(kind: str, subject: str) -> Select[str]:
 
 
 def digest(subject: str) -> str:
-    """Returns a short hash of a name, for keys whose parts are separated by slashes, because a name may have one."""
+    """Returns a short hash of a name, to use in a key. A name may have slashes, which separate the parts of a key."""
     return hashlib.sha256(subject.encode()).hexdigest()[:8]
 
 

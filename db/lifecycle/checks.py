@@ -1,5 +1,5 @@
-"""Changes the state of a check: submitted, prepared, each operator compared, ended. A check ends when its last operator
-gets an outcome. Repeating a write changes nothing. The caller opens the session and commits."""
+"""Changes the state of a check (a comparison of two commits): submitted, prepared, each operator compared, ended. A
+check ends when its last operator gets an outcome. Repeating a write changes nothing. The caller commits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ LOST = "its job ended without an outcome"
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """The inputs of a check. `kernel` is None for all kernels of a nightly. A `fail_over` of 0.02 allows 2 % slower."""
+    """The inputs of a check. `kernel` is None for all kernels of a nightly. `fail_over` 0.02 allows 2 % slowdown."""
 
     repository: str
     base_sha: str
@@ -158,6 +158,6 @@ def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: Mapping[str, Any]) -> list[int]:
-    """Changes the columns of the operators of `which`. Returns the ids of their checks, sorted, without duplicates."""
+    """Changes columns of the operators that fulfil `which`. Returns the ids of their checks, sorted, each once."""
     changed = session.scalars(update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id))
     return sorted(set(changed))

@@ -20,7 +20,7 @@ class KnownCommit:
 
 
 def list_known(session: Session, repository: str) -> list[KnownCommit]:
-    """Lists a branch's stored commits, the oldest position first."""
+    """Lists a branch's stored commits, the lowest position first."""
     query = (
         select(Commit.sha, Commit.position, Commit.left_branch_at.is_not(None))
         .where(Commit.repository == repository)
@@ -30,7 +30,7 @@ def list_known(session: Session, repository: str) -> list[KnownCommit]:
 
 
 def write_order(session: Session, repository: str, positions: Mapping[str, int], left: Collection[str]) -> int:
-    """Stores new positions for a branch's commits. Returns how many of `left` were still stored as on the branch."""
+    """Stores positions of commits, and that those in `left` left the branch. Returns how many were on it until now."""
     known = list_known(session, repository)
     session.execute(_MOVE, {"repository": repository, **_columns(known, positions, left)})
     return sum(each.sha in left and not each.has_left for each in known)
@@ -49,7 +49,7 @@ where commits.repository = :repository and commits.sha = placed.sha
 def _columns(
     known: Collection[KnownCommit], positions: Mapping[str, int], left: Collection[str]
 ) -> dict[str, list[object]]:
-    """Returns the parameters of `_MOVE`, lists with an element per commit that moved, or left or joined the branch."""
+    """Returns the parameters of `_MOVE`: lists with one element per commit that moved, left or joined the branch."""
     moved = [
         each
         for each in known

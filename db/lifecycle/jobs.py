@@ -151,15 +151,15 @@ def fail(
 
 
 def hand_back(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues a job again because its worker must stop, or cannot do it; `columns` may then name another `queue`. Counts
-    no attempt. Returns False if the lease was lost."""
+    """Queues a job again, because its worker must stop or cannot do the job. `columns` are other columns to change,
+    such as `queue`. The attempt does not count. Returns False if the worker has lost its lease."""
     again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     return _as_owner(session, job_id, owner, {**again, **columns})
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
-    """Queues a job again after a failure that may pass. The wait before the next try doubles each time. Counts no
-    attempt. `trouble` is a sentence for people. Returns False if the lease was lost."""
+    """Queues a job again after a failure that may pass. The wait before the next try doubles each time. The attempt
+    does not count. `trouble` is a sentence for people. Returns False if the worker has lost its lease."""
     columns = {"put_offs": Job.put_offs + 1, "not_before": after(backoff_s(Job.put_offs)), "trouble": trouble}
     return hand_back(session, job_id, owner, **columns)
 
@@ -201,7 +201,7 @@ def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Queues failed, poisoned or cancelled jobs again with 0 attempts. Returns their ids. `actions.retry` calls it."""
+    """Queues failed, poisoned or cancelled jobs with 0 attempts; measure jobs wait for `release`. Returns their ids."""
     anew = {
         **_let_go("queued"),
         **dict.fromkeys(("failure", "trace", "log", "trouble", "sent_at", "started_at", "finished_at")),
@@ -231,13 +231,13 @@ def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
 
 
 def _worker_of(owner: str) -> str:
-    """Returns the worker in a job's owner, NAME#PID. Each process of a worker owns jobs under its own PID."""
+    """Returns the name of the worker that owns a job. An owner is NAME#PID, where PID is a process of the worker."""
     return owner.rpartition("#")[0]
 
 
 def _expired() -> ColumnElement[bool]:
-    """Returns the condition that a job's lease ran out. If Postgres was away then, the owner may renew the lease until
-    RENEWAL_S after the restart, so that a full disk that ends Postgres repeatedly does not poison jobs."""
+    """Returns the condition that a job's lease ran out. If it ran out while Postgres was away, it counts only RENEWAL_S
+    after the restart, so that its owner can renew it. So a full disk that ends Postgres repeatedly poisons no jobs."""
     started = func.pg_postmaster_start_time()
     renewable = and_(Job.lease_until < started, started > after(-RENEWAL_S))
     return and_(Job.state == "running", Job.lease_until <= clock_now(), not_(renewable))

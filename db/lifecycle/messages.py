@@ -30,8 +30,8 @@ UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sen
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message that a sender has claimed. `sha` is the commit in its key, for an older key the bad commit, or
-    the head commit of its check. `about` is the regression's kernel, or "check" followed by the GPU model."""
+    """A message that a sender has claimed. `sha` is the commit in its key. If its key has none, `sha` is the bad commit
+    of its regression or the head of its check. `about` is the regression's kernel, or "check" and the GPU model."""
 
     id: int
     key: str
@@ -70,15 +70,15 @@ class NewMessage(TypedDict):
 
 
 def write(session: Session, **row: Unpack[NewMessage]) -> bool:
-    """Writes a message if its key is new. Returns whether it was written."""
+    """Stores a message for the senders if its key is new. Returns whether it was stored."""
     state = "queued" if row.get("not_before") is None else "held"
     return find_or_add(session, Message, ("key",), {**row, "state": state})[1]
 
 
 def list_unreported_changes(session: Session) -> list[UnreportedChange]:
-    """Lists changes of regressions that no message reports yet, the oldest first. A change and its event are stored in
-    one transaction, so that no change is missed. The keys of a change's messages contain the event's id, so that no
-    change is reported twice. Regressions that came with a recording are not listed."""
+    """Lists changes of regressions in the last REPORT_WITHIN_S that no message reports yet, the oldest first. A change
+    and its event are stored in one transaction, so that no change is missed. The keys of messages about a change
+    contain the event's id, so that no change is reported twice. Leaves out regressions that came with a recording."""
     event = RegressionEvent
     kind = case(
         (event.action == "open", "opened"),
@@ -101,7 +101,7 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
 
 
 def list_unreported_checks(session: Session) -> list[int]:
-    """Lists the ids of checks that have ended and that no message reports yet, the oldest first."""
+    """Lists the ids of checks that ended in the last REPORT_WITHIN_S without a message about them, the oldest first."""
     is_reported = exists().where(Message.check_id == Check.id)
     return list(
         session.scalars(
@@ -111,13 +111,13 @@ def list_unreported_checks(session: Session) -> list[int]:
 
 
 def event_key(event_id: int, channel: str, sha: str | None = None) -> str:
-    """Returns the key of a message about a change of a regression. A message to a forge has the commit `sha`, which
-    stays the same when a bisection finds another first bad commit."""
+    """Returns the key of a message about a change of a regression. The key of a message to a forge ends with the commit
+    `sha`. So it still names that commit when a bisection finds another bad commit."""
     return f"event {event_id} to {channel}{f' at {sha}' if sha else ''}"
 
 
 def list_shas(session: Session, regression_id: int, channel: str) -> list[str]:
-    """Lists the commits to which messages about a regression were written on a forge, each once, oldest first."""
+    """Lists the hashes of the commits on a forge with messages about a regression, each once, oldest message first."""
     own = (Message.regression_id == regression_id, Message.channel == channel)
     keys = session.scalars(select(Message.key).where(*own).order_by(Message.id))
     return list(dict.fromkeys(filter(None, map(_read_sha, keys))))
@@ -129,13 +129,13 @@ def _read_sha(key: str) -> str | None:
 
 
 def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
-    """Returns those of the given keys with which no message was written."""
+    """Returns the given keys that no stored message has."""
     written = set(session.scalars(select(Message.key).where(Message.key == func.any(list(keys)))))
     return [key for key in keys if key not in written]
 
 
 def find_last_digest(session: Session, without: Sequence[str]) -> dt.datetime | None:
-    """Returns when the last digest was written, ignoring keys in `without`; None if there is no such digest."""
+    """Returns the time of the last digest, ignoring digests with a key in `without`; None if no other digest exists."""
     is_digest = (Message.kind == "digest") & Message.key.not_in(without)
     return session.scalar(select(func.max(Message.created_at)).where(is_digest))
 

@@ -15,7 +15,7 @@ GOING_ON = ("open", "closing")
 
 
 def take_turn(session: Session) -> bool:
-    """Returns True and excludes others until the transaction ends; False if another process updates pull requests."""
+    """Returns True and keeps other processes out until the transaction ends; False if one is updating pull requests."""
     return bool(session.scalar(select(func.pg_try_advisory_xact_lock(TURNS))))
 
 

@@ -1,5 +1,5 @@
-"""Puts an ill GPU into quarantine, with a reason and evidence, and ends the quarantine after a clean canary. A GPU has
-at most one open quarantine. worker/gpu/quarantine.py decides when a GPU is ill."""
+"""Puts an ill GPU into quarantine, with a reason and evidence, and ends the quarantine after a clean canary (a short
+test). A GPU has at most one open quarantine. worker/gpu/quarantine.py decides when a GPU is ill."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ CANARY_RUNS = 50
 
 @dataclass(frozen=True)
 class OpenQuarantine:
-    """A quarantine that has not ended. `waited_s` is the time since its last canary, or else since its beginning."""
+    """A quarantine that has not ended. `waited_s` is the time since the last canary, or since the start if none ran."""
 
     id: int
     gpu_uuid: str
@@ -75,7 +75,7 @@ def find_reason_during(
 
 
 def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bool) -> None:
-    """Stores the result of a canary on a GPU in quarantine. A clean canary ends the quarantine."""
+    """Stores the result of a canary, a short test, on a GPU in quarantine. A clean canary ends the quarantine."""
     columns: dict[str, Any] = {"canaries": Quarantine.canaries + 1, "canary_at": func.now(), "canary_said": result}
     if clean:
         columns["ended_at"] = func.now()
@@ -85,7 +85,7 @@ def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bo
 
 
 def list_readings(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
-    """Lists the telemetry, which includes canaries, of the newest runs measured here on a GPU, newest run first."""
+    """Lists a GPU's readings, canaries included, from its newest CANARY_RUNS runs measured here, newest run first."""
     query = (
         select(Run.telemetry)
         .where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")

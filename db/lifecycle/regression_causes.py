@@ -27,8 +27,8 @@ RECOVERED_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause of a change, which lies after the commit `good_commit_id` and not after `bad_commit_id`. `what` names a
-    cause that is not a commit: the two compilers, the two nodes, or a node with its old and new driver."""
+    """The cause of a change, which lies after the commit `good_commit_id`, up to and including `bad_commit_id`. `what`
+    names a cause that is not a commit: the two compilers, the two nodes, or a node with its old and new driver."""
 
     direction: Direction
     category: Category
@@ -93,10 +93,10 @@ def add_to_explanation(session: Session, regression_id: int, sentence: str) -> N
 def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
-    """Marks a series as recovered in its open regressions after a confirmed improvement. Returns the regressions' ids.
-    A regression is resolved when its last series has recovered. With `of_node`, marks only regressions that a node
-    caused, else only the others, because a commit cannot repair a node. A commit repairs only what became slow at or
-    before it, because a backfill may measure old commits. Does nothing if the series became slower."""
+    """Marks a series as recovered in its open regressions after the confirmed improvement `moved`. Returns the
+    regressions' ids. A regression is resolved when its last series has recovered. With `of_node`, marks only
+    regressions that a node caused, else only others, because a commit cannot repair a node. A commit repairs only
+    series that became slow at or before it: a backfill may measure old commits. Does nothing for a slowdown."""
     series = aliased(RegressionSeries)
     query = (
         select(Regression, series)
@@ -144,8 +144,8 @@ def _describe_commit(session: Session, run_id: int) -> str:
 
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
-    """Returns the newest regression of the same kernel, direction, category and `what` whose range of commits overlaps
-    that of `cause`. Two series rarely narrow a change to equal ranges. For a node, the ranges need not overlap."""
+    """Returns the newest regression with the kernel, direction, category and `what` of `cause`, and with an overlapping
+    range of commits if the cause is not a node; else None. Two series rarely narrow a change to equal ranges."""
     good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
     query = (
         select(Regression)
@@ -172,8 +172,8 @@ def _same_cause(session: Session, cause: Cause) -> Regression | None:
 
 
 def _key(session: Session, cause: Cause) -> str:
-    """Returns the unique key of a new regression. The key keeps both ends of the first range, because a range that was
-    narrowed since leaves a part to other regressions, with the same last commit."""
+    """Returns the unique key of a new regression. The key contains both ends of the cause's range. If that range is
+    narrowed later, another regression may have the same last commit."""
     good, bad = (session.get_one(Commit, id_).sha for id_ in (cause.good_commit_id, cause.bad_commit_id))
     return ":".join((cause.direction, cause.category, cause.repository, cause.kernel, good, bad, cause.what))
 
@@ -189,8 +189,8 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
 
 
 def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
-    """Marks a series of a node's or toolchain's regression as slow again, with its new size, if it had recovered or the
-    regression was resolved. Returns whether it marked the series. Both can become slow again without a commit."""
+    """Marks a series as slow again, with its new size, if it had recovered or the regression was resolved. Returns
+    whether it marked the series. The node or toolchain behind the regression can become slow again without a commit."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)
@@ -209,9 +209,9 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> None:
-    """Updates a regression after a series joined it, and reopens it if it was resolved. The regression gets the size of
-    its worst series; if it is reopened, of the worst that has not recovered. Its range shrinks to the overlap with the
-    range of `cause`, except for a node, whose ranges need not overlap."""
+    """Updates a regression that a series joined, and reopens it if it was resolved. The regression gets the size of its
+    worst series; after reopening, the size of its worst series that has not recovered. Its range of commits shrinks to
+    the overlap with the range of `cause`. The range of a node's regression stays."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high

@@ -63,7 +63,7 @@ def edit(session: Session, regression_id: int, who: str, field: Field, text: str
 
 
 def narrow(session: Session, regression_id: int, who: str, good_commit_id: int, bad_commit_id: int, text: str) -> None:
-    """Stores the range that a bisection found: the last commit known as good and the first that may be bad."""
+    """Stores the range that a bisection found: the last commit known as good, and the first commit that may be bad."""
     regression = lock(session, regression_id)
     regression.good_commit_id, regression.bad_commit_id = good_commit_id, bad_commit_id
     add_remark(session, regression, who, "bisect", text)
@@ -145,5 +145,5 @@ def _person(who: str) -> str:
 
 
 def _given(text: str | None) -> str | None:
-    """Returns a text without control characters, which could command a terminal; None for an empty result."""
+    """Returns a text without control characters, which could command a terminal; None if no other text is left."""
     return without_controls(text or "").strip() or None

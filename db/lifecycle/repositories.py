@@ -1,4 +1,4 @@
-"""Adds and removes watched repositories, and stores the results of fetches. Removed ones keep their row and history."""
+"""Adds and removes watched repositories, and stores results of fetches. A removed one keeps its row and history."""
 
 import shlex
 
@@ -18,7 +18,7 @@ class RepositoryRefused(ExpectedError):
 
 
 def require_free(session: Session, name: str, url: str) -> None:
-    """Raises RepositoryRefused if a repository with this name and address cannot be added, as the name is taken."""
+    """Raises RepositoryRefused if a watched repository has this name, or a removed repository with another address."""
     known = find_repository(session, name)
     if known is not None and known.removed_at is None:
         now = f"`tilewatch submit nightly --repository {shlex.quote(name)}` sweeps its newest commit"
@@ -44,12 +44,12 @@ def add(session: Session, name: str, url: str, branch: str, own_python: bool = F
 
 
 def require_own_python(session: Session, name: str) -> None:
-    """Stores that every node runs a repository's host code with the Python of its owner's environment."""
+    """Stores that every node runs a repository's host code with a Python that its owner chose, not with Tilewatch's."""
     session.execute(update(Repository).where(Repository.name == name).values(own_python=True))
 
 
 def remove(session: Session, name: str) -> int:
-    """Stops watching a repository and cancels its open jobs. Returns their number. Raises RepositoryRefused."""
+    """Stops watching a repository. Returns how many jobs it cancels. Raises RepositoryRefused if it is not watched."""
     ended = (
         update(Repository)
         .where(Repository.name == name, Repository.removed_at.is_(None))

@@ -1,5 +1,5 @@
-"""Opens and closes suspicions, and stores the replays that confirm or refute them. Repeating a write changes nothing.
-The caller opens the session and commits."""
+"""Opens and closes suspicions of changes, and stores the replays that confirm or refute them. Repeating a write changes
+nothing. The caller opens the session and commits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -23,7 +23,7 @@ Outcome = Literal["confirmed", "refuted", "undecided"]
 
 
 def open_once(session: Session, **row: Any) -> int:
-    """Returns the id of a run's suspicion. Opens one if the run has none; a stored one keeps its range and reason."""
+    """Returns the id of a run's suspicion. Opens it if none is stored; a stored one keeps its range and reason."""
     return find_or_add(session, Suspicion, ("run_id",), row)[0]
 
 
@@ -42,8 +42,8 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 
 
 def close_older(session: Session, scope: Scope, reason: str) -> int:
-    """Closes the open suspicions of a scope's earlier nights as undecided, and returns their number. Their verdicts no
-    longer await a replay. If a change is still suspected, it gets a new suspicion in this night."""
+    """Closes open suspicions of nights before the scope's night as undecided. Returns their number. The verdicts of
+    their runs no longer await a replay. A change that is still suspected gets a new suspicion in the scope's night."""
     older = committed_runs(select(Run.id)).where(
         Commit.repository == scope.repository,
         tuple_(Commit.position, Sweep.submission_id) < tuple_(scope.position, scope.submission_id),
@@ -61,7 +61,7 @@ def close_older(session: Session, scope: Scope, reason: str) -> int:
 
 
 def await_no_replay(session: Session, run_ids: Sequence[int]) -> None:
-    """Removes from the reasons of the runs' verdicts that a replay is in the queue."""
+    """Removes the words about a requested replay from the reasons of the verdicts on these runs."""
     reason = func.replace(Verdict.reason, AWAITS_REPLAY, "")
     session.execute(update(Verdict).where(Verdict.run_id.in_(run_ids)).values(reason=reason))
 

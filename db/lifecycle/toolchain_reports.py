@@ -49,12 +49,12 @@ def find_contents(session: Session, key: str) -> dict[str, Any]:
 
 
 def change(session: Session, report_id: int, **columns: Any) -> None:
-    """Stores the job that makes the next part of a report, or the contents of an unfinished report."""
+    """Stores new values of a report's columns: the job of its next part, or the contents while it is unfinished."""
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))
 
 
 def write_report(session: Session, report: JudgedReport) -> Written:
-    """Stores a report, or replaces one of the same key that differs. Returns "added", "changed" or "unchanged"."""
+    """Stores a report. Returns "added" if its key is new, "changed" if the stored report differed, else "unchanged"."""
     columns = vars(report)
     report_id, is_new = find_or_add(session, ToolchainReport, ("key",), columns)
     if is_new:

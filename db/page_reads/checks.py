@@ -16,8 +16,8 @@ NEWEST = 50
 @dataclass(frozen=True)
 class CheckRow:
     """One row of the list of checks. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the
-    check has ended. `operators` counts the operators and `answered` those with an outcome; both are 0 until the check
-    is prepared. `changed` counts those to be timed; None until then. `failure` says why the check has no operators."""
+    check has ended. `operators` counts the operators, `answered` operators with an outcome; both are 0 until the check
+    is prepared. `changed` counts operators to time; None until then. `failure` explains a check without operators."""
 
     id: int
     repository: str
@@ -94,7 +94,7 @@ def find_check(session: Session, check_id: int) -> CheckStory | None:
 
 
 def list_checks(session: Session, limit: int | None = None) -> list[CheckRow]:
-    """Lists the newest `limit` checks, the newest first. Without a limit, lists the NEWEST and all that are open."""
+    """Lists the newest `limit` checks, newest first. If it is None, lists all open checks and the newest NEWEST."""
     query = _checks().order_by(Check.id.desc()).limit(limit)
     if limit is None:
         newest = select(Check.id).order_by(Check.id.desc()).limit(NEWEST)

@@ -1,7 +1,7 @@
-"""Reads one run with its times, cubins, commits and code differences, and finds the run that it is compared with.
+"""Reads one run with its times, cubins, commits and code differences, and finds the run with which pages compare it.
 
-That run is the previous point on the page Series: the run of the same series at the nearest earlier commit. The judge
-compares with a longer history of one machine and toolchain, which need not contain the previous point.
+That earlier run is the previous point on the page Series: the run of the series at the nearest earlier commit. The
+judge compares with a longer history of one machine and toolchain, which need not contain the previous point.
 """
 
 import datetime as dt
@@ -82,7 +82,7 @@ class CommitInRangeRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """One problem of a weighted total, measured in the same night. A step of the model runs it `weight` times."""
+    """One problem of a weighted total, from the same night. A step of the language model runs it `weight` times."""
 
     run_id: int
     kernel: str
@@ -140,7 +140,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
 
 
 def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
-    """Lists the raw times of a run: first the kernel's, then those of its baselines."""
+    """Lists the raw times of a run: first the kernel's times, then the baselines' times."""
     query = (
         select_row(
             SamplesRow,
@@ -178,7 +178,7 @@ def find_next_best(session: Session, sweep_id: int, config_id: int) -> int | Non
 
 
 def find_code_diff(session: Session, base: CubinRow | None, head: CubinRow | None) -> CodeDiffRow | None:
-    """Returns the stored difference between two cubins; None if no worker has compared them."""
+    """Returns the stored difference between two cubins; None if a cubin is None or no worker has compared them."""
     keys = tuple(cubin.content_key if cubin else None for cubin in (base, head))
     query = select(CodeDiff.sentence, CodeDiff.changes, CodeDiff.instructions).where(
         CodeDiff.base_key == keys[0], CodeDiff.head_key == keys[1]
@@ -197,7 +197,7 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
 
 
 def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
-    """Lists the problems whose times a weighted total adds up, the largest time first; empty if it is no total."""
+    """Lists the problems whose times a weighted total adds up, the largest share first; empty for any other run."""
     total, total_run = aliased(Sweep), aliased(Run)
     part_of = Sweep.parts_of[total.problem]
     weight = part_of["weight"].as_float()

@@ -1,5 +1,5 @@
 """Reads the health of GPUs and the GPU time of each kernel's nights. A GPU's health is seen in its quarantines and in
-its canaries, whose times change only if the GPU does."""
+its canaries, short tests whose times change only if the GPU changes."""
 
 import datetime as dt
 from dataclasses import dataclass

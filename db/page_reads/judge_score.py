@@ -32,9 +32,9 @@ class Delay:
 
 @dataclass(frozen=True)
 class Score:
-    """How well the judge did. `missed` counts runs without a reported change whose verdict was marked wrong.
-    `from_commit` is the time from the commit that made a regression to its first message; `from_run` starts at the end
-    of the run that showed it. `launches` counts replay launches, `runs` the runs; both leave out recorded ones."""
+    """How well the judge did. `missed` counts runs whose verdict reports no change and was marked wrong. `from_commit`
+    is the time from a regression's bad commit to its first message, `from_run` the time from the end of the run that
+    showed the regression. `launches` counts launches of replays, `runs` counts runs; both leave out recordings."""
 
     since: dt.datetime | None
     points: int
@@ -59,7 +59,7 @@ class Score:
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """Returns the 95 % Wilson interval of the precision. Three right marks of three do not prove 100 %."""
+        """Returns the 95 % Wilson interval of the precision, the share of right marks; None without marks."""
         marked = self.right + self.wrong
         if not marked:
             return None
@@ -71,7 +71,7 @@ class Score:
 
     @property
     def false_alarms_per_1000(self) -> float | None:
-        """Returns the known false alarms per 1,000 judged points. Few verdicts are marked, so there may be more."""
+        """Returns the false alarms that people marked, per 1,000 judged points; None if no points were judged."""
         return 1000 * self.wrong / self.points if self.points else None
 
     @property
@@ -132,8 +132,8 @@ def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[in
 
 
 def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
-    """Returns three counts of runs: with a reported change marked right, with a reported change marked wrong, and with
-    another verdict marked wrong. Leaves out the runs of regressions that have their own mark."""
+    """Returns three counts of runs by the newest mark on their verdict: a reported change marked right, a reported
+    change marked wrong, another verdict marked wrong. Leaves out runs of regressions that have a mark themselves."""
     theirs = aliased(Mark)
     of_marked = exists().where(
         RegressionSeries.run_id == Mark.run_id, theirs.regression_id == RegressionSeries.regression_id

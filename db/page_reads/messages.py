@@ -71,7 +71,7 @@ def find_story(session: Session, regression_id: int) -> RegressionStory | None:
 def list_messages(
     session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
 ) -> list[MessageRow]:
-    """Lists the messages in these states that a sender last tried to send after `since`, the newest first."""
+    """Lists the newest messages in these states, last tried (or written, if never tried) since `since`."""
     query = select_row(MessageRow, [Message])
     if since is not None:
         query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)

@@ -1,5 +1,5 @@
-"""Reads jobs, workers and queues, and the overview for `tilewatch status`. Ages and lifetimes of workers are computed
-by the database's clock, because the reader's clock may differ."""
+"""Reads jobs, workers and queues, and the overview for `tilewatch status`. The database's clock decides how long a
+worker has been silent and whether it is alive, because the reader's clock may differ."""
 
 import datetime as dt
 from collections import Counter
@@ -64,7 +64,7 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class EnvironmentRow:
-    """The Python, and the packages, with which a node runs a repository's host code, in words."""
+    """The Python and the packages, in words, with which a node runs a repository's host code."""
 
     host: str
     repository: str
@@ -144,7 +144,7 @@ def list_workers(session: Session) -> list[WorkerRow]:
 
 
 def list_environments(session: Session) -> list[EnvironmentRow]:
-    """Lists the environments of host code that live workers found on their nodes, without Tilewatch's own."""
+    """Lists the environments in which live workers' nodes run host code, without Tilewatch's own environment."""
     named = func.jsonb_each_text(Worker.toolchain["environments"]).table_valued("key", "value").render_derived()
     columns = (Worker.host, named.c.key.label("repository"), named.c.value.label("environment"))
     query = select(*columns).join(named, SILENT_S <= WORKER_ALIVE_S).distinct().order_by(*columns)

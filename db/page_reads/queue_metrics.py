@@ -22,7 +22,7 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """The end, in seconds since 1970, of a repository's newest nightly for a GPU model whose jobs all succeeded."""
+    """A repository's newest nightly on a GPU model with all jobs done. `ended_unix_s` is its end, in s since 1970."""
 
     repository: str
     gpu_model: str
@@ -46,7 +46,7 @@ class QueueMetrics:
 
 
 def read_queue_metrics(session: Session, watched: Collection[str]) -> QueueMetrics:
-    """Reads the metrics. `watched` are the repositories that should have a nightly."""
+    """Returns metrics of jobs, queues, nights, workers and quarantines. `watched` are repositories with nightlies."""
     return QueueMetrics(
         jobs=tuple(count_jobs(session)),
         queues=tuple(_queues(session)),

@@ -98,7 +98,7 @@ class EventRow:
 
 @dataclass(frozen=True)
 class MoveRow:
-    """A change of a regression's state."""
+    """A change of a regression's state to `to_state`."""
 
     regression_id: int
     to_state: str
@@ -107,7 +107,7 @@ class MoveRow:
 
 @dataclass(frozen=True)
 class LevelRow:
-    """A confirmed change of one series, after the commit at `good_position` and not after the one at `bad_position`."""
+    """A confirmed change of one series by a commit after `good_position`, up to and including `bad_position`."""
 
     regression_id: int
     direction: str
@@ -126,8 +126,8 @@ def describe_origin(row: Mapping[Any, Any]) -> str:
 
 
 def list_regressions(session: Session, limit: int | None = None) -> list[RegressionRow]:
-    """Lists the newest `limit` regressions, the newest first. Without a limit, lists all that are open, and of the
-    others those that changed last, at most MOST_ENDED."""
+    """Lists the newest `limit` regressions, the newest first. If `limit` is None, lists all open regressions, and the
+    other regressions that changed last, at most MOST_ENDED."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if limit is None:
         is_open = Regression.state.in_(OPEN_REGRESSION)

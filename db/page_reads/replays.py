@@ -36,7 +36,7 @@ class ReplayRow:
 
 @dataclass(frozen=True)
 class SuspicionRow:
-    """The suspicion that a run raised, and its outcome."""
+    """The suspicion of a change that a run raised, and its outcome."""
 
     state: str
     reason: str
@@ -53,7 +53,7 @@ def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """Lists the replays for a run's suspicion, and the replays of its series in which its commit is the bad commit."""
+    """Lists the replays for a run's suspicion, and replays of the run's series with the run's commit as bad commit."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(ReplayRow, [Replay], good_sha=good.sha, bad_sha=bad.sha)

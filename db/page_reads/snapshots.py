@@ -1,5 +1,5 @@
-"""Reads one point of each series: the newest at a time, or the point at a commit. The overview compares a time with a
-week before it, and the comparison page two commits. The dashboard computes the differences."""
+"""Reads one point of each series: the newest at a given time, or the point at a commit. The overview page compares a
+time with a week before, the comparison page compares two commits. The dashboard computes the differences."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ class CommitRow(CommitColumns):
 
 @dataclass(frozen=True)
 class JudgedChangeRow(JudgedSeriesColumns):
-    """A run's verdict other than unchanged. `change` is the relative change of the time: +0.05 is 5 % slower."""
+    """A run with a verdict other than unchanged. `change` is the relative change of its time: +0.05 is 5 % slower."""
 
     gpu_name: str
     origin: str
@@ -108,9 +108,9 @@ class JudgedChangeRow(JudgedSeriesColumns):
 @dataclass(frozen=True)
 class RecentRatiosRow:
     """The ratios of a series to its main baseline at the last few commits, the oldest first. Element i of `ages` is the
-    index of ratio i's commit in `list_commits` (0 for the newest); element i of `baselines` is ratio i's baseline.
-    `is_planned` is False if the newest commit with a nightly for the GPU model does not sweep the series, as after the
-    kernel was renamed."""
+    index in `list_commits` of the commit of ratio i (0 for the newest). Element i of `baselines` is the baseline of
+    ratio i. `is_planned` is False if the newest commit with a nightly for the GPU model has no sweep of the series, for
+    example because the kernel was renamed."""
 
     kernel: str
     problem: str
@@ -125,8 +125,8 @@ class RecentRatiosRow:
 def list_commits(
     session: Session, repository: str | None, limit: int = 400, until: dt.datetime | None = None
 ) -> list[CommitRow]:
-    """Lists the newest commits that have a run, of `repository` or, if that is None, of all repositories. Runs that
-    ended after `until` do not count, here and in the other functions."""
+    """Lists the newest commits that have a run, the newest first: of `repository`, or of all repositories if it is
+    None. Runs that ended after `until` do not count."""
     columns = (Commit.repository, Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
     return read_rows(session, _select_newest(repository, limit, until, *columns), CommitRow)
 
@@ -203,8 +203,8 @@ def list_recent_ratios(
 def list_points_as_of(
     session: Session, repository: str, at: dt.datetime, sha: str | None = None, until: dt.datetime | None = None
 ) -> list[SnapshotRow]:
-    """Lists one point of each series of a repository: at the newest commit up to `at`, else its first point. With a
-    `sha`, whose date is `at`, this commit is the last one up to `at`. Several commits may have the same date."""
+    """Lists one point of each series of a repository: at the newest commit up to the time `at`, else the first point.
+    With `sha`, the commit of that time, commits after it count as later, even if they have the same date."""
     asked = {"repository": repository, "at": at, "sha": sha, "until": until}
     return _of_runs(session, session.scalars(_select_runs_as_of(until is not None), asked).all())
 
@@ -222,8 +222,8 @@ def _ended_by(until: dt.datetime | BindParameter[dt.datetime] | None) -> ColumnE
 def _select_newest(
     repository: str | None, limit: int, until: dt.datetime | None, *columns: InstrumentedAttribute[Any]
 ) -> Query:
-    """Returns the query for the newest commits that have a run, of `repository` or, if that is None, of all
-    repositories. It sorts the commits first, so that it looks for the runs of only a few commits."""
+    """Returns the query for the newest commits that have a run: of `repository`, or of all repositories if it is None.
+    It sorts the commits first, so that it looks for the runs of only a few commits."""
     asked = select(Commit).where(Commit.repository == repository) if repository is not None else select(Commit)
     order = commit_order.newest_first if repository is not None else commit_order.last_added_first
     commits = asked.order_by(*order()).subquery()
@@ -235,8 +235,8 @@ def _select_newest(
 
 @cache
 def _select_runs_as_of(is_bounded: bool) -> CompoundSelect[Any]:
-    """Returns the query for the run of each series at the commit nearest to `at`. The parameters `repository`, `at`,
-    `sha` and, if it `is_bounded`, `until` are bound."""
+    """Returns the query for the run of each series at the commit nearest to a time. Its bound parameters are
+    `repository`, `at` (the time), `sha` and, if `is_bounded`, `until`."""
     ended = _ended_by(bindparam("until", type_=DateTime(timezone=True)) if is_bounded else None)
     repository, at = bindparam("repository", type_=Text), bindparam("at", type_=DateTime(timezone=True))
     placed = _place_commits(repository, at)
@@ -253,9 +253,9 @@ def _select_runs_as_of(is_bounded: bool) -> CompoundSelect[Any]:
 
 
 def _place_commits(repository: BindParameter[str], at: BindParameter[dt.datetime]) -> Subquery:
-    """Returns the query for a repository's commits with `is_past`: whether a commit came onto the branch up to the
-    commit of the bound `sha` or, if that is null, up to the time `at`. A commit came onto the branch at the latest date
-    of itself and all commits before it, because no commit is older than its ancestors."""
+    """Returns the query for a repository's commits with `is_past`. It is true for the bound `sha` and commits before
+    it. If `sha` is null, it is true for commits dated up to the time `at`. A commit's date is here the latest date of
+    itself and all commits before it, because a commit cannot be older than its ancestors."""
     is_asked = Commit.sha == bindparam("sha", type_=Text)  # null without a sha
     up_to_asked = func.bool_or(is_asked).over(order_by=commit_order.latest_first())
     since = func.max(Commit.committed_at).over(order_by=commit_order.oldest_first())
@@ -265,8 +265,8 @@ def _place_commits(repository: BindParameter[str], at: BindParameter[dt.datetime
 
 
 def _nearest_first(placed: Subquery, at: BindParameter[dt.datetime]) -> Sequence[ColumnElement[Any]]:
-    """Returns the terms that sort commits by their distance from the time `at`: first those that were on the branch
-    then, the newest first; next those that had left it, the newest first; then the later ones, the oldest first."""
+    """Returns the terms that sort commits by distance from the time `at`: first past commits that were then on the
+    branch, newest first; next past commits that had left the branch, newest first; last later commits, oldest first."""
     is_past = placed.c.is_past
     return (
         is_past.desc(),
@@ -276,7 +276,7 @@ def _nearest_first(placed: Subquery, at: BindParameter[dt.datetime]) -> Sequence
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:
-    """Returns the query for one run of each series and origin. The long rows of measurements are joined later."""
+    """Returns the query for the id of one run per series and origin: first by `nearest_first`, then the last ended."""
     record = (*(getattr(Sweep, name) for name in SERIES), Run.origin)
     return (
         committed_runs(select(Run.id.label("run_id")))

@@ -1,5 +1,5 @@
-"""Reads the static facts of cubins over the commits, even for GPU models without a worker, and the configs whose static
-facts differ between two sweeps. Configs with the same code key share one compilation and thus their static facts."""
+"""Reads the static facts of cubins (registers, spills, code size) over the commits, even for GPU models without a
+worker. Reads the configs whose facts differ between two sweeps. Configs with the same code key share their facts."""
 
 import datetime as dt
 from dataclasses import dataclass, fields
@@ -66,7 +66,7 @@ class CubinChangeRow:
 
 @dataclass(frozen=True)
 class SpillsRow:
-    """The spills in a kernel's newest compiled sweep on a problem. `most_stack_bytes` is the largest per thread."""
+    """The spilling configs of a kernel's newest compiled sweep on a problem. `most_stack_bytes` is for one thread."""
 
     kernel: str
     problem: str
@@ -113,7 +113,7 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
 
 
 def _is_compiled() -> ColumnElement[bool]:
-    """Returns the condition that a config of the enclosing query's sweep was compiled, well or not."""
+    """Returns the condition that a config of the enclosing query's sweep was compiled, with or without success."""
     has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
     return case((Sweep.trial_facts.is_(None), has_cubin), else_=Sweep.trial_facts["settled"].as_integer() > 0)
 

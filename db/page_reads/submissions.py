@@ -33,8 +33,8 @@ NEWEST = 50
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """A submission and its state. `settled_trials` counts trials whose compilation has succeeded or failed.
-    `open_jobs` also counts replays, which change no state: a night that is measured may have some."""
+    """A submission and its state. `settled_trials` counts trials whose compilation has succeeded or failed. `open_jobs`
+    counts open jobs. Replays are among them, so a night in the state "measured" may have open jobs."""
 
     id: int
     reason: str
@@ -60,8 +60,8 @@ class SubmissionRow:
 
 
 def list_submissions(session: Session, limit: int = NEWEST) -> list[SubmissionRow]:
-    """Lists the newest submissions, and all others with an open job, with their states, the newest first. A recording
-    is listed only while its runs are judged, and last, because an import of many would be all that one sees."""
+    """Lists the newest submissions and all others with an open job, with their states, the newest first. Recordings are
+    listed last and only while they have an open job, because an import of many would hide all other submissions."""
     is_own = Submission.reason != "recorded"
     newest = select(Submission.id).where(is_own).order_by(Submission.requested_at.desc(), Submission.id.desc())
     with_open_job = select(Job.submission_id).where(Job.state.in_(OPEN_JOB))
@@ -92,8 +92,8 @@ def list_last_nights(session: Session) -> list[SubmissionRow]:
 
 
 def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
-    """Lists these submissions with their states, the newest first. Another query chooses the ids. With a `limit` in
-    this one, Postgres would keep a plan that expects a tenth of all submissions and counts every sweep."""
+    """Lists these submissions with their states, the newest first. A caller chooses the ids in a query of its own: with
+    a `limit` here, Postgres would keep a plan that expects a tenth of all submissions and counts every sweep."""
     ids = list(submission_ids)
     trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
     counted = [column for each in (trials, runs, jobs) for column in each.c if column.name != "submission_id"]
@@ -130,7 +130,7 @@ def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) 
 
 
 def _trial_counts(submission_ids: list[int]) -> Subquery:
-    """Returns the query for the trial counts of submissions. It counts the trials of sweeps without stored counts."""
+    """Returns the query for the trial counts of submissions. It counts trials only in sweeps without stored counts."""
     counted = (
         select(
             func.count().label("trials"),

@@ -27,7 +27,7 @@ from tilewatch.db.row_columns import CommitColumns, MeasurementColumns, RunColum
 
 @dataclass(frozen=True)
 class SweepRow(SeriesRow, CommitColumns):
-    """One row of the list of sweeps. `tile_table` is the config of the tile table, `ships` the host code's config."""
+    """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` the config of the host code."""
 
     id: int
     arch: str
@@ -181,7 +181,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
 
 
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
-    """Lists the times of a kernel and its baselines on each problem at a commit, in ascending order of operations."""
+    """Lists the times of a kernel and its baselines on each problem at a commit, the problem with least FLOP first."""
     newest = (
         committed_runs(select(Run.id.label("run_id")))
         .where(Commit.repository == repository, Commit.sha == sha, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)

@@ -62,8 +62,8 @@ SortedConfig = Annotated[dict[str, Any], AfterValidator(lambda config: dict(sort
 class OperatorRow:
     """The verdict on a kernel and problem with the toolchain `head`. `gpu_model` is None if only the code was compared,
     without a GPU. `frozen` is the change of the time with the base's config on both sides. `retuned` is the change with
-    the head's best config on the head's side. Either is None if it was not timed. `moved_to` is the head's best config;
-    None if it is the base's or if none was searched."""
+    the head's best config on the head's side. A change that was not timed is None. `moved_to` is the head's best
+    config; None if it equals the base's config or if no config was searched."""
 
     kernel: str
     problem: str
@@ -82,8 +82,8 @@ class OperatorRow:
 
 @dataclass(frozen=True)
 class LadderRow:
-    """The loss of an operator with a head, in percent of the base's time. `shares` maps each dependency to its part of
-    the loss with a 95 % interval; the parts add up to the loss. `blamed` lists those that certainly caused a part."""
+    """The slowdown `loss` of an operator with the toolchain `head`, in percent of the base's time. `shares` maps each
+    dependency to its part of the loss with a 95 % interval. The parts add up to the loss. `blamed` are sure causes."""
 
     kernel: str
     problem: str
@@ -96,7 +96,7 @@ class LadderRow:
 
 @dataclass(frozen=True)
 class ReportLaunches:
-    """The launch times of an operator on a GPU model, with the base and a head. Element i of each is from launch i."""
+    """The times in us of an operator's launches with the base and with the head. Element i of each is from launch i."""
 
     kernel: str
     problem: str
@@ -132,7 +132,7 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
 
 
 def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
-    """Lists the reports with this base and head compiler, newest first, named as in `ToolchainName.compiler`."""
+    """Lists the reports with this base compiler and head compiler (`ToolchainName.compiler`), the newest first."""
     query = _reports().order_by(ToolchainReport.made_at.desc())
     sides = ToolchainReport.answer["sides"]
     base, head = compilers

@@ -16,7 +16,7 @@ from tilewatch.db.row_columns import JudgedSeriesColumns
 @dataclass(frozen=True)
 class VerdictRow(JudgedSeriesColumns):
     """The verdict on a run. `change` is the relative change of the time (+0.02 is 2 % slower), with its 95 % interval
-    `low` to `high`; None if the history is too short. The change lies after the commit `good_sha` and not after
+    `low` to `high`; None if the history is too short. The change lies after the commit `good_sha`, up to and including
     `bad_sha`; both are None if nothing changed."""
 
     origin: str
@@ -34,9 +34,9 @@ class VerdictRow(JudgedSeriesColumns):
 
 @dataclass(frozen=True)
 class DetectableChange:
-    """The smallest relative change that one night of a series could show, from its newest verdict with a known
-    noise. `noise` is the standard deviation between nights. A check compares within minutes, so it can show smaller
-    changes."""
+    """The smallest relative change that one night of a series could show, from the series' newest verdict with a known
+    noise. `noise` is the relative standard deviation between nights. A check compares within minutes, so it can show
+    smaller changes."""
 
     run_id: int
     sha: str

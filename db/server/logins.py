@@ -1,4 +1,4 @@
-"""Makes database logins that have only the rights that a process needs. The migrations make the roles.
+"""Makes database logins that have only the rights that a process needs. db/new_tables.py makes the roles.
 
 An existing login gets the given password, role and limit, and loses Tilewatch's other roles. So a password is changed
 by making the login again.

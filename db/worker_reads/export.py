@@ -1,4 +1,4 @@
-"""Reads what a recording contains: the sweeps and replays that were measured here, with all their rows."""
+"""Reads the contents of a recording: the sweeps and replays that this database's workers measured, with all rows."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[Repla
 
 
 def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
-    """Returns a sweep with its rows. Includes only those of its runs that were measured here."""
+    """Returns a sweep with its rows. Leaves out runs that were not measured here."""
     sweep = session.get_one(Sweep, sweep_id)
     trials = session.execute(
         select(Trial, Config.params, Compilation)
@@ -122,7 +122,7 @@ def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
 
 
 def list_own_repositories(session: Session) -> set[str]:
-    """Returns the names of the repositories that have a submission from here, not only from recordings."""
+    """Returns the names of the repositories that have a submission made here, not only submissions from recordings."""
     query = select(Commit.repository).distinct().join(Submission).where(Submission.recording_id.is_(None))
     return set(session.scalars(query))
 

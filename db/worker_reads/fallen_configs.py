@@ -1,7 +1,7 @@
 """Finds configs that worked in an earlier sweep but not in a later one: they stopped compiling or became wrong.
 
-worker/notify/update_alarms.py decides which of these configs raise an alarm. A sweep is compared with its series' sweep
-before it. If that is of an earlier night at the same commit, the pair shows a changed compiler.
+worker/notify/update_alarms.py decides which of these configs raise an alarm. Each sweep is compared with the previous
+sweep of its series. If both sweeps are at one commit, in two nights, the compiler may have changed between them.
 """
 
 import datetime as dt
@@ -114,7 +114,7 @@ def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[Fa
 
 
 def _sweeps() -> Query:
-    """Returns the query for sweeps of whole spaces. Leaves out imported sweeps, whose alarms are raised elsewhere."""
+    """Returns the query for sweeps of whole search spaces. Leaves out imported sweeps, which raise alarms elsewhere."""
     return (
         select(
             *(getattr(Sweep, name) for name in SERIES),

@@ -46,7 +46,7 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns for each kernel and problem its unresolved changes by a node or toolchain: the sizes by `Cause.what`."""
+    """Returns, by kernel and problem, the sizes of open changes by a node or toolchain, by their name `Cause.what`."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -65,8 +65,8 @@ def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[
 
 
 def list_stranded_jobs(session: Session) -> list[int]:
-    """Lists the ids of jobs for one GPU that have waited AWAY_S and whose GPU has no worker or is in quarantine.
-    Waiting begins with the GPU's last run at the earliest, because a worker that restarts has no row for seconds."""
+    """Lists the ids of jobs for one GPU that have waited AWAY_S and whose GPU has no worker or is in quarantine. The
+    wait counts only from the GPU's last run on, because a worker that restarts has no row for seconds."""
     gpu_uuid = func.split_part(Job.queue, "@", 2)
     last_run_at = select(func.max(Run.finished_at)).where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")
     waits_since = func.greatest(Job.created_at, last_run_at.scalar_subquery())  # nulls are ignored
@@ -85,7 +85,7 @@ def list_stranded_jobs(session: Session) -> list[int]:
 
 
 def list_confinements(session: Session) -> list[tuple[str, str]]:
-    """Lists the hosts of live workers, each with what its sandbox blocks in commits' code, such as "network"."""
+    """Lists the hosts of live workers, each with the things that its sandbox keeps from commits' code, as "network"."""
     kept_from = Worker.toolchain["sandbox"].astext
     query = select(Worker.host, kept_from).where(_lives(), kept_from.is_not(None)).distinct()
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]

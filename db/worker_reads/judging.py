@@ -1,5 +1,5 @@
 """Queries for the judge: the nights of a scope, their measurements, and the results of replays. A scope is the runs of
-one repository and GPU model with the same origin, because others cannot be compared."""
+one repository and GPU model with the same origin, because the judge compares only such runs."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -55,8 +55,8 @@ class Scope(Night):
 
 @dataclass(frozen=True)
 class UnjudgedNight:
-    """A submission with unsettled runs that no job will judge. `subject` and `priority` are of one run's measure job.
-    `ended_at` is when the submission's last job ended, not counting judge jobs."""
+    """A submission that no job will judge, although a run has no verdict or an open suspicion. `subject` and `priority`
+    are of the measure job of run `run_id`. `ended_at` is when the submission's last job ended, judge jobs aside."""
 
     run_id: int
     submission_id: int
@@ -77,7 +77,7 @@ class RecordedNight:
 
 @dataclass(frozen=True)
 class Point:
-    """The time of a kernel in a run. `low_us` to `high_us` is the interval of the median; `ratio` is to `baseline`."""
+    """The time of a kernel in a run, with its 95 % interval `low_us` to `high_us`. `ratio` is to `baseline`."""
 
     submission_id: int
     run_id: int
@@ -94,7 +94,7 @@ class Point:
 
 @dataclass(frozen=True)
 class ExpectedLevel:
-    """A level that people marked as expected, from position `first_bad` on; if `host` is given, only on this host."""
+    """A level of times that people marked as expected, from position `first_bad` on, on `host` (None: on each host)."""
 
     kernel: str
     problem: str
@@ -116,7 +116,7 @@ class RegressionRange:
 
 @dataclass(frozen=True)
 class ReplayFact:
-    """The result of a replay of two commits. `failure` says why it has no times. Codes are hashes of machine code."""
+    """The result of a replay of two commits. `failure` explains missing times. `good_code` is a machine code's hash."""
 
     kernel: str
     problem: str
@@ -219,8 +219,8 @@ def is_settled(session: Session, scope: Scope) -> bool:
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists nights with unsettled runs and no open job that leads to a judge job, because the last measurement ended
-    without a run or the last replay ended. Without `submission_id`, searches the newest RUNS_LOOKED_AT runs."""
+    """Lists nights that have runs without a verdict or with an open suspicion, but no open job that leads to a judge
+    job: the last measurement failed or the last replay ended. Without `submission_id`, searches RUNS_LOOKED_AT runs."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
@@ -246,7 +246,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to the scope's own, oldest first. Leaves out those of another commit at the same position."""
+    """Lists the nights up to the scope's night, oldest first. Leaves out nights of another commit at its position."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -350,7 +350,7 @@ def read_nights_before(
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
-    """Lists the runs of a scope's night, even those in which no config was right. Leaves out weighted totals."""
+    """Lists the ids of the runs of a scope's night, even of runs without a right config. Leaves out weighted totals."""
     return list(session.scalars(select_runs(scope, Sweep.kernel != TOTAL).order_by(Run.id)))
 
 
@@ -361,8 +361,8 @@ def select_runs(scope: Scope, *conditions: ColumnElement[bool]) -> Select[int]:
 
 
 def list_unstored_spans(session: Session, scope: Scope, metric: SpanMetric) -> list[tuple[Sweep, Run, Measurement]]:
-    """Lists the runs of a night whose spans of this metric are not stored as a series yet, the oldest run first. The
-    spans are in the measurement's detail "span_us" or "graph_us" (kernels/measuring/careful_timing.py)."""
+    """Lists the runs of a night whose spans (first kernel's start to last kernel's end) are not stored as a series yet,
+    the oldest run first. They are in the detail "span_us" or "graph_us" (kernels/measuring/careful_timing.py)."""
     stored = aliased(Run)
     query = (
         select(Sweep, Run, Measurement)
@@ -435,7 +435,7 @@ def list_replays_of_code(session: Session, repository: str, row: Mapping[str, An
 
 def was_given_up(session: Session, key: str, submission_id: int) -> bool:
     """Returns whether a replay will never have a result for a night: its jobs have ended, and one did not succeed. If
-    the night has jobs of its own for the replay, those of other nights do not count."""
+    the night has jobs of its own for the replay, the jobs of other nights do not count."""
     keys = (*job_keys(key), *job_keys(own_key(key, submission_id)))
     jobs = session.execute(select(Job.submission_id, Job.state).where(Job.key.in_(keys))).all()
     states = {state for asker, state in jobs if asker == submission_id} or {state for _, state in jobs}
@@ -448,7 +448,7 @@ def is_of_night(session: Session, job_id: int, submission_id: int) -> bool:
 
 
 def own_key(key: str, submission_id: int) -> str:
-    """Returns the key of a replay for the own jobs of a night that asked later than another night."""
+    """Returns the key of a replay that a night requests with jobs of its own, after another night's request for it."""
     return f"{key}:night {submission_id}"
 
 

@@ -32,8 +32,8 @@ class Rewrite:
 
 
 def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
-    """Lists the rewrites of main lines since a time. Leaves out branches, as these are rewritten every day, and what
-    left when a repository was added again, perhaps to follow another branch."""
+    """Lists the rewrites of main lines since a time. Leaves out branches, which are rewritten every day. Leaves out
+    commits that left when a repository was added again, perhaps to follow another branch."""
     query = (
         select(Commit.repository, Commit.left_branch_at.label("found_at"), func.count().label("commits"))
         .outerjoin(Repository, Repository.name == Commit.repository)

@@ -39,9 +39,9 @@ class RunPair(SeriesColumns):
     """The newest run of a series and its run of the night before, whose fields begin with `old_`.
 
     `ships` is the config that the library's host code launches. `regret` is the time of this config, or of the tile
-    table's config if `ships` is None, divided by the winner's, minus 1. `old_table_regret` is the regret of the tile
-    table's config in the night before. `old_winner_loss` is the regret of the old winner by the few samples of today's
-    sweep; None if the old winner still wins, is tied or has no time. `checklist` has lines with item, answer and
+    table's config if `ships` is None, divided by the winner's time, minus 1. `old_table_regret` is the regret of the
+    tile table's config in the night before. `old_winner_loss` is the regret of the old winner by the few samples of the
+    newest sweep; None if the old winner still wins, is tied or has no time. `checklist` has lines with item, answer and
     evidence. `verdict` is on the newest run. A field is None if its value is unknown.
     """
 
@@ -63,7 +63,7 @@ class RunPair(SeriesColumns):
 
 
 def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
-    """Lists the pair of runs of each series that was measured since a time."""
+    """Lists, for each series measured since a time, its newest run together with its run of the night before."""
     keys = series_keys()
     same = is_of_series(keys)
     newest_first = (*commit_order.newest_first(), Sweep.submission_id.desc(), Run.id.desc())

@@ -1,4 +1,4 @@
-"""Queries for steps and the processes that run them: code to compile, sweeps to measure, jobs and workers."""
+"""Queries for steps (the work for jobs) and the processes that run them: code to compile, sweeps, jobs and workers."""
 
 import datetime as dt
 from collections import defaultdict
@@ -48,7 +48,7 @@ RUNS_WITH_COUNTERS = 20
 
 @dataclass(frozen=True)
 class UnmeasuredCode:
-    """A code key that a submission needs, with one problem and config whose code has this key."""
+    """The hash `code_key` of code that a submission needs, with one problem and config whose code has this hash."""
 
     code_key: str
     problem: str
@@ -57,7 +57,7 @@ class UnmeasuredCode:
 
 @dataclass(frozen=True)
 class SweepFacts(SeriesColumns):
-    """The fields of a sweep that its measure job needs. `reason` is that of its submission."""
+    """The fields of a sweep that its measure job needs. `reason` is why it was submitted, such as "nightly"."""
 
     submission_id: int
     sha: str
@@ -87,8 +87,8 @@ class CompiledConfig:
 @dataclass(frozen=True)
 class LastSweep:
     """The last run of a series that tried the kernel's whole short list, or the whole space if there is no list.
-    `tried` maps the ids of these configs to their cubins' content keys. `timed_again` has the ids of the winner, the
-    configs tied with it, and those timed beside it."""
+    `tried` maps the ids of these configs to their cubins' content keys. `timed_again` has the ids of the winner, of the
+    configs tied with it, and of the configs timed beside it."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]
@@ -97,8 +97,8 @@ class LastSweep:
 
 
 def list_gpu_models_measured_here(session: Session, *, lately: bool = False) -> list[str]:
-    """Lists the GPU models for which this database has or had a worker; if `lately`, without those that are gone. Only
-    for these, measurements are queued. A worker that restarts has no row for seconds, so its runs count too."""
+    """Lists the GPU models that a worker of this database measures or measured; if `lately`, within RETIRED_AFTER. Only
+    for these are measurements queued. A worker that restarts has no row for seconds, so its runs count too."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
     if lately:
@@ -135,9 +135,9 @@ def read_compiled_keys(
     session: Session, code_keys: Sequence[str], compiler: str, limit_s: float
 ) -> dict[str, str | None]:
     """Returns the code keys that need no compiling. Each maps to its cubin's content key, or to None if compiling
-    failed. Leaves out timeouts that used less CPU time than `limit_s`, because the machine may have been slow, failures
-    of a process that died, because the machine may have had no memory, and failures from a recording, because the code
-    may compile here."""
+    failed. Leaves out failures that may not happen again: timeouts that used less CPU time than `limit_s`, because the
+    machine may have been slow; processes that died, because memory may have been short; and failures from a recording,
+    because the code may compile here."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
         Compilation.code_key == func.any(list(code_keys)),
@@ -149,9 +149,9 @@ def read_compiled_keys(
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
-    """Lists the ids of waiting measure jobs that no open compile job holds up, in all submissions and of all kernels if
-    these are None. A sweep waits until its kernel's batches are planned, and then for the batches with its code. It
-    waits even if each trial has a compilation, because a cubin may be missing here."""
+    """Lists the ids of waiting measure jobs that no open compile job holds up. If `submission_id` or `kernel` is None,
+    includes all submissions or kernels. A sweep waits until its kernel's batches are planned, and then for the batches
+    with its code. It waits even if each trial has a compilation, because a cubin may be missing here."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -175,8 +175,8 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None, ke
 
 
 def _find_with_code(session: Session, sweep_ids: Sequence[int], code_keys: Sequence[str | None]) -> Iterable[int]:
-    """Returns the ids of the given sweeps that try one of the code keys. Both go to Postgres as arrays. A join took 0.7
-    s for the 666 keys of a kernel, because Postgres has no statistics on their number (2 cores, 2026-11-28)."""
+    """Returns the ids of the sweeps that try one of the code keys. Ids and keys go to Postgres as arrays. A join took
+    0.7 s for the 666 keys of a kernel, because Postgres has no statistics on their number (2 cores, 2026-11-28)."""
     own = func.coalesce(Trial.code_key, Compilation.code_key)
     query = select(Trial.sweep_id).outerjoin(Compilation, Compilation.id == Trial.compilation_id).distinct()
     return session.scalars(query.where(Trial.sweep_id == func.any(list(sweep_ids)), own == func.any(list(code_keys))))
@@ -216,7 +216,7 @@ def count_uncompiled(session: Session, sweep_id: int) -> int:
 
 
 def find_stopped_compile(session: Session, facts: SweepFacts) -> str | None:
-    """Describes the first compile job of a sweep's kernel that ended before its work was done; None if all did it."""
+    """Describes the first compile job of a sweep's kernel that failed or was cancelled; None if no compile job did."""
     sentence = func.concat_ws(": ", func.format("compile job %s ended as %s", Job.id, Job.state), Job.failure)
     of_kernel = (Job.submission_id == facts.submission_id, Job.payload["kernel"].astext == facts.kernel)
     query = select(sentence).where(Job.kind == "compile", *of_kernel, Job.state.in_(ENDED_SHORT)).order_by(Job.id)
@@ -224,7 +224,7 @@ def find_stopped_compile(session: Session, facts: SweepFacts) -> str | None:
 
 
 def find_compile_failure(session: Session, sweep_id: int) -> str | None:
-    """Returns why the first of a sweep's configs that did not compile failed."""
+    """Returns why the first config that did not compile failed. Raises NoResultFound if every config compiled."""
     query = select(Trial.failure).where(Trial.sweep_id == sweep_id, Trial.status == "not_compiled")
     return session.scalars(query.order_by(Trial.config_id).limit(1)).one()
 
@@ -241,7 +241,7 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
 
 
 def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
-    """Lists the measurement detail and the run's end for a series' newest winners with counters, the oldest first."""
+    """Lists the JSON detail of a series' newest winners with counters, each with its run's end, the oldest first."""
     query = (
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
@@ -254,7 +254,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
-    """Returns the series' last run after `since` that tried the whole short list. Returns None for a manual sweep."""
+    """Returns the series' last run since `since` that tried the whole short list; None for no run or a manual sweep."""
     this = aliased(Sweep)
     same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     query = (
@@ -340,7 +340,7 @@ def find_last_night(session: Session, repository: str) -> dt.date | None:
 
 
 def list_nightly_shas(session: Session, repository: str, count: int) -> list[str]:
-    """Lists the commits of the newest nightlies of a main line, newest first, without duplicates."""
+    """Lists the `count` commits with the newest nightlies of a repository's main line, the newest first."""
     newest = func.max(Submission.id)
     query = (
         select(Commit.sha)

@@ -1,7 +1,7 @@
 """Reads the times from which weighted totals are computed: a language model's problems, as one night measured them.
 
 A total is stored as a sweep of the kernel "total", whose problem is the language model's name. The sweep has one run
-with one measurement. worker/judging/totals.py computes totals; the detector does not read the times of problems here.
+with one measurement. worker/judging/totals.py computes totals. The detector reads the problems' times by other queries.
 """
 
 from collections import defaultdict

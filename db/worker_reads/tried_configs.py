@@ -1,4 +1,4 @@
-"""Reads which configs a series has tried in one state, without those of its kernel's short list.
+"""Reads the configs that a series has tried in one state, without the kernel's short list, which every night times.
 
 A state of a series is the compiler, the configs' machine code, the driver's major version, and the search space. Two
 runs have the same state if each config that both sweeps compiled has the same code. A run's certificate names the first
@@ -27,7 +27,7 @@ DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
 class TriedConfigs:
     """The configs outside the short list that a series has tried with the machine code, compiler and driver of its
     newest run. `near` maps each config's sha256 to whether it came within REACH of a winner, the config with the oldest
-    trial first. `kept` has the parameters of those that won or tied in the newest run. `driver` is a major version.
+    trial first. `kept` has the parameters of configs that won or tied in the newest run. `driver` is a major version.
     `has_changed` is True if an earlier run had other machine code, another compiler or another driver."""
 
     source_sha256: str
@@ -40,8 +40,8 @@ class TriedConfigs:
 
 @dataclass(frozen=True)
 class TriedState:
-    """The state of a run. `certificate` is that of the previous run with this state; None for the state's first run.
-    `rest` counts the configs outside the short list `listed`, `tried` those of them that were tried in this state."""
+    """The state of a run. `certificate` is the certificate of the previous run in this state; None for its first run.
+    `rest` counts the configs outside the short list `listed`, `tried` those of the rest that this state has tried."""
 
     certificate: Mapping[str, Any] | None
     listed: Sequence[int]
@@ -160,7 +160,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
-    """Lists, for each fully tried series, the largest share by which a config beat the short list; 0 if none did."""
+    """Lists, for each series with all configs tried, the largest lead of a config over its short list; 0 if none."""
     query = (
         _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(

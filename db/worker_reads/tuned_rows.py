@@ -84,8 +84,8 @@ def list_newest_winners(
 
 @dataclass(frozen=True)
 class ConfigReplay:
-    """The newest replay of a config `base` beside `head`, the winner of a run or a config tied with the winner, with
-    its machine code of that run. There are no times if both have the same machine code, which needs no replay."""
+    """The newest replay of a config `base` beside `head`, which is a run's winner or tied with it and has the machine
+    code of that run. If `base` and `head` have the same machine code, no replay is needed and the times are empty."""
 
     run_id: int
     base: Mapping[str, Any]

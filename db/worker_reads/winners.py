@@ -50,9 +50,9 @@ class LastTrial:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The winner of a run and what may explain its time. `tied` lists the other configs that were as fast, within the
-    error. `instructions` counts the instructions that the compiler's remarks name. `counters` is empty if the run read
-    none. `is_swizzled` is the answer in the winner's checklist; None without an answer."""
+    """The winner of a run and the facts that may explain its time. `tied` has other configs, as fast within the error.
+    `instructions` counts the instructions that the compiler's remarks name. `counters` is empty if the run read no
+    counters. `is_swizzled` is the checklist's answer whether the source has a swizzle; None without an answer."""
 
     time_us: float
     baseline: str | None
@@ -90,7 +90,7 @@ _SIDES = _select_code(Trial.config_id == Measurement.config_id)
 
 
 def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
-    """Returns the winner of the first run at a commit, by kernel and problem. Later runs there do not replace it."""
+    """Returns, by kernel and problem, the winner of the first run at a commit. Later runs at the commit are ignored."""
     query = (
         _SIDES.add_columns(Sweep.kernel, Sweep.problem)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -108,7 +108,7 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
     """Returns, by run id, the fastest config of the short list, for runs that a config outside the list won. A run
-    counts only if its lead exceeds every earlier lead in the same state by `better_by` or more."""
+    counts only if its lead exceeds earlier leads with the same code, compiler and driver by `better_by` or more."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
     query = (
@@ -165,7 +165,7 @@ def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
-    """Returns the ids of the commits at which a series was measured, by position."""
+    """Returns, by position, the ids of the commits up to the scope's night at which a series was measured."""
     query = (
         select(Commit.position, func.min(Commit.id))
         .join(Sweep, Sweep.commit_id == Commit.id)
@@ -230,7 +230,7 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
 
 def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tuple[RunFacts, RunFacts]:
     """Returns the facts that may explain the times of two runs. If a replay has profiled both winners, its counters
-    replace those of the runs, which are from different nights. Raises NoResultFound if a run has no winner."""
+    replace the counters of the runs, which are from different nights. Raises NoResultFound if a run has no winner."""
     good, bad = (read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
     query = (
         select(Replay.counters)

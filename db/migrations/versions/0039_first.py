@@ -1,5 +1,5 @@
-"""The first revision. Migrations change existing databases only, since db/migrate.py makes a new one from db/models.py,
-at the newest revision.
+"""The first revision, which changes nothing. Migrations are for existing databases. db/migrate.py makes a new database
+from db/models.py, at the newest revision.
 
 Revision 0039, after nothing.
 """
