@@ -1,8 +1,8 @@
-"""Runs a child process of kernels/children/child_process.py.
+"""Is the main program of a child process, which kernels/children/child_process.py starts.
 
-`python -m tilewatch.kernels.child ROLE` answers JSON lines until its input ends. Answers go to a private copy of
-standard output. Everything else that is printed on standard output goes to standard error, so that a library that
-prints (DeepGEMM and the compilers do) cannot corrupt an answer."""
+`python -m tilewatch.kernels.child ROLE` reads requests from standard input and writes an answer to each, as lines of
+JSON. Answers go to a private copy of standard output. Everything else that is printed there goes to standard error,
+because a line that a library prints (DeepGEMM and the compilers print) would corrupt an answer."""
 
 import contextlib
 import importlib
@@ -65,7 +65,7 @@ def _end_with_group(*_: object) -> None:
 
 
 def import_role(role: str) -> Handler:
-    """Imports a role's module and returns its handler. Exits if there is no such role."""
+    """Returns the function that answers requests of a role, such as "compile". Exits if there is no such role."""
     if first := os.environ.get(IMPORT_FIRST):
         with contextlib.suppress(Exception):  # the baseline that needs this package says why it is missing
             importlib.import_module(first)

@@ -25,7 +25,7 @@ def parse_share(text: str, option: str = "--fail-over") -> float:
 
 
 def require_place(file: Path | None) -> Path | None:
-    """Returns the file, or None if no file is named. Raises BadParameter if the file cannot be written there."""
+    """Returns the given file or None. Raises BadParameter if it is a folder, or if the file's folder is missing."""
     if file is not None and file.is_dir():
         raise typer.BadParameter(f"{file} is a folder; name a file")
     if file is not None and not file.absolute().parent.is_dir():
@@ -41,7 +41,7 @@ def require_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def require_files(files: list[Path] | None) -> list[Path] | None:
-    """Returns the files. Raises BadParameter if a file does not exist or is a folder."""
+    """Returns the given files or None. Raises BadParameter if a file does not exist or is a folder."""
     for each in files or ():
         if each.is_dir():
             raise typer.BadParameter(f"{each} is a folder; name files in it")
@@ -51,7 +51,7 @@ def require_files(files: list[Path] | None) -> list[Path] | None:
 
 
 def require_arch(arch: str) -> str:
-    """Returns the architecture. Raises BadParameter if cuTile has no such architecture."""
+    """Returns the given architecture. Raises BadParameter if cuTile has no such architecture."""
     if not ARCHITECTURE.fullmatch(arch):
         raise typer.BadParameter(f"'{arch}' is not an architecture of cuTile; expected one such as sm_90")
     return arch
@@ -65,7 +65,7 @@ def split_archs(archs: str) -> str:
 
 
 def require_archs(archs: list[str] | None) -> list[str] | None:
-    """Returns the architectures. Raises BadParameter if cuTile lacks one of them."""
+    """Returns the given architectures or None. Raises BadParameter if cuTile lacks one of the architectures."""
     for each in archs or ():
         require_arch(each)
     return archs

@@ -1,4 +1,4 @@
-"""Defines what a library file must provide, and the values that pass between the harness and a library file.
+"""Defines what a library file must provide, and the values that pass between Tilewatch and a library file.
 
 A library file defines its kernel, the arrays and constants of its launches, its search space, its grid and its
 reference. It uses no queues, databases, timers or cubins. All values here are plain and frozen."""
@@ -26,8 +26,8 @@ class BadProblem(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One input size. `name` is what a person types and what is stored; `name` determines `sizes` and `choices`.
-    `sizes` are the problem's numbers, e.g. {"m": 320, ...}. `choices` are its other values, e.g. {"dtype": "bf16"}."""
+    """An input size on which a kernel is run. Users type its `name`, which is also stored. The name determines `sizes`,
+    the problem's numbers ({"m": 320, ...}), and `choices`, the problem's other values ({"dtype": "bf16"})."""
 
     name: str
     sizes: Mapping[str, int]
@@ -44,8 +44,8 @@ the problem (such as the group of each row)."""
 class Array:
     """One array parameter of a kernel, row-major. `dtype` is a cuTile type name such as "float8_e4m3fn".
 
-    If `aligned`, the compiler is told which sizes are multiples of 16, as TMA needs to know. If not, problems share
-    cubins whatever the sizes of this array, which suits small arrays that TMA does not load.
+    If `aligned`, the compiler is told which sizes are multiples of 16, because TMA needs this. If not, the array's
+    sizes do not affect the cubin, so more problems share a cubin. This suits small arrays that TMA does not load.
 
     An `output` is only written. An `inout` array is changed in place: it is filled like an input, restored before each
     checked launch, and checked like an output."""
@@ -65,9 +65,9 @@ class Array:
 
 @dataclass(frozen=True)
 class Space:
-    """A search space: its axes in order, and a filter `only` of their combinations. `size` counts all combinations.
-    `only` removes configs that cannot work on the hardware, or that give the same launch as another config. It must not
-    remove a config for being slow, since another compiler may make it fast; a ShortList may leave it out."""
+    """A search space: all combinations of the values of `axes` that the filter `only` accepts. `size` counts all
+    combinations. `only` removes configs that cannot work on the hardware or give the same launch as another config. It
+    must keep slow configs, because another compiler may make them fast. A ShortList may omit slow configs."""
 
     axes: tuple[tuple[str, tuple[int, ...]], ...]
     only: Callable[[Config], bool] | None = None
@@ -89,8 +89,8 @@ class Space:
 
 @dataclass(frozen=True)
 class ShortList:
-    """The configs that every night times. `has` says whether a config is on the list. The list comes from times that
-    were measured with a `compiler` ("tileiras 13.4.92"), on `gpus`, of the library at commit `source`, until `date`."""
+    """The configs that every night times. `has` says whether a config is on the list. The list was chosen from times
+    measured until `date`, with `compiler` ("tileiras 13.4.92"), on `gpus`, with the library's commit `source`."""
 
     has: Callable[[Config], bool]
     compiler: str
@@ -101,29 +101,29 @@ class ShortList:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A named implementation that can be swept.
+    """A kernel of a library file, with everything that a sweep of the kernel's configs needs.
 
     entry      the `cuda.tile.kernel`. Its parameters are those named in `scalars`, the `constants` (annotated
                ct.Constant) in order, and the `arrays` in order. The three kinds may be mixed
-    problems   the problems on which it is watched
-    parse      text -> the Problem that it names; raises BadProblem if it names none
+    problems   the problems on which the kernel is watched
+    parse      text -> the Problem that the text names; raises BadProblem if the text names none
     space      architecture ("sm_90") -> Space
     arrays     Problem -> the array parameters
     constants  (Problem, Config) -> the compile-time constants
     grid       (Problem, Config, SM count) -> grid in tile blocks
-    reference  (inputs by name, as CuPy or NumPy arrays, float32 or as given; the array module) -> outputs by name,
-               NaN where any output is accepted (rows that are only padding). Outputs are the arrays that are written
+    reference  (inputs by name, array module) -> the right outputs by name, for all arrays that the kernel writes; NaN
+               where any value is right (rows of padding). Inputs are CuPy or NumPy arrays, in float32 or as given
     tolerance  Problem -> largest accepted |out - reference| as a share of the reference's largest magnitude; see
                kernels/gpu/result_error.py for what else is judged
     flops      Problem -> floating-point operations
     bytes      Problem -> fewest bytes moved through device memory
     baselines  names of libraries' kernels that solve the same problem, the main one first (baselines.names.find_main)
-    nightly    whether the nightly suite sweeps it; if not, it is only swept on request
+    nightly    whether the nightly suite sweeps the kernel; if not, it is only swept on request
     given      Problem -> the values of the inputs with fill "given", as NumPy arrays
     scalars    (Problem, Config) -> the run-time scalars, by the name of their parameter: an int is launched as int32,
                or as int64 if the parameter is annotated so, a float as float32
-    weights    Problem -> how often one step of each language model runs it, by the model's name; the model's total adds
-               up the times of its problems with these weights
+    weights    Problem -> how often one step of each language model runs the problem, by the model's name. A model's
+               total time is the sum of its problems' times, each multiplied by its weight
     short_lists  architecture ("sm_90") -> the short list of its space; without a list, nights time the whole space.
                short_lists.json of the library folder fills it; library files of 2026-11-28 give it themselves
     as_launched  whether cubins assume what ct.launch does: strides in multiples of 16 bytes, and each stride of 1 as a

@@ -45,7 +45,7 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns columns of the table of GPU models, without half and TF32 rates: sweeps store the rate they need."""
+        """Returns this model's columns for the database, without half and TF32 rates, which each sweep stores."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
@@ -111,7 +111,7 @@ class GpuMissing(ExpectedError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine. `model` is None if its compute capability is unknown or cuTile does not support it."""
+    """A GPU of this machine. `model` is None if the GPU's compute capability is unknown, or too old for cuTile."""
 
     index: int
     uuid: str
@@ -121,7 +121,7 @@ class Gpu:
 
 
 def gpu_model(slug: str) -> GpuSpec:
-    """Returns the GPU model with a slug, which `name_unknown` may have made. Raises UnknownGpu for an unknown slug."""
+    """Returns a slug's GPU model: from GPU_MODELS, or without rates for "NAME-sm_89". Raises UnknownGpu otherwise."""
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model
@@ -133,20 +133,20 @@ def gpu_model(slug: str) -> GpuSpec:
 
 
 def model_of(arch: str) -> GpuSpec | None:
-    """Returns the GPU model that stands for an architecture ("sm_90") if no GPU is present, or else None."""
+    """Returns the GPU model that stands for an architecture ("sm_90") if no GPU is present, or None if none does."""
     return next((model for model in GPU_MODELS if model.arch == arch and model.slug in MULTIPROCESSORS), None)
 
 
 def model_named(name: str) -> GpuSpec | None:
-    """Returns the GPU model for a driver's name of a GPU, or None. The longest match wins: a GB200 is no B200."""
+    """Returns the GPU model with the longest name whose words all occur in the driver's name, or None if none fits."""
     words = name.upper().replace("-", " ").split()
     matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
     return max(matches, key=lambda model: len(model.name), default=None)
 
 
 def name_unknown(name: str, capability: str) -> GpuSpec | None:
-    """Returns a GPU model for a name that `model_named` does not find. The model can be used, but has no peak rates.
-    `capability` is as nvidia-smi prints it ("8.9"). None if `capability` is below OLDEST_ARCH or no number."""
+    """Returns a GPU model without peak rates, for a driver's name that `model_named` does not find. `capability` is as
+    nvidia-smi prints it ("8.9"). Returns None if `capability` is below OLDEST_ARCH or not a number."""
     digits = capability.replace(".", "")
     if not digits.isdigit() or int(digits) < OLDEST_ARCH:
         return None
@@ -155,7 +155,7 @@ def name_unknown(name: str, capability: str) -> GpuSpec | None:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Lists this machine's NVIDIA GPUs, or those that CUDA_VISIBLE_DEVICES names. Returns () if no driver answers."""
+    """Lists this machine's NVIDIA GPUs, or only the GPUs in CUDA_VISIBLE_DEVICES. Returns () if no driver answers."""
     rows = _query("--query-gpu=index,uuid,name,driver_version,compute_cap")
     return tuple(
         Gpu(int(index), uuid, name, driver, model_named(name) or name_unknown(name, capability))
@@ -165,14 +165,14 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def _is_visible(index: str, uuid: str) -> bool:
-    """Returns whether CUDA_VISIBLE_DEVICES names a GPU by its index, its UUID or the start of its UUID, or is unset."""
+    """Returns True if CUDA_VISIBLE_DEVICES is unset, or names the GPU's index, UUID or start of the UUID."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES", index).replace(" ", "").split(",")
     return index in named or any(uuid.startswith(name) for name in named if name.startswith("GPU-"))
 
 
 def find_gpu(index: int | None = None) -> Gpu:
-    """Returns the GPU with an index of nvidia-smi, or the first one that this process may use. Raises GpuMissing if
-    there is no such GPU, and if cuTile cannot compile for it."""
+    """Returns the GPU with this index of nvidia-smi, or the first GPU that this process may use if `index` is None.
+    Raises GpuMissing if there is no such GPU, or if cuTile cannot compile for the GPU."""
     here = gpus()
     gpu = next((each for each in here if index in (None, each.index)), None)
     if gpu is None:
@@ -228,7 +228,7 @@ def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
 
 
 def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes: float) -> float:
-    """Returns the least microseconds of any kernel, whatever the clock, L2 size or type of sums; 0 without rates."""
+    """Returns microseconds that no kernel can beat, by the GPU's peak rates with a margin. Returns 0 without rates."""
     rate = find_rate(gpu, dtypes)
     most_tflops = 0.0 if rate is None else rate.tflops * CLOCK_MARGIN * (HALF_SUMS if "GeForce" in gpu.name else 1.0)
     compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0

@@ -8,17 +8,17 @@ class LibraryError(ExpectedError):
 
 
 class NoConfigs(LibraryError):
-    """Raised if a named kernel has no config for the architecture."""
+    """Raised if a kernel that was asked for by name has no config for the architecture."""
 
 
 class PackageMissing(LibraryError):
-    """Raised if a file or its host code needs a package that is missing here, but may be on another machine. `compiler`
-    is the version with which that machine must trace the code; None if the code is not compiled here."""
+    """Raised if a file or its host code needs a package that is missing here, but that another machine may have.
+    `compiler` is the version for which that machine must trace the code, or None if the code is not compiled here."""
 
     compiler: str | None = None
 
 
 def first_line(error: BaseException) -> str:
-    """Returns an error's type and the first line of its message. The further lines are notes of the compiler."""
+    """Returns an error's type and the first line of its message. Other lines are left out, as the compiler's notes."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

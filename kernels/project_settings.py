@@ -19,9 +19,9 @@ class BadProject(ExpectedError, ValueError):
 @dataclass(frozen=True)
 class ProjectSettings:
     """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files, `branch` the
-    branch that is followed, `tuned` the file of tuned tables that the repository ships, `requirements` the
-    file that lists the packages of its host code. Each of them is None if absent. `path` lists the folders from which
-    the repository's packages are imported. Paths are relative to the repository."""
+    branch that is followed, `tuned` the file of tuned tables that the repository ships, `requirements` the file that
+    lists the packages of its host code. Each of these four is None if absent. `path` lists the folders from which the
+    repository's packages are imported. Paths are relative to the repository."""
 
     watch: str | None = None
     path: tuple[str, ...] = ()
@@ -31,8 +31,8 @@ class ProjectSettings:
 
 
 def read(folder: Path) -> ProjectSettings | None:
-    """Returns the settings in this folder's pyproject.toml. Returns None if the file or its table is missing, or if the
-    sandbox hides the file, as in a folder above a library. Raises BadProject if the settings are wrong."""
+    """Returns the settings in this folder's pyproject.toml. Returns None if the file or its table is missing, or if
+    this process may not read the file, for example in a sandbox. Raises BadProject if the settings are wrong."""
     file = folder / FILE
     try:
         return parse(read_given_text(file, MOST_TOML_BYTES), str(file))

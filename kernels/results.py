@@ -60,8 +60,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts about a cubin that are known without running it. Of the `loads`, `tma_loads` use TMA. Of the `mmas`,
-    `tensor_core_mmas` use Tensor Cores. A remark is a dict of pass, name, passed, line, instruction, shape and text."""
+    """Facts about a cubin that are known without running it. `tma_loads` of the `loads` use TMA. `tensor_core_mmas` of
+    the `mmas` use Tensor Cores. Each remark has the keys pass, name, passed, line, instruction, shape and text."""
 
     registers: int
     stack_bytes: int
@@ -78,7 +78,7 @@ class StaticFacts:
 @dataclass(frozen=True)
 class Compiled:
     """The outcome of compiling one config. If `status` is ok, `facts`, `content_key`, `code_sha256` and `symbol` are
-    set; else `failure` is set, to one line. If `reused`, the outcome came from the store."""
+    set. Otherwise `failure` says why, in one line. If `reused`, the outcome came from the store."""
 
     status: Literal["ok", "timeout", "error"]
     compiler: str
@@ -99,14 +99,14 @@ class Compiled:
         return Cubin(config, self.content_key, self.symbol)
 
     def make_row(self, code_key: str, host: str) -> dict[str, Any]:
-        """Returns this outcome as a row of the table `compilations`, which is also a row of recordings."""
+        """Returns this outcome as a row for the table `compilations` and for recordings."""
         facts = asdict(self.facts) if self.facts else dict.fromkeys(each.name for each in fields(StaticFacts))
         own = {name: value for name, value in vars(self).items() if name not in ("reused", "facts")}
         return {**own, **facts, "remarks": list(facts["remarks"] or ()), "code_key": code_key, "host": host}
 
 
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
-    """Returns False if only the machine may have failed to compile: for a timeout before `limit_s` of CPU time, and if
+    """Returns whether compiling again would end alike. Returns False for a timeout before `limit_s` of CPU time, and if
     the tracing or compiling process died, for example without memory. `outcome` has the fields of Compiled."""
     if outcome["status"] == "timeout":
         return bool(outcome.get("cpu_s", 0.0) >= limit_s)
@@ -136,8 +136,8 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Measured:
-    """Careful samples of one implementation. Element i belongs to paired round i of the run. If an implementation could
-    not run, it has no samples, and `detail["missing"]` says why."""
+    """The careful timing of a kernel or baseline. All implementations of a run are timed in rounds; sample i is from
+    round i. If an implementation could not run, it has no samples, and `detail["missing"]` says why."""
 
     implementation: str
     role: Literal["kernel", "baseline"]
@@ -148,7 +148,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One session on one GPU: the sweep's winner, and the careful timing of the winner and its baselines."""
+    """The result of a run on one GPU: the sweep's trials and winner, and the timing of the winner and its baselines."""
 
     host: str
     gpu_model: str

@@ -37,7 +37,7 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 def ratio_interval(
     ours_us: Sequence[float], theirs_us: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """Returns the median of the rounds' ratios theirs / ours. Over 1 means that ours is faster. Returns None if a side
+    """Returns the median ratio theirs / ours over all rounds. Over 1 means that ours is faster. Returns None if a side
     has no samples. Element i of both is from one round, so what slows a whole round (clocks, heat) cancels out."""
     if not ours_us or not theirs_us:
         return None

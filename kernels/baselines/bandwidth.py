@@ -20,7 +20,7 @@ BLOCKS_PER_MULTIPROCESSOR = 4
 
 
 def copy(call: Call) -> BaselineLaunch:
-    """Returns a launch that reads half of the problem's bytes and writes the other half."""
+    """Returns a launch of a copy kernel, which reads half of the problem's bytes and writes as many."""
     count = max(1, call.bytes // 2 // 16)
     source, target = cupy.ones(4 * count, dtype=cupy.uint32), cupy.empty(4 * count, dtype=cupy.uint32)
     kernel = cupy.RawKernel(SOURCE, "copy_16_bytes")

@@ -72,7 +72,7 @@ def find_major() -> int:
 
 
 def tensor(call: Call, name: str) -> Any:
-    """Returns the call's array `name` as a torch tensor on the same memory. Raises BaselineMissing if there is none."""
+    """Returns the call's array `name` as a torch tensor on the same memory. Raises BaselineMissing if it is missing."""
     arrays = {**call.inputs, **call.outputs}
     if name not in arrays:
         raise BaselineMissing(f"it needs an array called '{name}'; {call.kernel} has {', '.join(arrays)}")

@@ -1,8 +1,8 @@
-"""Calls DeepGEMM, the main baseline: products in bfloat16, or in FP8 with block scales. Some are per group of rows,
-group along K, or head. FP8 kernels take one scale per row of A and 128 elements of K, and one per 128x128 block of B.
-On Hopper, they read scales as float32. On B200 and B300, they read powers of two, as four exponents in an int32, and
-also take one scale per row of B. There, every call with float32 scales launches extra kernels to convert the scales.
-DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
+"""Builds launches of DeepGEMM, the main baseline: products in bfloat16, or in FP8 with block scales. Some products are
+computed per group of rows, per group along K, or per head. FP8 kernels take a scale for each row of A and 128 elements
+of K, and for each 128x128 block of B. On Hopper, DeepGEMM reads scales as float32. On B200 and B300, it reads powers of
+two, as four exponents in an int32, and also takes a scale for each row of B; calls with float32 scales launch extra
+kernels there to convert them. DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
 
 import os
 from collections.abc import Callable
@@ -29,7 +29,7 @@ BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 
 @dataclass(frozen=True)
 class Scales:
-    """Scales of A (.., M, K / 128), and of B in the recipe's form. `held` says if they are the kernel's or all ones."""
+    """Scales of A (.., M, K / 128), and of B, shaped by `recipe`. `held` says whether they are our kernel's or ones."""
 
     a: Any
     b: Any
@@ -38,7 +38,7 @@ class Scales:
 
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
-    """Returns a launch whose scales are laid out beforehand for DeepGEMM, so that only the product is timed."""
+    """Returns a launch of the call's product in DeepGEMM. Its scales are laid out beforehand and not timed."""
     _import_deepgemm()  # first, because without it that is the reason, whatever arrays the kernel has
     if "logits" in call.outputs:
         return _make_mqa_logits(call)
@@ -53,21 +53,21 @@ def with_scales_laid_out(call: Call) -> BaselineLaunch:
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
-    """Returns a launch with row-major scales, as most callers have. Its time includes DeepGEMM's layout of scales."""
+    """Returns a launch with row-major scales, as most callers have. DeepGEMM's conversion of scales is timed too."""
     scales = _find_scales(call)
     return _make_fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 
 
 def by_ends(call: Call) -> BaselineLaunch:
-    """Returns a launch with laid-out scales that gets the ends of groups (psum layout) instead of each row's group."""
+    """Returns a launch of a grouped product that passes the ends of groups (psum layout), not the group of each row."""
     scales = _find_scales(call)
     return _make_fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1, by_ends=True)
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Returns a launch that copies the tokens' rows and scales, multiplies all experts in one DeepGEMM kernel, and
-    activates in two kernels of torch. DeepGEMM gets our kernel's padded rows. Its warps skip 64 rows if all of
-    these are padding."""
+    """Returns a launch that copies the tokens' rows and scales, multiplies them by all experts' weights in one DeepGEMM
+    kernel, and computes SiLU and a product in two kernels of torch. DeepGEMM gets our kernel's padded rows. It skips 64
+    rows if all of these are padding."""
     deep_gemm, torch = _import_deepgemm(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
@@ -103,8 +103,8 @@ def _make_mqa_logits(call: Call) -> BaselineLaunch:
 
 
 def _make_paged_mqa_logits(call: Call) -> BaselineLaunch:
-    """Returns a launch on a copy of the cache, in which the scales of a page follow its keys, as DeepGEMM reads them.
-    The work of its thread blocks is planned beforehand, as in a model, whose layers share that plan."""
+    """Returns a launch that reads a copy of the cache, in which each page has its keys first and then their scales. The
+    work of DeepGEMM's thread blocks is planned beforehand, as in a model, whose layers share one plan."""
     compute, deep_gemm = _find_function("fp8_paged_mqa_logits", "0.1.0"), _import_deepgemm()
     torch = torch_module()
     q, k, scale_k, weights, length, page_of = (
@@ -143,8 +143,8 @@ def _make_bf16(call: Call) -> BaselineLaunch:
 
 
 def _make_fp8_along_k(call: Call) -> BaselineLaunch:
-    """Returns a launch that adds the product of each group to the group's output, because DeepGEMM can only add. Each
-    group's part of K is copied beforehand. Raises BaselineMissing on B200, where two more kernels would pack scales."""
+    """Returns a launch that adds each group's product to the group's output, because DeepGEMM can only add. Operands
+    are copied by group beforehand. Raises BaselineMissing except on Hopper: other GPUs would pack scales too."""
     multiply = _find_function("k_grouped_fp8_gemm_nt_contiguous", "0.2.5")
     if find_major() != HOPPER:
         raise BaselineMissing("DeepGEMM packs the scales of groups along K in every call on B200 and B300")
@@ -194,7 +194,7 @@ def _make_fp8(
 
 
 def _find_scales(call: Call) -> Scales:
-    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if DeepGEMM on this GPU does not take them."""
+    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if this GPU's kernels take other scales."""
     if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one scale per row of B too
         if find_major() == HOPPER:
             raise BaselineMissing("DeepGEMM takes a scale for each row of B on B200 and B300, and none on Hopper")
@@ -215,7 +215,7 @@ def _find_scales(call: Call) -> Scales:
 
 
 def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
-    """Returns the scales of A and B in the layout of this GPU's kernels, so that a call runs only the product."""
+    """Returns the scales of A and B in the layout that DeepGEMM's kernels for this GPU read, for use in later calls."""
     if find_major() == HOPPER:
         return _import_deepgemm().get_mn_major_tma_aligned_tensor(scales.a), scales.b
     return (
@@ -225,14 +225,14 @@ def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
 
 
 def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bool) -> Any:
-    """Returns the scales of a matrix (.., rows, K) as exponents, as B200 reads them. Powers of two stay exact."""
+    """Returns the scales of a matrix (.., rows, K) packed as exponents, as B200 reads them. Exact for powers of two."""
     groups = matrix.shape[0] if matrix.dim() == 3 else None
     rows, k = matrix.shape[-2:]
     return _import_deepgemm().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
 
 
 def _find_function(name: str, has_it: str) -> Any:
-    """Returns a function of DeepGEMM. Raises BaselineMissing, with a newer version to install, if this one lacks it."""
+    """Returns DeepGEMM's function `name`. Raises BaselineMissing if only versions from `has_it` on have it."""
     deep_gemm = _import_deepgemm()
     if not hasattr(deep_gemm, name):
         raise BaselineMissing(f"DeepGEMM {version('sgl-deep-gemm')} has no {name}, which {has_it} has")

@@ -22,14 +22,14 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def list_ranges(call: Call) -> list[tuple[int, int]]:
-    """Returns, for each group, the end of the previous group (0 for the first group) and its own end. A group along K
-    starts at that previous end. A group of rows starts at the first multiple of BLOCK from there on."""
+    """Returns two indices for each group: the end of the previous group (0 for the first group), and the group's own
+    end. A group along K starts at the first index, a group of rows at the first multiple of BLOCK from there on."""
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     return list(zip([0, *ends], ends, strict=False))
 
 
 def find_group_of_row(call: Call) -> Any:
-    """Returns each row's group as a tensor. If the call lacks the groups, computes them from the groups' ends."""
+    """Returns each row's group as a tensor; -1 is padding. Computes it from the groups' ends if the call lacks it."""
     if "group_of_row" in call.inputs:
         return tensor(call, "group_of_row")
     ends = [end for _, end in list_ranges(call)]

@@ -48,6 +48,6 @@ def build(name: str, call: Call) -> BaselineLaunch:
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns the first line of an error and of its cause, which in torch names a symbol that a library lacks."""
+    """Returns the first line of an error, and of its cause in brackets. In torch, the cause names a missing symbol."""
     first = next(iter(str(error).strip().splitlines()), "")
     return first if error.__cause__ is None else f"{first} ({_first_line(error.__cause__)})"

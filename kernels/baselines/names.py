@@ -18,16 +18,16 @@ NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the baseline with which all ratios of a run compare: DeepGEMM, else the first other baseline, else None.
-    A copy computes nothing, so it is chosen only if no other baseline was measured. A baseline in another version is
-    never chosen, because it comes and goes with its environment."""
+    """Returns the baseline with which a run's ratios compare: DeepGEMM, else the first measured one, else None. A copy
+    is chosen last, because it computes nothing. Never chosen are baselines that run our own kernel (OURS), and
+    baselines in another version, which come and go with their environment."""
     baselines = [name for name in measured if name not in OURS and not has_version(name)]
     return min(baselines, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 
 
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:
-    """Returns a baseline's name with the versions in an environment, such as "deepgemm 0.2.5" or "cublas torch 2.11.0,
-    nvidia-cublas 13.10.0.20". `packages` are the environment's versions. None if the baseline's package is missing."""
+    """Returns a baseline's name with versions, such as "deepgemm 0.2.5" or "cublas torch 2.11.0, nvidia-cublas
+    13.10.0.20". `packages` maps installed packages to versions. Returns None if they lack the baseline's package."""
     known = BY_NAME.get(baseline)
     if known is None or known.package is None or known.package not in packages:
         return None
@@ -36,6 +36,6 @@ def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | Non
 
 
 def find_library(baseline: str) -> str:
-    """Returns the package whose kernels a baseline calls, such as nvidia-cublas; "" if the kernels are its own."""
+    """Returns the package whose kernels a baseline calls, such as nvidia-cublas; "" if it is the baseline's own."""
     known = BY_NAME.get(baseline)
     return "" if known is None or known.library in (None, known.package) else str(known.library)

@@ -10,7 +10,7 @@ ADDRESS = re.compile(r"\bpointer: \d")
 
 
 class StdoutCapture:
-    """Captures printed lines. At exit, `lines` has all lines except empty lines and lines with an address."""
+    """Captures standard output in a `with` block. Then `lines` has the lines that are not empty and have no address."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -154,7 +154,7 @@ def cublaslt_per_group(call: Call) -> BaselineLaunch:
 
 
 def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
-    """Returns a maker of launches of torch's scaled_dot_product_attention by a backend, such as "CUDNN_ATTENTION"."""
+    """Returns a function that makes a launch of torch's attention by a backend, such as "CUDNN_ATTENTION"."""
 
     def build(call: Call) -> BaselineLaunch:
         torch = torch_module()
@@ -175,7 +175,7 @@ def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
 
 
 def attention_flash_backward(call: Call) -> BaselineLaunch:
-    """Returns a launch of PyTorch's gradient of FlashAttention, which takes the logarithms of sums from the call."""
+    """Returns a launch of FlashAttention's gradient in PyTorch. The call has the logarithms of softmax sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
     unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # the random state of dropout
@@ -183,7 +183,7 @@ def attention_flash_backward(call: Call) -> BaselineLaunch:
 
 
 def attention_cudnn_backward(call: Call) -> BaselineLaunch:
-    """Returns a launch of PyTorch's gradient of cuDNN's attention, which takes the logarithms of sums from the call."""
+    """Returns a launch of cuDNN's gradient of attention in PyTorch. The call has the logarithms of softmax sums."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
     unused = torch.zeros((), dtype=torch.int64, device="cuda")  # the random state of dropout
@@ -193,9 +193,9 @@ def attention_cudnn_backward(call: Call) -> BaselineLaunch:
 
 
 def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
-    """Returns the launch of `compute`, which computes dq, dk and dv. `compute` gets (dout, Q, K, V, result), the
-    logarithms of sums, and (length of Q, length of K, dropout of 0, whether the mask is causal). Baselines
-    themselves compute delta, each row's sum of dout * result. `result` is made so that this sum is the call's delta."""
+    """Returns a launch of `compute`, which returns dq, dk and dv. `compute` gets (dout, Q, K, V, result), the
+    logarithms of sums, and (length of Q, length of K, dropout of 0, whether the mask is causal). PyTorch itself
+    computes delta, each row's sum of dout * result. So `result` is made such that this sum equals the call's delta."""
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
     slope = dout.float()
     result = (slope * (delta / slope.square().sum(-1))[..., None]).bfloat16()
@@ -259,9 +259,9 @@ def moe_route(call: Call) -> BaselineLaunch:
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Returns a launch that copies the tokens' rows, multiplies all experts in one kernel, and activates in two more
-    kernels, so nothing is fused. As in our kernel, halves of blocks that contain only padding are left out. Where
-    PyTorch has no grouped kernel (see `grouped_mm`), it multiplies one expert after the other, and `detail` says so."""
+    """Returns a launch that copies the tokens' rows, multiplies them by all experts' weights in one kernel, and
+    computes SiLU and a product in two more kernels. Like our kernel, it leaves out halves of blocks that have only
+    padding. If PyTorch has no grouped kernel (see `grouped_mm`), it multiplies expert by expert; `detail` says so."""
     torch = torch_module()
     by_experts = {} if find_major() in (HOPPER, BLACKWELL) else {"products": len(call.inputs["gate_up"])}
     x, gate_up, experts = (tensor(call, name) for name in ("x", "gate_up", "expert_of_half"))
@@ -281,7 +281,7 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
-    """Returns a launch of two products and a softmax between them. No fused kernel here takes heads of 576 elements."""
+    """Returns a launch of two products and a softmax between them: no fused kernel here takes heads of 576 elements."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
     latent = out.shape[2]
@@ -298,7 +298,7 @@ def mla_decode(call: Call) -> BaselineLaunch:
 
 
 def _make_allocating(call: Call, compute: Callable[[], Any], outputs: tuple[str, ...], **detail: str) -> BaselineLaunch:
-    """Returns a launch that allocates its outputs. This adds no kernel to the launch, because torch reuses memory."""
+    """Returns a launch of `compute`, which allocates its outputs. Torch reuses memory, so this adds no kernel."""
 
     def store(computed: Any) -> None:
         for name, found in zip(outputs, computed if len(outputs) > 1 else [computed], strict=True):

@@ -27,8 +27,8 @@ class UnknownKernel(ExpectedError):
 
 @dataclass(frozen=True)
 class LibraryPlans:
-    """Holds the plans of a library folder. `failures` are sentences on files or kernels that were left out, with the
-    reason. `package_missing` is the first failure that is due to a missing package, which another machine may have."""
+    """Holds the plans of a library's sweeps. `failures` are sentences on why files or kernels were left out. The first
+    failure for lack of a package is `package_missing`, because another machine may have the package."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]
@@ -36,7 +36,7 @@ class LibraryPlans:
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, **asked: Any) -> tuple[Plan, ...]:
-    """Returns the plans of `read_library` without its failures. The parameters are explained there."""
+    """Returns the plans that `read_library` returns for these parameters, without the failures."""
     return read_library(library, arch=arch, kernel=kernel, **asked).plans
 
 

@@ -1,4 +1,4 @@
-"""Child role `catalog`: reads a library folder and plans its sweeps. Needs cuda-tile, but no compiler."""
+"""Answers requests in the child role `catalog`: reads a library folder and plans its sweeps. Needs no compiler."""
 
 import difflib
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ def _find_wanted(library: Path, kernel: str, problem: str | None, arch: str) -> 
 
 
 def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
-    """Returns pairs of the entry and each of its watched problems. Raises LibraryError if the kernel is invalid."""
+    """Returns a pair (entry, problem) for each watched problem. Raises LibraryError if the entry's kernel is wrong."""
     if isinstance(entry, LibraryOperator):
         return [(entry, each.problem) for each in entry.kernel.problems]
     validate_kernel(entry)
@@ -99,7 +99,7 @@ def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
 
 
 def _keep_runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str) -> list[tuple[Entry, Problem]]:
-    """Returns the problems whose kernel has a config for `arch`. Raises NoConfigs if kernel `asked` has none."""
+    """Returns the wanted pairs whose kernel has a config for `arch`. Raises NoConfigs if kernel `asked` has none."""
     runnable = [
         (entry, problem) for entry, problem in wanted if isinstance(entry, LibraryOperator) or list_configs(entry, arch)
     ]

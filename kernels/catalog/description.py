@@ -103,7 +103,7 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str
 
 
 def _find_entry(entry: Any) -> tuple[str, str, str]:
-    """Returns the file of a kernel's entry, the name of the entry in the file, and the source of the file."""
+    """Returns a kernel's file, its name in the file, and the file's source. Raises LibraryError if no file names it."""
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{PACKAGE}."):
             for bound, value in vars(module).items():

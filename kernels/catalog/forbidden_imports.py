@@ -47,7 +47,7 @@ def refuse_imports(source: str) -> None:
 
 
 def _uninstalled_place(package: str) -> Path | None:
-    """Returns where a package lies if it is neither installed nor of the standard library, else None."""
+    """Returns the path of a package that is neither installed nor in the standard library. Returns None for others."""
     if package in OURS:
         return None
     try:
@@ -61,7 +61,7 @@ def _uninstalled_place(package: str) -> Path | None:
 
 
 def _is_installed(place: Path) -> bool:
-    """Returns whether a package is in the standard library, or where pip puts packages with their metadata."""
+    """Returns whether the path of a package is in the standard library, or in a folder into which pip installs."""
     if set(INSTALLED) & set(place.parts) or next(place.parent.glob("*.dist-info"), None) is not None:
         return True
     return any(place.resolve().is_relative_to(each) for each in STANDARD)

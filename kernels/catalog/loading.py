@@ -77,22 +77,22 @@ class LibraryOperator:
         return hash_sources(self.project)
 
     def trace(self, problem: Problem) -> TracedOperator:
-        """Returns the operator traced on a problem, cached by problem. Raises LibraryError if its host code fails."""
+        """Returns the host code's trace on a problem, cached by problem. Raises LibraryError if the host code fails."""
         try:
             return _trace(self.kernel, self.project, problem.name)
         except Exception as error:
             raise self.describe_failure(f"on {problem.name} cannot be traced", error) from error
 
     def list_launches(self, traced: TracedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
-        """Returns the host code's launches with a config. Raises LibraryError if the host code or cuTile fails."""
+        """Returns the traced host code's launches with a config. Raises LibraryError if the code or cuTile fails."""
         try:
             return traced.launches(config)
         except Exception as error:
             raise self.describe_failure(f"with {config} cannot be traced", error) from error
 
     def describe_failure(self, what: str, error: Exception) -> LibraryError:
-        """Returns an error that names the operator's file and line, and the line of the checkout that failed. It is a
-        PackageMissing if the host code needs a package that another machine may have."""
+        """Returns `error` as a LibraryError. The message says `what` the operator could not do, where it is declared,
+        and which line failed. It is a PackageMissing if the host code needs a package that another machine may have."""
         if isinstance(error, BadWatchFile):
             return LibraryError(f"watch file {error}")
         kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
@@ -122,7 +122,7 @@ _libraries: dict[tuple[Path, str | None], _Library] = {}
 
 
 class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the contract by its old name if no other finder does, because a repository's `kernels` has priority."""
+    """Imports the contract by its old name, for old library files, if no other finder has a package `kernels`."""
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if fullname not in (OLD_CONTRACT, OLD_CONTRACT.partition(".")[0]):
@@ -168,12 +168,12 @@ def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
 
 
 def list_failures(library: Path, arch: str | None = None) -> tuple[LibraryError, ...]:
-    """Returns an error for each file of the folder that does not load."""
+    """Returns an error for each file in the folder that cannot be loaded."""
     return _load_once(library, arch).failures
 
 
 def join_failures(failures: Sequence[LibraryError]) -> LibraryError:
-    """Joins several errors into one and returns it. It is a PackageMissing if one of them is."""
+    """Returns one error with all messages. It is a PackageMissing if one of the given errors is a PackageMissing."""
     missing = any(isinstance(each, PackageMissing) for each in failures)
     return (PackageMissing if missing else LibraryError)("; ".join(map(str, failures)))
 
@@ -235,7 +235,7 @@ def _describe_repetition(first: Entry, second: Entry) -> LibraryError:
 
 
 def find_first_line(entry: Entry) -> int:
-    """Returns the first line of an operator, or of a kernel's function."""
+    """Returns the number of the first line of an operator, or of a kernel's function, in its file."""
     if isinstance(entry, LibraryOperator):
         return entry.kernel.line
     return int(inspect.unwrap(entry.kernel.entry._pyfunc).__code__.co_firstlineno)
@@ -244,7 +244,7 @@ def find_first_line(entry: Entry) -> int:
 def _run_file(
     path: Path, name: str, content: bytes, project: Project | None, lists: Mapping[str, Mapping[str, ShortList]]
 ) -> tuple[Entry, ...]:
-    """Runs a file and returns its kernels or operators, with their short lists. Raises LibraryError if that fails."""
+    """Runs a file and returns its kernels or operators, with their short lists. Raises LibraryError if it fails."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name if project is None else str(path)
     kind = "library file" if project is None else "watch file"
@@ -301,7 +301,7 @@ def _choose_error(error: BaseException) -> type[LibraryError]:
 
 
 def _describe_error(error: BaseException, name: str) -> str:
-    """Returns an error as one line of text, with the traceback's last lines in the file `name` and in the host code."""
+    """Returns an error's type and message as text, with the lines that failed in the file `name` and in host code."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     places = [] if line is None else [f"line {line}"]

@@ -45,7 +45,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: 
 
 
 def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
-    """Returns the fields of an operator's Description as JSON. `source` is the source of its first kernel."""
+    """Returns the fields of an operator's Description as JSON. `source` is the whole file of its first kernel."""
     traced = loaded.trace(problem)
     launches = traced.launches(dict(config))
     kernel = launches[0].kernel

@@ -1,4 +1,4 @@
-"""Lists, for each watched problem, the language models that use it, with its weight in each model's total time."""
+"""Lists the language models that use each watched problem, and the problem's weight in each model's total time."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ problem. `parts` is the number of problems in the model's total, so that an inco
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:
-    """Returns the models that use each problem. Adds an error to `failures` for each wrong weight. Returns an empty
-    mapping if `failures` has an error then, because totals would lack problems."""
+    """Maps each kernel and problem to the models that use it. Adds an error to `failures` for each wrong weight.
+    Returns an empty mapping if `failures` then has any error, because the models' totals would lack problems."""
     weights: dict[tuple[str, str], Mapping[str, float]] = {}
     for name, entry in loaded.items():
         try:

@@ -29,10 +29,10 @@ KEY_LENGTH = 12
 
 @dataclass(frozen=True)
 class Tried:
-    """Holds what a series tried outside its short list. `keys` name configs tried with the machine code, compiler and
-    driver of its newest run. `near` name configs that may still win, the one with the oldest trial first. `kept` are
-    configs that won or tied in the newest run. `source` is the hash of that run's source, or "" if its compiler or
-    driver is no longer in use. `has_changed`: an earlier run had other machine code, another compiler or driver."""
+    """The configs outside the short list that a series (a kernel and problem on a GPU) tried. `keys` name configs tried
+    with the newest run's machine code, compiler and driver. `near` name configs that may still win, the one tried
+    longest ago first. `kept` are configs that won or tied in the newest run. `source` is the hash of its source, or ""
+    if its compiler or driver is not in use now. `has_changed`: an earlier run had other code, compiler or driver."""
 
     keys: Sequence[str]
     near: Sequence[str]
@@ -43,7 +43,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Shares:
-    """Chooses what a sweep tries beyond its short list: all configs if `wide`, a share if `day` is given, else none."""
+    """Chooses the configs to sweep outside the short list: all if `wide`, a share if `day` is given, else none."""
 
     day: str = ""
     series: Mapping[tuple[str, str], Tried] = field(default_factory=dict)
@@ -60,7 +60,7 @@ SHORT_LISTS_ALONE, WIDE = Shares(), Shares(wide=True)
 
 def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: str, source: str) -> list[Config]:
     """Returns the configs of `rest`, which are outside the short list, that a night tries with this source. First come
-    the configs that won last, then configs never tried. If none is left, configs near the winner come next, the one
+    the configs that won last, then configs never tried. If all were tried, configs near the winner come next, the one
     tried longest ago first. If the source, compiler or driver has changed, all configs count as never tried, and the
     night tries more configs. `tried` is None before a series' first run."""
     configs = {make_key(config): config for config in rest}

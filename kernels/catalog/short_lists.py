@@ -17,7 +17,7 @@ MOST_BYTES = 16 << 20
 
 
 def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
-    """Returns the short lists by kernel and architecture; {} without a file. Raises LibraryError for a wrong file."""
+    """Maps kernels and architectures to short lists; {} without a file. Raises LibraryError if the file is wrong."""
     try:
         stored = json.loads(read_given_text(library / FILE, MOST_BYTES))
         found: dict[str, dict[str, ShortList]] = {}

@@ -1,4 +1,4 @@
-"""Derives from a library file what the compiler must know about a config."""
+"""Derives from a library file the signature with which the compiler compiles a config."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ class BadConfig(ValueError):
 
 @dataclass(frozen=True)
 class ArraySignature:
-    """What the compiler may assume about an array. Problems whose arrays have equal signatures share their cubins."""
+    """Facts about an array that the compiler may use. Problems whose arrays have equal facts share their cubins."""
 
     dtype: str
     ndim: int

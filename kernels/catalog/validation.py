@@ -72,7 +72,7 @@ def list_configs(loaded: LibraryKernel, arch: str) -> Configs:
 
 @functools.cache
 def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
-    """Returns the configs of the short list, then the rest. Without a short list, the first part has all configs."""
+    """Returns the configs of the short list, and the other configs. Without a short list, the first part has all."""
     configs = list_configs(loaded, arch)
     try:
         return split_configs(configs, loaded.kernel.short_lists.get(arch))
@@ -81,7 +81,7 @@ def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
 
 
 def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Configs, Configs]:
-    """Returns the configs that are in a short list, then the others. Raises LibraryError if the first part is empty."""
+    """Returns the configs in the short list, and the others. Raises LibraryError if the short list has none of them."""
     if short_list is None or not configs:
         return configs, ()
     listed = tuple(filter(short_list.has, configs))
@@ -91,7 +91,7 @@ def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Confi
 
 
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
-    """Returns the problem's weight in each model's total, by model. Raises LibraryError if a weight is wrong."""
+    """Maps each model to the problem's weight in the model's total time. Raises LibraryError if a weight is wrong."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
     if not isinstance(weights, Mapping):
         raise _make_error(loaded, f"`weights` of {problem.name} is a {_name_type(weights)}; expected a dict by model")
@@ -135,7 +135,7 @@ def validate_problem(loaded: LibraryKernel, problem: Problem) -> None:
 
 
 def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
-    """Calls a function of the library file. If it fails, raises LibraryError with its name and the line that failed."""
+    """Calls the function `field` of a kernel's library file and returns its result. Raises LibraryError if it fails."""
     try:
         return getattr(loaded.kernel, field)(*arguments)
     except KeyError as error:

@@ -41,7 +41,7 @@ def checklist(
     threads_per_block: int | None,
     counters: Mapping[str, float] | None = None,
 ) -> tuple[Line, ...]:
-    """Returns the checklist of a config. `counters` are a run's hardware counters, for rules that need a GPU."""
+    """Returns the answer to each rule of the guide, with evidence. Some rules need a run's hardware `counters`."""
     counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants, described.line)
     facts = compiled.facts
@@ -241,7 +241,7 @@ def _make_unknown(item: str, compiled: Compiled) -> Line:
 
 
 def _list_other_instructions(facts: StaticFacts, name: str, wanted: str) -> str:
-    """Returns the loads or matrix products for which the compiler chose another instruction than `wanted`, as text."""
+    """Returns text on the loads or products (`name`) whose instruction is not `wanted`, or "" if there are none."""
     others = [
         f"line {remark['line']}: {remark['instruction'] or remark['text']}"
         for remark in facts.remarks

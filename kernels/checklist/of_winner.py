@@ -48,7 +48,7 @@ def list_lines(
     cubin: Cubin,
     counters: Mapping[str, float] | None,
 ) -> list[dict[str, Any]] | None:
-    """Returns the checklist of a config as JSON for a measurement's details, or None if it cannot be made."""
+    """Returns the checklist of a cubin's config as JSON, one dict per line, or None if the checklist cannot be made."""
     try:
         described = catalog.describe(library, arch=arch, kernel=kernel, problem=problem, config=cubin.config)
         store = CubinStore(store_url)

@@ -57,8 +57,8 @@ class SourceFacts:
 
 def source_facts(source: str, entry: str, constants: Mapping[str, int | float], line: int = 0) -> SourceFacts:
     """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of the
-    entry's constant parameters by name. `line` is the entry's first line, which counts more than its name. Raises
-    LibraryError if the source has no such function."""
+    entry's constant parameters by name. The function whose first line is `line` is read, or else the last one named
+    `entry`. Raises LibraryError if the source has no such function."""
     with PARSING:
         tree = ast.parse(source)
     # A kernel may be made by a function. The module's own functions come last, so that they win over inner ones.
@@ -74,7 +74,7 @@ def source_facts(source: str, entry: str, constants: Mapping[str, int | float], 
 
 
 class _Reader:
-    """Reads functions one after another. `open_calls` names the functions being read, so that recursion ends."""
+    """Reads a function and the functions that it calls. `open_calls` names those being read, so that recursion ends."""
 
     def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
         self.functions, self.facts, self.open_calls = functions, facts, open_calls
@@ -158,7 +158,7 @@ class _Reader:
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """Returns the value of an expression of numbers, names in `values`, choices and tuples, or else UNKNOWN."""
+    """Returns the value of an expression of constants, names in `values`, choices and tuples, or else UNKNOWN."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -176,7 +176,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Returns the first value assigned to each local name. For an accumulator of a loop, that is its initial value."""
+    """Maps each local name to the expression first assigned to it: for an accumulator of a loop, its initial value."""
     found: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -202,7 +202,7 @@ def _find_operation(call: ast.Call) -> str | None:
 
 
 def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]:
-    """Yields all nodes except those in branches that compile-time constants rule out."""
+    """Yields a node and the nodes below it, except branches that compile-time constants rule out."""
     yield node
     children: Sequence[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.If) and (chosen := evaluate(node.test, values)) is not UNKNOWN:
@@ -222,7 +222,7 @@ def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
 
 
 def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """Returns the number of tile rows in a group: the known factor of the divisor; None if no factor is known."""
+    """Returns the tile rows in a group: the known factor of the product `divisor`. Returns None if none is known."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None

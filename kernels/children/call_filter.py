@@ -95,8 +95,8 @@ PR_SCHED_CORE = 62
 @dataclass(frozen=True)
 class CallPolicy:
     """Says what a filter allows: sockets of the address families in `families`, connected Unix sockets if `unix`, and
-    changes of files' attributes if `attributes`. It also allows connect(2) if `bounds_connect`, signals to other
-    processes if `bounds_signals`, and truncating if `bounds_truncate`, as far as Landlock allows them."""
+    changes of files' attributes if `attributes`. If `bounds_connect`, `bounds_signals` or `bounds_truncate`, Landlock
+    restricts connect(2), signals to other processes or truncating, so the filter allows them; else it refuses them."""
 
     families: tuple[int, ...] = ()
     unix: bool = False
@@ -107,10 +107,9 @@ class CallPolicy:
 
 
 def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction]:
-    """Returns the filter for the process `process_id` and its descendants.
+    """Returns the filter, as instructions, for the process `process_id` and its descendants.
 
-    The filter reads struct seccomp_data: the call's number at 0, the architecture at 4, the arguments from 16 on.
-    """
+    The filter reads struct seccomp_data: the call's number at byte 0, the architecture at 4, the arguments from 16."""
     own = (0, process_id)
     refused = (*OTHER_PROCESSES, *REMAINS, *ADMINISTRATION, *(() if policy.attributes else ATTRIBUTES))
     connected = [_load(1), (MASK, 0, 0, 0xF), *_answer(CONNECTED, ACCEPT), REFUSE_SOCKET]
@@ -147,12 +146,12 @@ def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction
 
 
 def _load(argument: int) -> Instruction:
-    """Returns the step that loads the low half of an argument. All examined arguments have 32 bits."""
+    """Returns the instruction that loads the low half of an argument. All examined arguments have 32 bits."""
     return (LOAD, 0, 0, 16 + 8 * argument)
 
 
 def _answer(values: Iterable[int], answer: Instruction) -> list[Instruction]:
-    """Returns steps that end the filter with `answer` if the loaded number is one of `values`."""
+    """Returns instructions that end the filter with `answer` if the loaded number is one of `values`."""
     return [each for value in values for each in ((EQUAL, 0, 1, value), answer)]
 
 
@@ -161,11 +160,11 @@ def _bound_priority(kind: int, own: Sequence[int]) -> list[Instruction]:
 
 
 def _refuse_devices(mode: int) -> list[Instruction]:
-    """Returns steps that refuse to make device files. As root, a child on a GPU could make them otherwise."""
+    """Returns instructions that refuse to make device files, which a child on a GPU could make as root."""
     return [_load(mode), (MASK, 0, 0, FILE_KIND), *_answer(DEVICES, REFUSE), ACCEPT]
 
 
 def _refuse_cuts(flags: int) -> list[Instruction]:
-    """Returns steps that refuse truncating a file opened for reading only, which Landlock before version 3 allows."""
+    """Returns instructions that refuse to truncate a file opened for reading. Landlock before version 3 allows it."""
     cut = (os.O_RDONLY | TRUNCATE, ACCESS | TRUNCATE)
     return [_load(flags), (MASK, 0, 0, ACCESS | TRUNCATE), *_answer(cut, REFUSE), ACCEPT]

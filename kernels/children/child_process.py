@@ -83,11 +83,11 @@ ROOT = Path(tilewatch.__file__).resolve().parent.parent
 
 
 class ChildDied(Exception):
-    """Raised if the child ended before it answered. The message is its last output on standard error."""
+    """Raised if the child ended before it answered. The message is its last output, or the reason why it was ended."""
 
 
 class ChildHung(Exception):
-    """Raised if the child did not answer before its deadline. It was then killed."""
+    """Raised if the child did not answer before its deadline. The child has been killed."""
 
 
 class ChildProcess:
@@ -234,7 +234,7 @@ class ChildProcess:
             self._unread += 1
 
     def finish(self, *, deadline_s: float) -> dict[str, Any]:
-        """Returns the answer to the request of the last `begin`. Raises ChildDied or ChildHung if none comes."""
+        """Returns the answer to the request of the last `begin`. Raises ChildDied or ChildHung if no answer comes."""
         if self._stdout.closed:
             raise ChildDied("it had ended before it answered")
         deadline = time.monotonic() + deadline_s

@@ -46,8 +46,8 @@ class LibraryHome:
 
 def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> LibraryHome | None:
     """Returns the locked cache folder of these libraries' checkouts, and deletes cache folders that were long unused.
-    If `has_user`, returns another folder, which belongs to a system user of its own (`sandbox.name_user`).
-    Returns None if this process may not write there, or if another process holds the folder's lock."""
+    If `has_user`, returns another folder, which belongs to a system user of its own (`sandbox.name_user`). Returns None
+    if this process may not write into the cache, or if another process holds the folder's lock."""
     cache = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-homes")
     roots = sorted({str(sandbox.find_root(Path(each))) for each in libraries})
     folder = cache / hashlib.sha256("\0".join([*roots, *["own user"] * has_user]).encode()).hexdigest()[:32]
@@ -104,7 +104,7 @@ def _make(folder: Path, owner: int) -> None:
 
 
 def _remove_unused(cache: Path, used: Path) -> None:
-    """Deletes old cache folders. Keeps `used`, those that a process uses, and the KEPT_HOMES that were used last."""
+    """Deletes old cache folders. Keeps `used`, folders that a process uses, and the KEPT_HOMES folders used last."""
     homes = []
     for path in cache.glob("*.lock"):
         with contextlib.suppress(FileNotFoundError):  # another process removed it
@@ -121,7 +121,7 @@ def _find_lock_file(folder: Path) -> Path:
 
 
 def _is_same(lock: IO[bytes], path: Path) -> bool:
-    """Returns whether an open lock file still exists. Another process may have deleted it while this process waited."""
+    """Returns whether an open lock file is still the file at `path`. Another process may have deleted it meanwhile."""
     try:
         return os.path.samestat(os.fstat(lock.fileno()), path.stat())
     except FileNotFoundError:

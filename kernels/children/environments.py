@@ -52,8 +52,8 @@ CUTILE = "cuda-tile"
 
 @dataclass(frozen=True)
 class Environment:
-    """The packages that a requirements file names for a Python; `folder` is missing until they are installed. `file`
-    is the requirements file as its commit names it, and `lines` are what pip gets of it."""
+    """The packages that a requirements file names, for one Python. `folder` does not exist until they are installed.
+    `file` is the requirements file as its commit names it, and `lines` are the lines that pip gets."""
 
     file: str
     lines: tuple[str, ...]
@@ -80,7 +80,7 @@ _one_at_a_time = threading.Lock()
 
 def find(library: Path, python: Path | None) -> Environment | None:
     """Returns the environment that the commit of a library asks for, or None if it asks for none. `python` is the
-    Python of an owner, or None for Tilewatch's. Raises BadInterpreter if the requirements file cannot be used."""
+    interpreter of the library's owner, or None for Tilewatch's. Raises BadInterpreter if the file cannot be used."""
     root = sandbox.find_root(library).resolve()
     try:
         settings = project_settings.read(root)
@@ -99,8 +99,8 @@ def find(library: Path, python: Path | None) -> Environment | None:
 
 
 def describe(file: str, text: str, python: Path | None) -> Environment:
-    """Returns the environment that a requirements file with this text describes, with Tilewatch's cuda-tile if the file
-    allows and does not pin it. Raises BadInterpreter if a line is anything but a package with versions."""
+    """Returns the environment for the text of a requirements file. Adds Tilewatch's version of cuda-tile if the file
+    allows it and pins none. Raises BadInterpreter if a line is anything but a package with versions."""
     lines = tuple(split_lines(text))
     for each in lines:
         if not REQUIREMENT.fullmatch(each):
@@ -115,9 +115,9 @@ def describe(file: str, text: str, python: Path | None) -> Environment:
 
 
 def _accepts_cutile(line: str, own: str) -> bool:
-    """Returns whether a line names cuda-tile without an exact version, and allows the version `own`, which is then
-    installed. Otherwise pip chose cuda-tile 1.3 for `cuda-tile[tileiras]` beside torch>=2.5, with a tileiras that fits
-    torch's CUDA. But Tilewatch compiles with its own tileiras (2026-11-29)."""
+    """Returns whether a line names cuda-tile without an exact version, and allows the version `own`. Tilewatch then
+    installs `own`: for `cuda-tile[tileiras]` beside torch>=2.5, pip chose cuda-tile 1.3, whose tileiras fits torch's
+    CUDA. But Tilewatch compiles with its own tileiras (2026-11-29)."""
     if name_package(line) != CUTILE or "--hash=" in line:
         return False
     try:
@@ -217,13 +217,13 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_failure(lines: Sequence[str]) -> str:
-    """Returns pip's errors in one line, or its last line if it stated none."""
+    """Returns pip's errors in one line, or pip's last line if it printed no error."""
     errors = [line.removeprefix("ERROR: ").strip() for line in lines if line.startswith("ERROR: ")]
     return "; ".join(errors or [line.strip() for line in lines if line.strip()][-1:] or ["pip printed nothing"])
 
 
 def _remove_unused(cache: Path) -> None:
-    """Deletes old environments: those not in use and not among the last used, whose number is KEPT_ENVIRONMENTS."""
+    """Deletes old environments. Keeps environments in use, and the KEPT_ENVIRONMENTS that were used last."""
     locks = sorted(cache.glob("*.lock"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in locks[KEPT_ENVIRONMENTS:]:
         with path.open("ab") as lock:

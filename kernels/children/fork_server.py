@@ -38,7 +38,7 @@ STREAMS = 3
 
 
 class Forked(NamedTuple):
-    """Says what a forked child is to do. `serve` returns it in the child."""
+    """The role of a forked child, and the paths that it may read and write. `serve` returns it in the child."""
 
     role: str
     readable: list[str]
@@ -102,8 +102,8 @@ def _import_for(request: Mapping[str, Any], import_role: Callable[[str], object]
 
 @functools.cache
 def _ask_bytecode_version() -> None:
-    """Asks the compiler once which bytecode version it reads, so that children with the same compiler need not. cuTile
-    would run two programs for it in each process, which takes 0.05 s of CPU time."""
+    """Asks the compiler once for the bytecode version that it reads, and makes children with that compiler use the
+    answer. Otherwise cuTile would run two programs for this in each process, which takes 0.05 s of CPU time."""
     from cuda.tile import _compile
 
     ask = _compile._get_max_supported_bytecode_version
@@ -130,9 +130,9 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def read_settings() -> None:
-    """Makes cuTile and CuPy use the child's environment variables. If the server imported them, they use the server's.
-    Call this as the child's own user: it makes the cache folders that the variables name, and no user could write into
-    another's (H200, 2026-11-29). CuPy 14.2 has no public function for it."""
+    """Makes cuTile and CuPy use the child's environment variables instead of the server's, with which they were
+    imported. Call this as the child's own user: it makes the cache folders that the variables name, and a user cannot
+    write into a folder of another user (H200, 2026-11-29). CuPy 14.2 has no public function for it."""
     if "cuda.tile" in sys.modules:
         from cuda.tile import _context
         from cuda.tile._cext import default_tile_context

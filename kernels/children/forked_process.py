@@ -52,7 +52,7 @@ class ForkedProcess:
         self._ending = threading.Lock()
 
     def poll(self) -> int | None:
-        """Returns the exit code (minus a signal's number if one ended the process), or None while it runs."""
+        """Returns the exit code, or None while the process runs. After a signal, it is minus the signal's number."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0.0)
         return None

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def is_of_root() -> bool:
-    """Returns whether this process is root and confines its children, so that they might have users of their own."""
+    """Returns whether this process is root and confines its children, which may then get users of their own."""
     return os.geteuid() == 0 and sandbox.find_level() is not sandbox.Level.NONE
 
 
@@ -55,7 +55,7 @@ def remove_shared_files(user: int) -> None:
 
 
 def _try(gpu: str, start: Callable[..., Any]) -> str | None:
-    """Returns why a child cannot take random numbers from GPU memory of another user's child, or None if it can."""
+    """Returns why numbers in GPU memory of one user's child do not reach another user's child, or None if they do."""
     from tilewatch.kernels.children.child_process import ChildDied, ChildHung  # it asks this module
 
     drawn = list(secrets.token_bytes(64))

@@ -27,21 +27,21 @@ _chosen: dict[Path, Path | str] = {}
 
 
 class BadInterpreter(PackageMissing):
-    """Raised if no interpreter here can run a library; another machine's may. The message is a sentence."""
+    """Raised if this machine has no interpreter that can run a library. Another machine may have one."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python, and the folder of the packages that a commit names. If `packages` is None, those of the Python are
-    used."""
+    """A Python, and the folder of the packages that a commit names. If `packages` is None, the Python's own packages
+    are used."""
 
     python: Path
     packages: Path | None = None
 
 
 def use(library: Path, python: Path | str | None) -> None:
-    """Makes later children of this process run a library with the interpreter `python`, or with Tilewatch's own if it
-    is None. A string says why this machine has no interpreter; starting a child then raises BadInterpreter."""
+    """Sets the interpreter with which later children of this process run a library. None is Tilewatch's interpreter. A
+    text says why this machine has no interpreter; starting a child then raises BadInterpreter."""
     _chosen.pop(library.resolve(), None)
     if python is not None:
         _chosen[library.resolve()] = python

@@ -67,7 +67,7 @@ _SHA = re.compile("[0-9a-f]{40,64}")
 
 
 class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which has no StrEnum
-    """What a child cannot reach. At PROCESSES and NETWORK it can use all files of the user, at NONE everything."""
+    """Names all that a child cannot reach. At PROCESSES and NETWORK, it can use all files of the user; at NONE, all."""
 
     FULL = "files, network and other processes"
     PROCESSES = "network and other processes"
@@ -89,8 +89,8 @@ class SandboxMissing(ExpectedError):
 
 
 def find_level() -> Level:
-    """Returns what a child without a GPU cannot reach on this machine. Returns NONE if TILEWATCH_SANDBOX is `off` and
-    the sandbox is not required."""
+    """Returns the level at which a child without a GPU is confined on this machine. Returns NONE if seccomp cannot be
+    used, or if TILEWATCH_SANDBOX is `off` and the sandbox is not required."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
     if refused or platform.machine() not in call_filter.AUDIT or _libc().prctl(GET_SECCOMP, 0, 0, 0, 0) < 0:
         return Level.NONE
@@ -98,13 +98,13 @@ def find_level() -> Level:
 
 
 def find_gpu_level() -> Level:
-    """Returns what a child that measures cannot reach on this machine. Never returns FULL."""
+    """Returns the level at which a child that measures is confined on this machine: PROCESSES, NETWORK or NONE."""
     level = Level.PROCESSES if landlock_version() >= OLDEST_WITHOUT_FILES else Level.NETWORK
     return level if find_level() is not Level.NONE else Level.NONE
 
 
 def require() -> None:
-    """Raises SandboxMissing if TILEWATCH_REQUIRE_SANDBOX is set and the sandbox would be less than full here."""
+    """Raises SandboxMissing if TILEWATCH_REQUIRE_SANDBOX is set, but this machine cannot provide the full sandbox."""
     level = find_level()
     if is_required() and level is not Level.FULL:
         raise SandboxMissing(
@@ -184,9 +184,9 @@ def confine_to_install(*, readable: Iterable[str], writable: Sequence[str]) -> N
 def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | None) -> None:
     """Confines this process, so that it has no network, no access to other processes, and only the driver's Unix
     sockets (none before Linux 7.1; CUDA works without its daemons). It may read what a child without a GPU may read,
-    `readable` and the driver's files, and write `writable` and what the driver needs. A process of root becomes the
-    owner of the first folder of `writable`, if the parent gave that folder to another user. If `writable` is None,
-    files are not restricted, and root keeps its capabilities, which CUPTI may need for counters."""
+    `readable` and the driver's files, and write `writable` and what the driver needs. If the parent gave the first
+    folder of `writable` to another user, a process of root becomes that user. If `writable` is None, files are not
+    restricted, and root keeps its capabilities, which CUPTI may need for counters."""
     if find_level() is Level.NONE:
         return
     if writable is not None:
@@ -221,7 +221,7 @@ def _list_devices() -> list[str]:
 
 
 def _list_readable(also: Iterable[str]) -> list[str]:
-    """Lists the folders of the system, of this Python and its packages, and of Tilewatch's own code, and `also`."""
+    """Lists the folders that a child may read: the system's, this Python's, its packages', Tilewatch's, and `also`."""
     python = [sys.prefix, sys.base_prefix, *sys.path, *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))]
     ours = [str(PACKAGE), *(str(each.resolve()) for each in PACKAGE.iterdir())]
     named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
@@ -236,9 +236,9 @@ def _enter_landlock(
     *,
     network: bool = False,
 ) -> None:
-    """Restricts this process by Landlock. Files: only those in `readable` and `writable`, or all if both are None.
-    Other processes' Unix sockets: only those in `sockets` (from version 9 on), and no abstract ones (from version 6
-    on). TCP: only if `network` (from version 4 on)."""
+    """Restricts this process by Landlock to the files in `readable` and `writable`, or to all files if both are None.
+    It may connect to other processes' Unix sockets only at `sockets` (from version 9 on), and not to abstract ones
+    (from version 6 on). It may use TCP only if `network` (from version 4 on)."""
     version = landlock_version()
     rights = 0 if writable is None else _find_file_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
@@ -259,12 +259,12 @@ def _enter_landlock(
 
 
 def _find_file_rights(version: int) -> int:
-    """Returns the bits of the file accesses that a ruleset restricts, with moving from version 2, truncating from 3."""
+    """Returns the bits of the file accesses that a ruleset restricts: from version 2 also moving, from 3 truncating."""
     return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Adds a rule for a path. Ignores a path that does not exist or that this user may not enter."""
+    """Allows `rights` on a path. Ignores a path that does not exist or that this user may not enter."""
     try:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -278,7 +278,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def name_user(folder: str | Path) -> int:
-    """Returns the id of a user for the children on a GPU that write into `folder`: it runs them and owns the folder.
+    """Returns the id of a user for `folder`. The user owns the folder, and runs the children on a GPU that write there.
     The id depends on the folder's path alone, because several such children may run, at once or one by one."""
     return FIRST_GPU_USER + int(hashlib.sha256(os.fsencode(folder)).hexdigest()[:6], 16)
 
@@ -309,7 +309,7 @@ def _leave_root(folders: Sequence[str]) -> int:
 
 def _become_owner(folders: Sequence[str]) -> int:
     """Changes this process's user from root to the owner of the first folder, if the parent gave it to another user.
-    Returns what `_leave_root` returns."""
+    Returns the bit of the capability to keep (see `_leave_root`), or 0 if the user has not changed."""
     owners = [os.stat(each).st_uid for each in folders]
     return _become(owners[0]) if owners and owners[0] >= FIRST_GPU_USER and not os.geteuid() else 0
 

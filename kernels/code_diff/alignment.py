@@ -1,7 +1,7 @@
 """Pairs the operations of two TileIR texts that do the same work, even if others were moved, added or removed. Four
-passes pair operations in order, each in the gaps that earlier passes left: first operations that compute equal values
-from equal inputs, then those of equal kind and type, of equal kind, and of equal opcode. At last, operations left over
-that compute equal values from equal inputs are paired wherever they stand, because they only moved."""
+passes pair operations in order, each pass in the gaps that earlier passes left. The first pass pairs operations that
+compute equal values from equal inputs. The next ones pair operations of equal kind and type, of equal kind, and of
+equal opcode. At last, operations that compute equal values and are left over are paired anywhere: they only moved."""
 
 import hashlib
 from collections import defaultdict
@@ -58,7 +58,7 @@ def _match(
     head_key: Key,
     head_of: dict[int, int],
 ) -> list[tuple[int, int, int, int]]:
-    """Pairs operations with equal keys in their order. Returns the gaps between pairs, as indices in base and head."""
+    """Adds operations with equal keys to `head_of`, in order. Returns the gaps left, as (from, to) in base and head."""
     from_base, to_base, from_head, to_head = gap
     matcher = SequenceMatcher(
         None,

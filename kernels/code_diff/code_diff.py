@@ -26,8 +26,8 @@ class CodeText:
 @dataclass(frozen=True)
 class CodeDiff:
     """Holds the differences between the code of two cubins. `changes` are the source lines whose operations differ,
-    causes first; empty if the compiler made other code from equal operations. `machine_lines` are the lines with other
-    instructions, the deepest loops first. `rows` are the instructions that differ."""
+    causes first. It is empty if the compiler made other code from equal operations. `machine_lines` are the lines whose
+    instructions differ, the deepest loops first. `rows` are the instructions that differ."""
 
     changes: tuple[Change, ...]
     machine_lines: tuple[SourceLine, ...]

@@ -42,7 +42,7 @@ LARGEST_WAIT = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """A machine instruction. `text` lacks registers, labels, predicates, reuse flags. `block` is its basic block."""
+    """An instruction. `text` lacks registers, labels, predicates and reuse flags. `block` numbers its basic block."""
 
     opcode: str
     text: str

@@ -203,7 +203,7 @@ def _number_loop(index: int, rest: str) -> dict[str, Value]:
 
 
 def _split_types(rest: str) -> tuple[str, str]:
-    """Splits attributes from types at the first colon outside brackets."""
+    """Returns the attributes and the types, which the first colon outside brackets separates. Types may be ""."""
     depth = 0
     for at, letter in enumerate(rest):
         if letter in "<([{":

@@ -51,8 +51,8 @@ class _Site:
 
 @dataclass(frozen=True)
 class TileIRDiff:
-    """The source lines whose operations differ; empty if both sides do equal work. Causes come first, then the kinds
-    with the largest numbers, then the deepest loops. `head_line` maps a line of the base to a line of the head."""
+    """Holds the source lines whose operations differ, as `changes`: causes first, then by kind and loop depth. It is
+    empty if both sides do equal work. `head_line` maps a base line to a head line."""
 
     changes: tuple[Change, ...]
     head_line: Callable[[SourceLine], SourceLine]
@@ -144,9 +144,9 @@ class _Diff:
     def _is_cause(self, base: TileOperation, head: TileOperation, old: Value, new: Value) -> bool:
         """Returns True if this operation was edited to use another value, and False if its value was changed elsewhere.
 
-        It was changed elsewhere if added or removed operations compute the new value from the old or the old from the
-        new, or if the line that made the old value now makes the new value. Otherwise the operand was edited here, and
-        operations that became needed or unneeded are consequences."""
+        It was changed elsewhere in three cases: added operations compute `new` from `old`, removed operations compute
+        `old` from `new`, or the line that made `old` now makes `new`. Otherwise this operation was edited. Operations
+        that became needed or unneeded by the edit are its consequences."""
         aligned = self.aligned
         was_removed = not old.is_argument and old.operation in self.removed
         is_added = not new.is_argument and new.operation in self.added

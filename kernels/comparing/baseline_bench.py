@@ -34,14 +34,14 @@ class BaselineWork:
 
 @dataclass(frozen=True)
 class BaselineBench:
-    """Times baselines on one GPU."""
+    """Times two versions of baselines beside each other on one GPU."""
 
     library: Path
     gpu: device.Gpu
     store_url: str
 
     def launch_each(self, works: Sequence[BaselineWork]) -> Iterator[tuple[BaselineWork, LaunchResult]]:
-        """Times each work once, in two new processes, and yields the work with its result."""
+        """Times both versions of each baseline once, in two new processes, and yields the work with its result."""
         for work in works:
             yield work, self._launch(work)
 

@@ -19,7 +19,7 @@ from tilewatch.metrics import Metric
 
 @dataclass(frozen=True)
 class Code:
-    """One config of one side with its content key and launch hash. `compiled` is None before the config is compiled."""
+    """The code of one config on one side. `identity` names it by hashes. `compiled` is None before compiling."""
 
     config: Params
     identity: CodeIdentity
@@ -27,7 +27,7 @@ class Code:
 
     @property
     def cubin(self) -> Cubin | None:
-        """Returns the cubin of this config, None if it did not compile."""
+        """Returns the cubin of this config. Returns None if the config did not compile."""
         return None if self.compiled is None else self.compiled.find_cubin(self.config)
 
     @property
@@ -69,8 +69,8 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty. If
-    `may_race` is False, no whole space is swept: configs are recorded or else shipped. `metric` is what is compared."""
+    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty
+    without a GPU. If `may_race` is False, configs are recorded or else shipped, and no space is swept to find them."""
 
     base: Library
     head: Library
@@ -89,8 +89,8 @@ class Comparison:
 
 
 def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Changed]:
-    """Returns the targets whose machine code differs, compiled. Sets the outcome of every target that has equal source,
-    bytecode or machine code, or that cannot be compared. Raises BuildError if this machine cannot compile at all."""
+    """Returns the targets whose machine code differs, with the compiled code. Sets the outcome of all other targets:
+    they have equal source, bytecode or machine code, or cannot be compared. Raises BuildError if nothing compiles."""
     compared = [each for each in targets if not _end_without_code(comparison, each)]
     if not compared:
         return []
@@ -121,7 +121,7 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Sets the outcome, and returns True, for a target that does not load, is on one side only or has equal source."""
+    """Returns True if a target does not load, is on one side only or has equal source, after setting its outcome."""
     if target.failure is not None:
         comparison.end(target, "neither" if target.is_left_out else "failed", target.failure)
         return True
@@ -190,7 +190,7 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
 
 
 def _find_key_pair(changed: Changed) -> tuple[str, str] | None:
-    """Returns the content keys of the preferred cubins of base and head; None if a preferred config has no cubin."""
+    """Returns the store's keys of the preferred configs' cubins, of base and head; None if one config has no cubin."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
 

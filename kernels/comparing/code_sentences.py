@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class CubinDiff:
-    """Holds the differences between two cubins, by launch and as a sentence, which is empty if the cubins do not
+    """Holds the differences between two cubins, by launch and as a sentence. The sentence is empty if they do not
     differ. If the cubins could not be read, `launches` is empty and the sentence says why."""
 
     sentence: str
@@ -25,7 +25,7 @@ class CubinDiff:
 
 
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
-    """Returns a sentence about the differences of each pair of cubins, or on why the pair cannot be read. Raises
+    """Maps each pair of cubins to a sentence about their differences, or about why they cannot be compared. Raises
     StoreError if the store cannot be read."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))

@@ -33,7 +33,7 @@ class ConfigSource(enum.StrEnum):
 @dataclass(frozen=True)
 class RecordedWinner:
     """The winner of a recorded sweep, followed by the configs that tied with it. `finished_at` is empty for a winner
-    from a tuned table, so that it counts as older than every winner from a recording."""
+    from a tuned table, which therefore counts as older than every winner from a recording."""
 
     kernel: str
     problem: str
@@ -91,7 +91,7 @@ def _read_tuned(file: Path) -> Iterator[RecordedWinner]:
 def choose_configs(
     target: "Target", gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
 ) -> Candidates | None:
-    """Returns the configs to compare, or None if `source` has none for the target. `gpu` may be an architecture."""
+    """Returns the configs to compare, or None if `source` has none. `gpu` is a GPU model or an architecture."""
     assert target.base is not None
     assert target.head is not None
     base, head = target.base, target.head

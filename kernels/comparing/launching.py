@@ -67,8 +67,8 @@ def _make_work(comparison: Comparison, each: Changed) -> PairWork:
 
 
 def _pick(comparison: Comparison, each: Changed, bench: GpuBench) -> Changed | None:
-    """Returns the target with one code per side, the fastest. Of codes that tie, takes the preferred config for the
-    base, and the base's config for the head. Returns None if the outcome of the target is set without timing."""
+    """Finds the fastest code of each side, and returns the target with these codes alone. Of codes that tie, the base
+    gets the preferred config, and the head the base's. Returns None after setting the outcome without timing."""
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if len(codes) == 1:

@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Returns what changed in the code, and the mechanism behind it if a GPU showed which side is slower."""
+        """Returns sentences on changes in the code, and on their mechanism if a GPU showed which side is slower."""
         kind = "" if self.verdict is None else self.verdict.kind
         if self.verdict is None or kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
             return self.moved

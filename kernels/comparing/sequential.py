@@ -35,7 +35,7 @@ class Range:
 
 
 def list_looks(most_launches: int) -> tuple[int, ...]:
-    """Returns the launch counts at which one looks at the interval. The last one is `most_launches`."""
+    """Returns the launch counts at which the interval is computed. The last one is `most_launches`."""
     looks = list(FIRST_LOOKS)
     while looks[-1] < most_launches:
         looks.append(math.ceil(looks[-1] * LOOK_RATIO))
@@ -65,8 +65,8 @@ def estimate(changes: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=256)
 def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...]:
-    """Returns, for each look, how many averages of pairs lie below the interval; as many lie above it. Returns -1 if
-    the look's part of `error` is too small for an interval; later looks get that part. `error` is one-sided."""
+    """Returns, for each look, how many averages of pairs lie below the interval; as many lie above it. Returns -1 for a
+    look whose part of `error` is too small for an interval; later looks get that part. `error` is one-sided."""
     found, spent = [], 0.0
     for look in looks:
         released = error * math.expm1(-SPEND_GAMMA * look / looks[-1]) / math.expm1(-SPEND_GAMMA)
@@ -86,8 +86,8 @@ def _find_largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
 
 @functools.lru_cache(maxsize=32)
 def _compute_tails(launches: int) -> Any:
-    """Returns the probability of each sum of positive ranks or a smaller one, if each sign is positive with probability
-    1/2. Ends at the middle of this symmetric distribution."""
+    """Returns an array whose element i is the probability that the positive ranks add up to at most i, if each sign is
+    positive with probability 1/2. Ends at the middle of this symmetric distribution."""
     import numpy as np  # imported here, because it takes longer than a help text
 
     chances = np.zeros(launches * (launches + 1) // 4 + 1)

@@ -14,7 +14,7 @@ from tilewatch.kernels.results import Compiled, Params, Plan
 
 @dataclass(frozen=True)
 class Library:
-    """A library folder and its name in sentences. `revision` is its name in commands, or None for a working tree."""
+    """A library folder. `name` names it in sentences, `revision` in commands. The latter is None for a working tree."""
 
     name: str
     folder: Path
@@ -24,7 +24,7 @@ class Library:
 @dataclass(frozen=True, eq=False)
 class Target:
     """A kernel on a problem for an architecture, with each side's plan. A plan is None if its side lacks the target.
-    Both are None for the one target that stands for everything that loads on neither side."""
+    Both plans are None for a special target, which stands for all files that load on neither side."""
 
     kernel: str
     problem: str
@@ -60,9 +60,9 @@ def list_targets(
     base: Library, head: Library, selection: Selection, *, needs_packages: bool = False
 ) -> tuple[Target, ...]:
     """Reads both sides and returns their targets, paired. Raises NoConfigs, UnknownKernel or BadProblem if neither side
-    has what the selection names, and PackageMissing if `needs_packages` is True and a package is missing here. Raises
-    LibraryError without an architecture, if files do not load and nothing is left to compare, or if a file loads in the
-    base only and no target of the base is missing in the head: no target would then show that failure."""
+    has the kernel or problem of the selection. Raises PackageMissing if a package is missing and `needs_packages` is
+    True. Raises LibraryError without an architecture, and if files do not load but no target shows this: if nothing is
+    left to compare, or if a file loads in the base only and the head has all of the base's targets."""
     if not selection.archs:
         raise LibraryError("there is no architecture to compare for")
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
@@ -108,7 +108,7 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
 
 
 def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Target]:
-    """Returns the targets of both sides: the head's targets in order, then the targets that only the base has."""
+    """Returns both sides' targets, the head's first. Raises LibraryError if a new failure shows in no target."""
     of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
     targets = []
     for kernel, problem in dict.fromkeys([*of_head, *of_base]):

@@ -1,9 +1,9 @@
 """Decides which pairs the GPU times next, and times them until every verdict is sure or the time is spent.
 
-Every pair is first launched once, to find those that are slowed down most. These come next, PAIRS_AT_ONCE at a time, up
-to the first look at which a verdict can be sure. Pairs that are then undecided wait until all pairs had this look.
-Choosing by early launches adds no error, because the intervals of kernels/comparing/sequential.py hold whenever one
-stops."""
+Every pair is first launched once. Then come the pairs that seem to be slowed down most, PAIRS_AT_ONCE at a time, up to
+the first look (a number of launches) at which a verdict can be sure. Pairs that are then undecided wait until all pairs
+had this look. Choosing by early launches adds no error, because the intervals of kernels/comparing/sequential.py hold
+whenever one stops."""
 
 import math
 from collections import Counter
@@ -25,9 +25,9 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Timing:
-    """The launches of a pair. Element i of `base_us` and `head_us` is from one new process. `failure` is a sentence if
-    the head failed (`is_of_head`) or if nothing can be compared. `may_pass` is True if a later run may not fail. If the
-    process that ran a side's host code also timed that side, `not_apart` says why; else `not_apart` is empty."""
+    """The launches of a pair. Element i of `base_us` and `head_us` is from one new process. `failure` says why the head
+    failed (`is_of_head`) or why nothing can be compared. `may_pass` is True if a later run may succeed. If the process
+    that ran a side's host code also timed that side, `not_apart` says why; else `not_apart` is empty."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
@@ -108,7 +108,7 @@ class TimingRun(Generic[Work]):
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:
-    """Yields the looks at which "slower" can be sure, and the last. With many pairs, early looks are left out."""
+    """Yields the launch counts at which "slower" can be sure, and the last. Early counts are too few for many pairs."""
     critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
     useful = zip(design.looks, critical, strict=True)
     return (look for look, outside in useful if outside >= 0 or look == design.looks[-1])

@@ -1,13 +1,13 @@
 """Judges one operator and problem by its launches so far, and says whether more launches are needed.
 
-Three statements have errors of their own, each over all looks (kernels/comparing/sequential.py):
+Three statements have limits on their errors, each over all looks together (kernels/comparing/sequential.py):
 
 "slower" and "faster": the probability of any wrong one in a whole comparison is at most FAMILY_ERROR. By Bonferroni,
 each of k operators gets FAMILY_ERROR / k, however the operators depend on each other. This costs little, because the
 launches needed grow with the logarithm of k (12 launches for 1 operator, 16 for 20). Benjamini-Hochberg would only
 bound the share of wrong statements, but a single wrong "slower" stops a merge.
 
-"not slower than x": NOT_SLOWER_ERROR / k, one-sided.
+"not slower than x": the probability of a wrong one is at most NOT_SLOWER_ERROR / k for each operator, one-sided.
 
 The printed interval is that of the last look alone, with INTERVAL_ERROR. It missed the true change in 3 to 7 % of the
 comparisons with made noise and with noise of recorded kernels (benchmarks/compare.py, 2026-11-29). An interval that is
@@ -65,7 +65,7 @@ class Design:
 
     @property
     def acceptable(self) -> float:
-        """Returns the largest x of "not slower than x" that is accepted when the budget is spent."""
+        """Returns the largest slowdown, as a share, that a pair may still have when it is called "not slower"."""
         return self.fail_over or self.margin or ACCEPTABLE
 
     @property

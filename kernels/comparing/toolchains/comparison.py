@@ -101,7 +101,7 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
 
 
 def choose_archs(asked: tuple[str, ...], model: GpuSpec | None) -> tuple[str, ...]:
-    """Returns the architectures that were asked for, else that of the GPU's model. () if neither is given."""
+    """Returns the architectures that were asked for, else that of the GPU's model, else an empty tuple."""
     return asked or (() if model is None else (model.arch,))
 
 
@@ -153,7 +153,7 @@ def _refuse_one_name(place: Workplace) -> None:
 
 
 def _open(path: Path, place: Workplace) -> ToolchainReport:
-    """Returns the report in a file, or a new one if the file does not exist."""
+    """Returns the report in a file, or a new one if there is no file. Raises BadReport if it is on other toolchains."""
     if not path.exists():
         return begin_report(place.sides)
     report = read_report(path)

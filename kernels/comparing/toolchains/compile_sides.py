@@ -81,8 +81,8 @@ def choose(
     on_progress: Callable[[str], None],
 ) -> tuple[Chosen, ...]:
     """Returns the configs to compile for each target: the recorded winner and its ties, else the shipped config. `gpu`
-    is a GPU model; if it is empty or of another architecture, winners of the target's architecture count. A selection
-    without any config is named by `on_progress`. Raises the errors of list_targets, NoConfigs if there is no target."""
+    is a GPU model; if it is empty or of another architecture, winners of the target's architecture count. Tells
+    `on_progress` which selections lack configs; raises NoConfigs if all do. Raises other errors of list_targets."""
     side = Library("the library", library)
     own_arch = gpu_model(gpu).arch if gpu else None
     chosen: dict[tuple[str, str, str], Chosen] = {}
@@ -142,7 +142,7 @@ def compile_missing(
     chosen: Sequence[Chosen],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Compiles and adds the pairs that the report lacks. Raises BadReport if a toolchain's version has changed."""
+    """Compiles the pairs that the report lacks and adds them. Raises BadReport if a toolchain's version has changed."""
     started, before_s = time.monotonic(), report.static_wall_s
     todo = [(target, found) for target, found in chosen if not _is_known(place, report, target)]
     if not todo:
@@ -194,7 +194,7 @@ def hash_code(cubins: Mapping[str, bytes]) -> str:
 def _make_pairs(
     place: Workplace, chosen: Chosen, compiled: Mapping[str, Sequence[Compiled]]
 ) -> Iterator[ToolchainPair]:
-    """Yields the pair of the base with each head. `compiled` maps each toolchain to the results of the configs."""
+    """Yields, for each head, a target's code under the base and the head. `compiled` maps toolchains to results."""
     target, found = chosen
     known = {
         name: tuple(_make_known_side(place, name, *each) for each in zip(found.base, results, strict=True))

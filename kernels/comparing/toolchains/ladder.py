@@ -51,7 +51,7 @@ class MeasuredChange:
 @dataclass(frozen=True)
 class LossShare:
     """The points of a loss for which one dependency is responsible, with their 95 % interval. `interaction` says by how
-    many points the two orders of swapping differ. It is None if the rungs of one order do not run."""
+    many points the two orders of swapping differ. It is None if one order could not be measured."""
 
     dependency: str
     points: float
@@ -66,7 +66,7 @@ class LossShare:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A loss in points, and the share of each swapped dependency. The shares add up to the loss."""
+    """A loss in points of 1 % of the base's time, and each dependency's share of it. The shares add up to the loss."""
 
     loss: float
     shares: tuple[LossShare, ...]
@@ -86,8 +86,8 @@ def list_swapped(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str,
 
 
 def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
-    """Lists the rungs to measure, each as the set of its swapped dependencies. Our code and a baseline are timed apart,
-    so each has rungs of its own. The rung that swaps all dependencies is the head and is left out."""
+    """Lists the mixes of base and head (rungs) to measure, each as the set of dependencies that it takes from the head.
+    Our code and a baseline are timed apart, so each has rungs of its own. The head itself is left out."""
     rungs: dict[Swapped, None] = {}
     for group in (CODE, BASELINES):
         own = [name for name in swapped if name in group]
@@ -102,7 +102,7 @@ def is_precise(verdict: Verdict) -> bool:
 
 
 def read_step(timing: Timing | None) -> MeasuredChange | None:
-    """Returns the change that launches show, or None if there are no launches, or too few for an interval."""
+    """Returns the change from base to head in these launches, or None if there are too few for an interval."""
     if timing is None or timing.failure is not None or not timing.base_us:
         return None
     changes = [math.log(head / base) for base, head in zip(timing.base_us, timing.head_us, strict=True)]
@@ -130,8 +130,8 @@ def merge_unmeasured(
 
 
 def split_loss(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> Ladder:
-    """Splits the loss among the dependencies of all groups. `steps` maps each rung and each whole group to the change
-    from the base. Groups do not interact, so the loss is the product of the groups' changes."""
+    """Returns the loss, and its split among the dependencies of all groups. `steps` maps each rung and each whole group
+    to the change from the base. Groups do not interact, so the loss is the product of the groups' changes."""
     points = _split(groups, steps)
     squares = dict.fromkeys(points, 0.0)
     for rung, step in steps.items():
@@ -149,7 +149,7 @@ def split_loss(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, Measured
 
 
 def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> dict[str, float]:
-    """Returns the mean step of each dependency over both orders, in points."""
+    """Maps each dependency to the mean of its steps in both orders of swapping, in points of 1 % of the base's time."""
     first, second = (_list_steps(groups, steps, direction) for direction in DIRECTIONS)
     return {name: (first[name] + second[name]) / 2 for name in first}
 
@@ -157,8 +157,8 @@ def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChan
 def _list_steps(
     groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange], direction: int
 ) -> dict[str, float]:
-    """Returns the step of each dependency in points. A group without rungs in this order is swapped in the other
-    order."""
+    """Maps each dependency to its step in points. `direction` is 1 for the order of DEPENDENCIES, -1 for the reverse. A
+    group without rungs in that order is swapped in the other order."""
     points, log = {}, 0.0
     for group in groups[::direction]:
         order = group[::direction]

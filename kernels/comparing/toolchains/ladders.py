@@ -25,7 +25,7 @@ Operator = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class OperatorLadder:
-    """The ladder of an operator under one head on one GPU model."""
+    """The split of an operator's loss among dependencies, under one head on one GPU model."""
 
     kernel: str
     problem: str
@@ -40,7 +40,7 @@ def name_driver(driver: str) -> str:
 
 
 def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
-    """Lists the ladders in which a dependency is blamed, the largest loss first. Leaves out unmeasured operators."""
+    """Lists the losses for which a dependency is blamed, the largest first. Leaves out unmeasured operators."""
     found = [
         OperatorLadder(kernel, problem, gpu_model, head.name, ladder)
         for gpu_model in report.gpus
@@ -52,7 +52,7 @@ def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
 
 
 def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> Ladder | None:
-    """Returns the ladder of an operator on a GPU model under a head, or None if no step of the ladder was measured."""
+    """Returns the split of an operator's loss under a head on a GPU model, or None if no part of it was measured."""
     driver = report.base.versions.get(DRIVER) or report.gpus[of[2]].driver
     swapped = list_swapped({**report.base.versions, DRIVER: driver}, {DRIVER: driver, **head.versions})
     drivers = (report.frozen.get((*of, name_driver(each))) for each in (driver, head.versions.get(DRIVER, driver)))
@@ -75,7 +75,7 @@ def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> 
 def _list_rungs(
     report: ToolchainReport, head: ToolchainName, group: Container[str], swapped: Sequence[str]
 ) -> dict[str, Swapped]:
-    """Maps the names of the head and of its rungs in this group to the dependencies that are swapped there."""
+    """Maps the head's name, and the names of its rungs, to the dependencies of this group that they swap."""
     whole = frozenset(name for name in swapped if name in group)
     rungs = {side.name: frozenset(side.swapped) for side in report.sides if side.rung_of == head.name}
     return {head.name: whole} | {name: rung for name, rung in rungs.items() if rung < whole}
@@ -101,7 +101,7 @@ def _read_code_steps(
 def _read_baseline_steps(
     report: ToolchainReport, of: Operator, head: ToolchainName, swapped: Sequence[str]
 ) -> dict[Swapped, MeasuredChange]:
-    """Returns the changes that a faster or slower baseline causes. A gain of the baseline is a loss of ours."""
+    """Maps each set of swapped dependencies to the change that the baseline causes: its gain is our loss."""
     sides = _list_rungs(report, head, BASELINES, swapped)
     found = {rung: read_step(report.baselines.get((*of, name))) for name, rung in sides.items()}
     return {rung: MeasuredChange(-step.log, step.half) for rung, step in found.items() if step is not None}

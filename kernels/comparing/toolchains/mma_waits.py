@@ -27,7 +27,7 @@ DEPBAR = 1 << 47
 
 @dataclass(frozen=True)
 class MmaWaits:
-    """The number of warp-group MMAs, and of MMA groups with one wait each. If both are equal, each MMA has a wait."""
+    """The numbers of warp-group MMAs, and of groups of MMAs with one wait. If both are equal, each MMA has a wait."""
 
     groups: int
     mmas: int

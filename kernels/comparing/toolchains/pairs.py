@@ -74,7 +74,7 @@ class ToolchainPair:
 
     @property
     def kind(self) -> StaticKind:
-        """Returns how the preferred config compiles under the head, compared with the base."""
+        """Returns how the preferred config compiles under the head, compared with the base, such as "identical"."""
         base, head = self.base[0], self.head[0]
         if not (base.is_final and head.is_final):
             return "not compiled"
@@ -127,7 +127,7 @@ class CompileTimes:
 
 
 def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin: str | None = None) -> CompiledSide:
-    """Returns a side without the compiler's remarks, which are kilobytes per config. `facts` counts them."""
+    """Returns a config's side without the compiler's remarks, which are kilobytes. `facts` keeps their counts."""
     return CompiledSide(
         config=config,
         status=compiled.status,

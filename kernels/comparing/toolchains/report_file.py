@@ -39,9 +39,9 @@ class BadReport(ExpectedError):
 
 @dataclass(frozen=True)
 class ToolchainName:
-    """Names a side of a report. `compiler` is the line of `compiler_version`, or empty until something is compiled.
-    `packages` maps packages, also those of baselines, to versions, and "driver" to the driver if the side names one.
-    If `rung_of` names a head, the side is a rung: the base, but with the head's versions of `swapped`."""
+    """Names a side of a report. `compiler` is the compiler's version in one line, or empty until something is compiled.
+    `packages` maps packages, also those of baselines, to versions, and "driver" to the driver if the side names one. If
+    `rung_of` names a head, the side is a rung: the base, but with the head's versions of `swapped`."""
 
     name: str
     compiler: str = ""
@@ -68,7 +68,7 @@ class GpuUsed:
 @dataclass
 class ToolchainReport:
     """All results so far. `sides` are the toolchains: the base, then the heads, then the rungs of ladders. `baselines`
-    are launches of each operator's main baseline: the base's version beside that of the head or rung in the key. `id`
+    are launches of each operator's main baseline, in the base's version and in that of the key's head or rung. `id`
     distinguishes reports that were begun in one minute; it is empty in files that an older Tilewatch began."""
 
     sides: tuple[ToolchainName, ...]
@@ -97,8 +97,8 @@ class ToolchainReport:
         return any(key[2] == gpu_model and each.may_pass for of_kind in known for key, each in of_kind.items())
 
     def drop_passing_failures(self, gpu_model: str) -> None:
-        """Removes failures on a GPU model that may have passed, such as a full memory. The next run then tries again
-        what failed."""
+        """Removes a GPU model's failures that may not occur again, such as a full memory. The next run then repeats
+        these timings."""
         for known in (self.frozen, self.retuned, self.baselines):
             passed = [key for key, each in known.items() if key[2] == gpu_model and each.may_pass]
             known |= {key: replace(known[key], failure=None, is_of_head=False, may_pass=False) for key in passed}
@@ -155,7 +155,7 @@ def find_cubins(path: Path) -> Path:
 
 
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
-    """Returns the report as plain values for JSON. `read_rows` reads them."""
+    """Returns the report as plain values for JSON, which `read_rows` turns into a report again."""
     rows = asdict(report)
     for name in ("pairs", "gpus"):
         rows[name] = list(rows[name].values())
@@ -165,7 +165,7 @@ def list_rows(report: ToolchainReport) -> dict[str, Any]:
 
 
 def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
-    """Returns the report in plain values. Raises AttributeError, ValueError, KeyError or TypeError for wrong values."""
+    """Returns a report from the values of `list_rows`. Raises AttributeError, ValueError, KeyError or TypeError."""
     if not isinstance(rows, dict) or (version := rows.get("tilewatch_toolchain_report")) is None:
         raise ValueError("it has no tilewatch_toolchain_report version")
     if version != VERSION:
@@ -181,8 +181,8 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
 
 
 def merge(stored: ToolchainReport, other: ToolchainReport) -> ToolchainReport:
-    """Returns a report with all parts of two files of one report, such as those of two machines. Of two parts with one
-    key, that of `other` is taken, unless `stored` has more launches."""
+    """Returns one report from two files of a report, such as those of two machines. If both have a part with the same
+    key, takes the part of `other`, or the part of `stored` if that has more launches."""
     compiled = {side.name: side for side in other.sides if side.compiler}
     sides = {**{side.name: side for side in (*other.sides, *stored.sides)}, **compiled}
     parts: dict[str, Any] = {

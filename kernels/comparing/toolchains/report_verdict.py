@@ -27,7 +27,7 @@ def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns the design for an architecture. Its `operators` is the number of pairs that `list_differing` returns."""
+    """Returns the design of verdicts for an architecture. Its `operators` counts the pairs of `list_differing`."""
     return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 
@@ -37,7 +37,7 @@ def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafet
 
 
 def judge_statically(report: ToolchainReport, arch: str) -> tuple[OperatorSafety, ...]:
-    """Returns the verdicts on one architecture by static facts alone."""
+    """Returns the verdicts of all heads on one architecture, by static facts alone, without times."""
     return _judge_pairs(report, arch, "")
 
 
@@ -52,7 +52,7 @@ def _judge_pairs(report: ToolchainReport, arch: str, gpu_model: str) -> tuple[Op
 
 
 def _list_pairs(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
-    """Lists the pairs of an architecture, without the pairs of rungs."""
+    """Lists the pairs of an architecture under heads. Leaves out mixes of base and head (rungs)."""
     heads = {head.name for head in report.heads}
     return [pair for pair in report.pairs.values() if pair.arch == arch and pair.head_name in heads]
 

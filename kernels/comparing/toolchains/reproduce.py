@@ -64,8 +64,8 @@ class ReproducedCase:
 def find_pair(
     report: ToolchainReport, kernel: str, problem: str, arch: str | None, head: str | None = None
 ) -> ToolchainPair:
-    """Returns the pair of a kernel and problem. If the report has several architectures and heads, prefers a pair whose
-    code differs, then a pair that a GPU timed. Raises NothingToReproduce if no pair has code that differs."""
+    """Returns the pair of a kernel and problem. Of several architectures and heads, prefers a pair whose code differs,
+    then a pair that a GPU timed. Raises NothingToReproduce if there is no pair, or no kept machine code of it."""
     named = [
         pair
         for pair in report.pairs.values()
@@ -134,7 +134,7 @@ def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, o
 
 
 def _write_sass(out: Path) -> None:
-    """Writes base.sass, head.sass and their difference without addresses; nothing if there is no disassembler."""
+    """Writes base.sass, head.sass and their difference without addresses, if there is a disassembler."""
     texts = {}
     for side in ("base", "head"):
         cubin = out / f"{side}.cubin"
@@ -181,7 +181,7 @@ def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any
 
 
 def _list_numbers(case: ReproducedCase) -> dict[str, Any]:
-    """Returns all results about this operator that the report contains."""
+    """Returns the report's results about this operator, without the timings of baselines."""
     pair = case.pair
 
     def list_own(known: Mapping[GpuKey, Any]) -> list[dict[str, Any]]:

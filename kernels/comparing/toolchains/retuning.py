@@ -1,9 +1,9 @@
 """Sweeps operators that got slower with a head toolchain, so that the head's own winner can be timed beside the base's.
 
-Only operators whose frozen answer is surely worse are swept (safety_verdict.py). Sweeping a whole library takes longer
-than all other timing (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Three parts of a space are
-swept: the configs within REACH of the fastest under the base, the fastest first; the short list; and DRAWN other
-configs. In 88 recorded sweeps, the median is 21 of 217 configs within REACH (recordings/h200.jsonl.gz)."""
+Only operators that are surely worse with the base's config are swept (safety_verdict.py). Sweeping a whole library
+takes longer than all other timing (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Three parts of a
+space are swept: the configs within REACH of the fastest under the base, the fastest first; the short list; and DRAWN
+other configs. In 88 recorded sweeps, the median is 21 of 217 configs within REACH (recordings/h200.jsonl.gz)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,9 +38,9 @@ RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
-    """Returns the times of all configs in each problem's newest recorded sweep: preferably a whole sweep, not one that
-    timed the winner of an earlier sweep again, then a sweep on this GPU model. Raises BadRecording if a file is no
-    valid recording."""
+    """Returns the times of all configs in one recorded sweep of each problem. Prefers whole sweeps to sweeps that only
+    timed an earlier winner again, then sweeps on this GPU model, then the newest. Raises BadRecording if a file is not
+    a valid recording."""
     times: dict[tuple[str, str, str], dict[str, float]] = {}
     ranks: dict[tuple[str, str, str], tuple[bool, bool, str]] = {}
     for file in (each for each in files if each.suffix != ".json"):

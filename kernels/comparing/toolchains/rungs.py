@@ -11,7 +11,7 @@ from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 
 def name_rungs(report: ToolchainReport, head: ToolchainName) -> tuple[ToolchainName, ...]:
-    """Returns the rungs of a head, and adds to the report the rungs that it lacks."""
+    """Returns the rungs of a head: the base with some of the head's versions. Adds missing rungs to the report."""
     named = []
     for rung in list_rungs(list_swapped(report.base.versions, head.versions)):
         swapped = tuple(name for name in DEPENDENCIES if name in rung)
@@ -22,8 +22,8 @@ def name_rungs(report: ToolchainReport, head: ToolchainName) -> tuple[ToolchainN
 
 
 def make_rungs(root: Path, place: Workplace, report: ToolchainReport, head: ToolchainName) -> tuple[ComparedSide, ...]:
-    """Makes the rungs of a head in the folder `root`, and returns them. Returns () if the base or the head is not
-    installed here, as on a machine that only times the cubins of a report."""
+    """Makes and returns the mixes of base and head (rungs), in the folder `root`. Returns () if the base or the head is
+    not installed here, as on a machine that only times the cubins of a report."""
     base, end = place.sides[0], place.find_side(head.name)
     if not all(side.toolchain.is_installed for side in (base, end)):
         return ()

@@ -1,9 +1,9 @@
 """Judges whether a head toolchain is safe: per operator, problem and GPU model, and overall.
 
-Each operator gets two questions. *Frozen*: the config that wins or ships under the base, compiled by base and head.
-*Re-tuned*: the base's winner beside the winner of the head's own sweep. kernels/comparing/verdict.py judges both, with
-the operators of this GPU model whose machine code differs as one family: the probability of any wrong "slower" or
-"faster" is at most FAMILY_ERROR among all frozen answers, and also among all re-tuned answers."""
+Each operator gets two questions. *Frozen*: how long does the base's config (its winner, or the shipped config) take
+under base and head? *Re-tuned*: how long do the base's winner and the winner of the head's own sweep take?
+kernels/comparing/verdict.py judges both. The probability of any wrong "slower" or "faster" on a GPU model is at most
+FAMILY_ERROR among all frozen answers, and also among all re-tuned answers."""
 
 import math
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 @dataclass(frozen=True)
 class Retuning:
     """The result of the head's own sweep. `tried` configs were compiled with the head, and `compiled` of them
-    succeeded. `drawn` of the tried configs were drawn at random from a space of `space` configs, which is 0 in reports
-    from before 2026-11-28. `side` is the winner, ready to be timed. It is None if no config gives right results, or if
-    the sweep failed, for the reason `failure`."""
+    succeeded. `space` counts all configs of the space (0 in reports from before 2026-11-28), and `drawn` the tried ones
+    that were drawn from it at random. `side` is the winner, ready to be timed. It is None if no config gives right
+    results, or if the sweep failed; `failure` then says why."""
 
     tried: int
     compiled: int
@@ -44,7 +44,7 @@ class Retuning:
 
     @property
     def may_pass(self) -> bool:
-        """Returns whether the sweep failed. A later one may not, as most failures are hangs or deaths of a process."""
+        """Returns whether the sweep failed. A later sweep may succeed: most failures are hangs or ends of processes."""
         return self.failure is not None
 
     @property
@@ -79,7 +79,7 @@ class OperatorSafety:
 
 def is_answered(verdict: Verdict) -> bool:
     """Returns whether launches suffice to say if the head is safe: the operator is surely slower than `fail_over`, or
-    surely not. How much faster it is does not matter."""
+    surely not. How much faster the operator is does not matter."""
     return verdict.is_final or verdict.is_fine
 
 
@@ -92,7 +92,7 @@ def judge_operator(
     retuned: Timing | None = None,
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
-    """Returns the verdict on one operator. `frozen` and `retuned` are the launches for each question, or None."""
+    """Returns an operator's verdict. `frozen` are launches of the base's config, `retuned` of the head's winner."""
     of_frozen, of_retuned = (None if each is None else each.judge(design) for each in (frozen, retuned))
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.base[0].config else None
@@ -132,7 +132,7 @@ def _judge_frozen(
 def _judge_retuned(
     pair: ToolchainPair, retuning: Retuning | None, retuned: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns the verdict on the head's own winner and its reason, for an operator whose frozen verdict is not safe."""
+    """Returns the verdict on the winner of the head's own sweep, and the reason, if the base's config is not safe."""
     if retuning is None:
         return "not safe", "not re-tuned"
     if retuning.winner is None:

@@ -76,7 +76,7 @@ def time_one_process() -> tuple[float, float, float]:
 
 
 def _make_array(argument: dict[str, Any]) -> Any:
-    """Returns an array of normal values in the argument's type. FP8 and bfloat16 values are made from float32 bits."""
+    """Returns an array for an argument: its given values, zeros for an output, or random values of the type."""
     import cupy
     import numpy as np
 

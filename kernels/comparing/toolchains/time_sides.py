@@ -108,7 +108,7 @@ class ToolchainTimer:
         self._time_pairs("re-tuned", works, is_spent)
 
     def climb(self, is_spent: Callable[[], bool]) -> None:
-        """Makes the rungs for operators that got slower, and times the rungs, the baselines and the driver."""
+        """Finds which dependency made operators slower, by timing mixes of base and head, baselines and the driver."""
         self.time_baselines(self._list_baseline_works(self.place.sides[1:]), is_spent)
         self.place.cubins.mkdir(parents=True, exist_ok=True)
         for head in self.report.heads:
@@ -133,8 +133,8 @@ class ToolchainTimer:
             self.on_progress(f"dependencies cannot be told apart: {error}")
 
     def time_rungs(self, is_spent: Callable[[], bool]) -> None:
-        """Times operators that got slower, and their rungs, until their intervals are as narrow as PRECISION. Then
-        times the base's code under this GPU's driver if a side names a driver."""
+        """Times operators that got slower, under the head and under mixes of base and head (rungs), until intervals are
+        as narrow as PRECISION. Then times the base's code under this GPU's driver if a side names a driver."""
         heads = {pair.key for pair in self._list_lost()}
         rungs = {side.name: side.rung_of for side in self.report.sides if side.rung_of}
         pairs = [

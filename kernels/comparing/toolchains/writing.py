@@ -167,7 +167,7 @@ def _write_group(report: ToolchainReport, group: GroupSafety) -> list[str]:
 
 
 def _write_ladder(found: OperatorLadder) -> tuple[str, str]:
-    """Returns the loss in points, and the share of each dependency in it, the largest first."""
+    """Returns the loss in points of 1 %, and each dependency's share of it, the largest first, as texts."""
     shares = []
     for share in sorted(found.ladder.shares, key=lambda each: -each.points):
         text = f"{share.dependency} {share.points:+.1f} ({share.low:.1f} to {share.high:.1f})"
