@@ -1,9 +1,9 @@
-"""Hashes TileIR bytecode without the source positions in it, so that moved lines do not change the hash.
+"""Hashes TileIR bytecode without the source positions in it, so that moving a kernel's lines does not change the hash.
 
-Layout (CUDA Tile IR bytecode, versions 13.1 to 13.4): a header of 12 bytes, then sections until the end marker 0x00. A
-section is an id byte (bit 7: aligned), a length, then, if it is aligned, the alignment and padding bytes of 0xcb, and
-last the content. Numbers are LEB128. Section 3 holds the source positions. The name of an inlined function has a
-position too: "helper@file:7:1_s0"."""
+The bytecode (CUDA Tile IR, versions 13.1 to 13.4) has a header of 12 bytes, then sections, then the end marker 0x00. A
+section has an id byte, a length and the content. If bit 7 of the id byte is set, an alignment and padding bytes of 0xcb
+stand before the content. Numbers are LEB128. Section 3 holds the source positions. The name of an inlined function also
+contains its position: "helper@file:7:1_s0"."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ class BadBytecode(ValueError):
 
 
 def hash_without_positions(bytecode: bytes) -> str:
-    """Returns a hash of the header and the sections, without source positions (section 3, inlined functions)."""
+    """Returns bytecode's SHA-256 in hexadecimal, without section 3 and the positions in inlined functions' names."""
     digest = hashlib.sha256(bytecode[:HEADER_BYTES])
     for section, content in read_sections(bytecode):
         if section == DEBUG:
@@ -55,7 +55,7 @@ def read_sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _drop_position(string: bytes) -> bytes:
-    """Returns a string with its length in front. Removes the source position from the name of an inlined function."""
+    """Returns the string, preceded by its length. Drops the source position in the name of an inlined function."""
     helper = HELPER.fullmatch(string)
     kept = helper[1] + helper[2] if helper else string
     return len(kept).to_bytes(8, "little") + kept

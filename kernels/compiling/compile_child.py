@@ -1,7 +1,7 @@
-"""Child role `compile`: compiles the launches of a config to a cubin with its static facts, or hashes their code.
+"""Answers the requests of child role `compile`: compiles the launches of a config to cubins, or hashes their code.
 
-This process runs no library, because a request contains bytecode that trace_child.py made in another process. So no
-code of a commit decides the key of a cubin, what is stored, or what the compiler may use."""
+A library is the kernel code of one commit. This process runs no library: trace_child.py runs it in another process and
+sends the bytecode. So a commit's code cannot change a cubin's key, the stored files or the compiler's limits."""
 
 import functools
 import hashlib
@@ -34,8 +34,8 @@ _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Compiles or identifies the code of a request. The answer has a "status", even if the config fails. If the set-up
-    is broken it has "error" instead, and if the store cannot be used it has "store_error"."""
+    """Returns the outcome of compiling or hashing a config, with its "status", even if the config fails. Returns only a
+    message, under "error" if the set-up is broken, or under "store_error" if the store cannot be used."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}

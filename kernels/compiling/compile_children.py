@@ -1,5 +1,5 @@
-"""Keeps the child processes of a Compiler: one for each library that is traced, and one that compiles. A tracing child
-runs a commit's code. The compiling child runs no commit's code, and its parent stores its cubins."""
+"""Keeps the child processes of a Compiler: one for each traced library, and one that compiles. Tracing children run a
+commit's code. The compiling child runs none, and the parent process stores the cubins that it makes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,9 +31,9 @@ class CompileChildren:
         self._version: str | None = None
 
     def find_tracer(self, library: str) -> ChildProcess:
-        """Returns the child that runs a library. Each library has its own child, because the code of one commit could
-        change what is traced of another. Raises BuildError if the child does not start, or if an owner's interpreter
-        runs the library and a toolchain is given, which may not fit that Python."""
+        """Returns the child that traces a library. Each library has its own child, because the code of one commit could
+        change the traces of another commit. Raises BuildError if the child does not start. Also raises BuildError if a
+        toolchain is given but the library is traced by its owner's Python, for which the toolchain may not be made."""
         place = (library, interpreters.find(library))
         if self._packages is not None and place[1] is not None:
             recorder = f"{library} is recorded by {place[1].python}"
@@ -67,7 +67,7 @@ class CompileChildren:
         return self._version
 
     def kill(self) -> None:
-        """Kills all children. Any thread may call it. The thread that waits for them must still call `close`."""
+        """Kills all children. Any thread may call `kill`. The thread that waits for a child must still call `close`."""
         for child in self._list_all():
             child.kill()
 
@@ -81,7 +81,7 @@ class CompileChildren:
         return (*self._tracers.values(), *([] if self._compiler is None else [self._compiler]))
 
     def _require_ready(self, child: ChildProcess) -> str:
-        """Returns a new child's compiler version. Raises BuildError if it does not start, or uses another toolchain."""
+        """Returns a new child's compiler version. Raises BuildError if the child fails or uses another toolchain."""
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:
@@ -95,8 +95,8 @@ class CompileChildren:
 
 
 def _describe_foreign(files: Mapping[str, str | None], folder: Path) -> str | None:
-    """Returns a sentence about the first of the compiler's files that lies outside of `folder`, or None if all lie in
-    it. If the tileiras package is missing or does not fit, cuda-tile uses another tileiras of the machine."""
+    """Returns a sentence about the first compiler file that is missing or lies outside of `folder`, or None if all lie
+    in it. If a toolchain's tileiras package does not fit, cuda-tile uses another tileiras of the machine."""
     for name, file in files.items():
         if file is None or not Path(file).is_relative_to(folder):
             return f"{name} is missing in it" + (f", and {file} would be used" if file else "")

@@ -1,8 +1,8 @@
 """Compiles configs into the cubin store, one at a time, in child processes that can be killed.
 
 One child runs a library and traces the launches of a config. Another child compiles these launches and runs no library.
-The compiler has a limit of CPU time and a longer limit of wall time. The child has a still longer limit, in case the
-compiler ignores both. A config that fails gives an outcome and raises no exception."""
+The compiler has a limit of CPU time and a longer limit of wall time. If the compiler ignores both limits, its child
+process is killed after a still longer time. A config that fails gives an outcome and raises no exception."""
 
 import hashlib
 from collections.abc import Mapping
@@ -37,8 +37,8 @@ MiB (sm_90 and sm_100, tileiras 13.4, 2026-11). Two compilers fit a machine with
 
 @dataclass(frozen=True)
 class CodeIdentity:
-    """Holds a hash of a config's code, and a hash of its grids and arguments. Configs with equal identities have equal
-    code, launched with equal grids and arguments. Without valid code both are None, and `failure` says why."""
+    """Holds a hash of a config's code, and a hash of its grids and arguments. Configs with equal identities launch
+    equal code with equal grids and arguments. Both hashes are None without valid code; `failure` then says why."""
 
     content_key: str | None = None
     launch_sha256: str | None = None
@@ -57,8 +57,8 @@ class Compiler:
         memory_bytes: int = MEMORY_BYTES,
         toolchain: Toolchain | None = None,
     ) -> None:
-        """`limit_s` is CPU time. If `wall_limit_s` is None, it is WALL_LIMITS times `limit_s`. `toolchain` is None for
-        the installed toolchain. Raises StoreError if the store's protocol is unknown."""
+        """Makes a compiler that stores cubins at `store_url`. `limit_s` is CPU time; `wall_limit_s` is by default
+        WALL_LIMITS times that. `toolchain` is None for the installed one. Raises StoreError if `store_url` is wrong."""
         self._cubins = LocalCubins(store_url)
         self.limit_s = limit_s
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
@@ -68,16 +68,16 @@ class Compiler:
 
     @property
     def version(self) -> str:
-        """Returns in one line the versions of the compiler's parts, and the limits, because a timeout is an outcome
-        too. A toolchain's child reads its versions, so BuildError is raised if that child does not start."""
+        """Returns one line with the versions of the compiler's parts and with the limits, on which timeouts depend.
+        With a toolchain, a child reads the versions. Raises BuildError if this child does not start."""
         return f"{self._read_toolchain_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str | None = None
     ) -> Compiled:
-        """Compiles one config. If host code cannot run here, compiles what another machine traced under `code_key`.
-        Raises BuildError if no config can be compiled here, PackageMissing if the host code needs a missing package and
-        no machine traced it, and StoreError if the store cannot be used."""
+        """Compiles one config and returns its outcome. If host code needs a package that is missing here, compiles the
+        launches that another machine stored under `code_key`. Raises PackageMissing if there are no such launches,
+        BuildError if no config can be compiled here, and StoreError if the store cannot be used."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("read", request)
@@ -108,9 +108,9 @@ class Compiler:
         code_key: str,
         compiler: str | None = None,
     ) -> Mapping[str, Any]:
-        """Stores the launches of a config, for machines that cannot run its host code. Returns them in the format of
-        config_code.py, or the reason why the config has none. `compiler` is the version that compiles them; None means
-        this machine's. Raises BuildError if the launches were traced with another, and the errors of `compile`."""
+        """Traces the launches of a config and stores them for machines that cannot run its host code. Returns the
+        launches as JSON (config_code.py), or the reason why there are none. Raises the errors of `compile`. Also raises
+        BuildError if tracing fails or used a version other than `compiler`, which is by default this machine's."""
         wanted = compiler or self._read_toolchain_version()
         request = self._make_request(library, kernel, problem, config, arch)
         try:
@@ -162,7 +162,7 @@ class Compiler:
         self._cubins.close()
 
     def kill(self) -> None:
-        """Stops a compilation of another thread, with an error as its outcome. `close` must still be called."""
+        """Stops a compilation that another thread runs; its outcome is then an error. Call `close` afterwards."""
         self._children.kill()
 
     @property
@@ -189,7 +189,7 @@ class Compiler:
         }
 
     def _ask_tracer(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the tracing child's unchecked JSON. Raises ChildDied, ChildHung, and the errors of `compile`."""
+        """Returns the launches as unchecked JSON of the tracer. Raises ChildDied, ChildHung or errors of `compile`."""
         child = self._children.find_tracer(request["library"])
         answer = child.ask({**request, "ask": ask}, deadline_s=self._deadline_s)
         if "package_missing" in answer:
@@ -212,7 +212,7 @@ class Compiler:
         return answer
 
     def _read_toolchain_version(self) -> str:
-        """Returns the compiler's version. Starts no child for the installed one, because a plan may compile nothing."""
+        """Returns the compiler's version. Starts a child only for a toolchain, because some plans compile nothing."""
         return compiler_version() if self._packages is None else self._children.read_version()
 
     def _make_failure(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:
@@ -237,5 +237,5 @@ class Compiler:
 
 
 def _make_traced_key(code_key: str, compiler: str) -> str:
-    """Returns the store key of traced code. It contains the compiler, because others cannot read the bytecode."""
+    """Returns the store key of traced code. It depends on the compiler, as other compilers cannot read the bytecode."""
     return hashlib.sha256(f"{code_key} {compiler}".encode()).hexdigest()

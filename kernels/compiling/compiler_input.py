@@ -1,8 +1,8 @@
-"""Captures the input that cuTile gives to the tile compiler, and compiles such an input, here or on another machine.
+"""Captures the input that cuTile gives to the tile compiler, and compiles captured inputs, here or on another machine.
 
 Making bytecode needs the kernel's Python and all that its host code imports; compiling bytecode needs only the
-compiler. cuTile's own code is split at its function `compile_cubin` (cuda-tile 1.6 and 1.7), so the machine code is the
-same that `ct.launch` compiles."""
+compiler. Both steps are cuTile's own code, which is cut in two at its function `compile_cubin` (cuda-tile 1.6 and 1.7).
+So the machine code is equal to that of `ct.launch`."""
 
 import base64
 import hashlib
@@ -31,19 +31,19 @@ LIBRARY_BYTES = 1 << 28
 
 
 class NeedsLibraries(Exception):
-    """Raised if only this machine can compile a kernel that is linked with its files. The message names the files."""
+    """Raised if a kernel is linked with files that only this machine has. The message names the files."""
 
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """A file of this machine to link with. It is read only once, so that its hash is that of the linked file."""
+    """A file of this machine with which a kernel is linked. It is read once, so the linked bytes are those hashed."""
 
     path: Path
     content: bytes
 
     @classmethod
     def read(cls, path: Path) -> "LinkedLibrary":
-        """Reads a file. Raises OSError if it cannot be read, is not a regular file or is too large."""
+        """Returns a file with its content. Raises OSError if the file is unreadable, not regular or too large."""
         if not path.is_file():  # a device may have no end
             raise FileNotFoundError(f"there is no file {path}")
         if path.stat().st_size > LIBRARY_BYTES:
@@ -53,7 +53,7 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class CompilerInput:
-    """Holds the compiler's input for one kernel."""
+    """Holds the tile compiler's input for one kernel: bytecode, options, and the files to link with."""
 
     bytecode: bytes
     opt_level: int
@@ -67,8 +67,8 @@ class CompilerInput:
             raise NeedsLibraries(f"the kernel is linked with {linked} of this machine")
 
     def identify(self) -> dict[str, Any]:
-        """Returns all fields, because the machine code depends on them, with hashes in place of bytecode and libraries.
-        Bytecode is hashed without source positions. Raises BadBytecode if the bytecode's layout is unknown."""
+        """Returns all fields by name, because the machine code depends on them. Hashes stand for bytecode and
+        libraries. The bytecode is hashed without source positions. Raises BadBytecode if its layout is unknown."""
         hashed = {
             "bytecode": hash_without_positions(self.bytecode),
             "libraries": [hashlib.sha256(each.content).hexdigest() for each in self.libraries],

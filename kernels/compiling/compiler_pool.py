@@ -29,11 +29,11 @@ class CompilerPool:
         self._compilers: list[Compiler] = []
 
     def start_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Future[Result]]:
-        """Starts all works and returns their futures in order. Each work is called with a compiler."""
+        """Starts all works and returns their futures in order. A work is a function that is called with a compiler."""
         return [self._threads.submit(self._run, work) for work in works]
 
     def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:
-        """Runs all works, each with a compiler. Returns their results in order, or raises the first error."""
+        """Calls all works, each with a compiler. Returns the results in order, or raises the first error."""
         return [each.result() for each in self.start_all(works)]
 
     def close(self) -> None:

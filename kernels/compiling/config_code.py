@@ -38,8 +38,8 @@ class LaunchCode:
 
 @dataclass(frozen=True)
 class ConfigCode:
-    """The launches of a config. `hash_launches` returns a hash of grids and arguments, which are not part of the
-    bytecode. `is_bundle` is False for a library file's kernel, whose only cubin is stored without a bundle."""
+    """The launches of a config. `hash_launches` hashes grids and arguments, which are not part of the bytecode. If
+    `is_bundle`, the cubins are stored together in one ZIP file. A library file's only cubin is stored without one."""
 
     launches: Sequence[LaunchCode]
     hash_launches: Callable[[], str]
@@ -47,8 +47,8 @@ class ConfigCode:
 
 
 def read_code(request: Request) -> ConfigCode:
-    """Runs a library file or a watched operator's host code, and returns the code of a config. Raises LibraryError if
-    the library cannot be run, and BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
+    """Runs a library file or a watched operator's host code, and returns the launches of a config. Raises LibraryError
+    if the code cannot run, and BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
     arch = request["arch"]
     loaded = find(Path(request["library"]), request["kernel"], arch)
     problem = loaded.kernel.parse(request["problem"])

@@ -92,7 +92,7 @@ def _drop_version(info: bytes) -> bytes:
 
 def _read_attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
     """Yields the number and value of each attribute of an .nv.info section. An attribute is a format byte, a number
-    byte and a field of two bytes. The field is the value or, for the format SIZED_VALUE, the length of the value."""
+    byte and a field of two bytes. The field is the value or, for SIZED_VALUE, the length of the value that follows."""
     at = 0
     while at + 4 <= len(info):
         length = int.from_bytes(info[at + 2 : at + 4], "little") if info[at] == SIZED_VALUE else 0

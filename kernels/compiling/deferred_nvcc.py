@@ -1,8 +1,8 @@
-"""Runs nvcc for a process that holds a GPU after that process has let the GPU go.
+"""Runs nvcc for processes that hold a GPU, but only after they have released the GPU.
 
-DeepGEMM calls nvcc in the middle of a launch, and nvcc takes 10 s. When the library's kernels were compiled in that
-way, no other process could use the GPU for 90 s (16 cores) or 35 s (64 cores; H200, 2026-11-28). Here a launch that
-needs a missing kernel fails at once. The kernel is compiled without the GPU, and the next launch finds it."""
+DeepGEMM calls nvcc in the middle of a launch, and nvcc takes 10 s. When DeepGEMM's kernels were compiled in that way,
+no other process could use the GPU for 90 s (16 cores) or 35 s (64 cores; H200, 2026-11-28). Here a launch that needs a
+missing kernel fails at once. The kernel is compiled without the GPU, and the next launch finds it."""
 
 import os
 import shlex
@@ -64,11 +64,11 @@ class DeferredNvcc:
         self._folder.cleanup()
 
     def make_environment(self) -> Mapping[str, str]:
-        """Returns the environment variables of another process, with a new folder for its wanted kernels."""
+        """Returns environment variables for a process, with a new folder where it leaves sources of missing kernels."""
         return {NVCC: str(self._script), WANTED: tempfile.mkdtemp(prefix="wanted-", dir=self._folder.name)}
 
     def take_wanted(self, environment: Mapping[str, str]) -> list[Path]:
-        """Returns the sources that a process has left since the last call for that process."""
+        """Returns the sources that the process with this `environment` has left to compile since the last call."""
         taken = []
         for source in sorted(Path(environment[WANTED]).glob("*.cu")):
             flags = source.with_suffix(".flags")
@@ -77,7 +77,7 @@ class DeferredNvcc:
         return taken
 
     def compile(self, sources: Iterable[Path]) -> None:
-        """Compiles sources, or waits until another thread has compiled them."""
+        """Compiles sources. Waits for sources that another thread compiles. Ignores sources that do not compile."""
         for source in sources:
             with self._lock:
                 is_first = source.stem not in self._compiled

@@ -24,8 +24,8 @@ class NotDisassembled(Exception):
 
 
 def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
-    """Returns the text of each launch of a config by launch key, which is "" for the one launch of a library file's
-    kernel. Raises StoreError, ProgramMissing or NotDisassembled if code cannot be read."""
+    """Returns the disassembled code of each launch of a config by launch key. The key of a library file's one launch is
+    "". Raises StoreError, ProgramMissing or NotDisassembled if code cannot be read."""
     cubins = list_code(store.cubin(content_key))
     bytecode = store.bytecode(content_key)
     bytecodes = {} if bytecode is None else list_code(bytecode)
@@ -64,7 +64,7 @@ def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
 
 
 def _first_error(stderr: bytes) -> str:
-    """Returns the first error line of a program's output. Later lines only follow from the first error. (nvdisasm 13.2
-    to 13.5 does not know a NOP in some code for clusters, and then warns about its analysis.)"""
+    """Returns the first line with an error in a program's output, because later errors only follow from it. (nvdisasm
+    13.2 to 13.5 does not know a NOP in some code for clusters, and then also warns about its analysis.)"""
     lines = stderr.decode(errors="replace").strip().splitlines() or ["failed"]
     return next((line for line in lines if " error" in line), lines[-1])

@@ -1,7 +1,7 @@
 """Gives child processes the cubins of a store, and stores the cubins that these processes made.
 
-A child runs other people's code, so it has no credentials for an object store, and its parent fetches the cubins that
-it needs. A child reads a folder as its store, and writes into a folder of its own, whose files its parent stores."""
+A child process runs other people's code, so it gets no credentials for an object store. Its parent process puts the
+needed cubins into a folder that the child reads. The child writes into another folder, from which the parent stores."""
 
 import contextlib
 import functools
@@ -33,7 +33,7 @@ class LocalCubins:
         return path
 
     def fetch(self, content_key: str) -> None:
-        """Downloads a cubin into the folder that a child reads. Raises StoreError if the cubin cannot be read."""
+        """Downloads a cubin from an object store into the child's folder. Raises StoreError if that fails."""
         if self.remote is None:
             return
         here = CubinStore(self.url)
@@ -41,7 +41,7 @@ class LocalCubins:
             here.put(content_key, {}, self.remote.cubin(content_key))
 
     def send(self) -> None:
-        """Stores the cubins and outcomes that the child wrote, and deletes its files. Raises StoreError on failure."""
+        """Moves the cubins and outcomes that the child wrote into the store. Raises StoreError if the store fails."""
         here = CubinStore(folder(Path(self.made)))
         for file in sorted(Path(self.made).glob("*/*.json")):
             outcome = here.outcome(file.stem)

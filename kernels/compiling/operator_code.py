@@ -22,7 +22,7 @@ before 2026-11-29 lack it."""
 
 
 class NamedLaunch(Protocol):
-    """One kernel launch. Launches with equal `launch_key` compile to equal code. `symbol` is a name in the cubin."""
+    """One kernel launch. Launches with equal `launch_key` compile to equal code. `symbol` names the cubin's kernel."""
 
     @property
     def launch_key(self) -> str: ...
@@ -35,7 +35,7 @@ class NamedLaunch(Protocol):
 
 
 def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
-    """Returns the content key of a bundle: a hash of each launch's keys and of its flag for a dependent launch."""
+    """Returns a bundle's content key: a hash of the launches' keys, content keys and flags for dependent launches."""
     parts = [
         (each.launch_key, content_key, each.programmatic_dependent_launch)
         for each, content_key in zip(launches, content_keys, strict=True)
@@ -46,8 +46,8 @@ def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) ->
 def store_bundle(
     store: CubinStore, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """Stores a config's bundle, and returns the config's outcome. If a launch failed to compile, stores nothing and
-    returns the first such launch's outcome. `outcomes` maps launch keys to outcomes, whose cubins are in the store."""
+    """Stores a config's cubins as one bundle, and returns the config's outcome. `outcomes` maps launch keys to
+    outcomes, whose cubins are stored already. If an outcome is a failure, stores nothing and returns this outcome."""
     for outcome in outcomes.values():
         if outcome["status"] != "ok" or "error" in outcome:
             return outcome
@@ -102,5 +102,5 @@ def read_bundle(content: bytes) -> dict[str, bytes]:
 
 
 def list_code(stored: bytes) -> dict[str, bytes]:
-    """Returns the files in a stored object by their names in the bundle. A file without a bundle is named ""."""
+    """Returns the files of a bundle by launch key. If `stored` is a single file, returns it under the name ""."""
     return read_bundle(stored) if stored.startswith(ZIP) else {"": stored}

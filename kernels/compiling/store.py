@@ -1,8 +1,8 @@
 """Stores cubins by content key, in a folder or in an object store (`s3://`, with the extra s3).
 
 `<content key>.json` is the outcome of a compilation, `<content key>.cubin` its machine code and `<content
-key>.tileirbc` its bytecode (2 to 6 KB; a cubin has 40 to 400). A timeout or a compiler error has only an outcome, so
-that the config is not compiled again if results.is_final returns True. `<key>.recorded` is the traced code of a config
+key>.tileirbc` its bytecode (2 to 6 KB; a cubin has 40 to 400). A compilation that failed or timed out has only an
+outcome, and is not repeated if results.is_final returns True for it. `<key>.recorded` is the traced code of a config
 whose host code runs on some machines only (config_code.py)."""
 
 import json
@@ -30,13 +30,13 @@ ROOM_BYTES = 64 << 20
 
 
 class StoreError(ExpectedError):
-    """Raised if the store cannot be read or written. The message names the store."""
+    """Raised if the store cannot be read or written, or the disk of temporary files is full. The message says which."""
 
 
 class CubinStore:
     def __init__(self, url: str, made: str | None = None) -> None:
-        """Opens a store by a path or by a URL that fsspec can open. If `made` is a folder, files are written there, and
-        read from there first. Raises StoreError if the protocol is unknown."""
+        """Opens the store at `url`, a path or a URL that fsspec can open. If `made` is given, new files go into this
+        folder, and are read from it. Raises StoreError if the URL's protocol is unknown."""
         self.url, self._made = url, made
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
@@ -47,7 +47,7 @@ class CubinStore:
         self.is_folder = isinstance(self._files, LocalFileSystem)
 
     def outcome(self, content_key: str) -> dict[str, Any] | None:
-        """Returns the outcome of a compilation, or None if the store has none or lacks its cubin."""
+        """Returns the outcome of a compilation, or None if the store lacks the outcome or its cubin."""
         return self.outcomes((content_key,)).get(content_key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -107,8 +107,8 @@ class CubinStore:
         return None
 
     def require_access(self, *, writes: bool) -> None:
-        """Raises StoreError if the store cannot be read, or cannot be written although `writes` is True. Lists the
-        bucket, because reading a key of a missing bucket fails like reading a missing key."""
+        """Raises StoreError if the store cannot be read. If `writes`, also raises it if the store cannot be written.
+        Lists the bucket, because reading a key fails in the same way if the key or the whole bucket is missing."""
         if writes:
             self.put(HEALTH_KEY, {}, None)
         self.outcome(HEALTH_KEY)
@@ -123,9 +123,9 @@ class CubinStore:
         return f"{self._made if is_made else self._root}/{name}"
 
     def _write(self, key: str, kind: str, data: bytes) -> None:
-        """Writes a file completely or not at all, because two workers may write one key, or a worker may be killed
-        meanwhile. An object store always does so, and gets no folder: asked for a folder, s3fs would create a missing
-        bucket."""
+        """Writes a file completely or not at all, because two workers may write the same key, and a worker may be
+        killed meanwhile. An object store has only whole files. No folder is made in an object store, because s3fs would
+        then create a missing bucket."""
         path = f"{self._made or self._root}/{key[:2]}/{key}.{kind}"
         if not self.is_folder:
             self._files.pipe_file(path, data)
@@ -145,18 +145,18 @@ class CubinStore:
 
 
 def require_room() -> None:
-    """Raises StoreError if the disk of temporary files is full, which could make a config fail."""
+    """Raises StoreError if the disk of temporary files is full, because a full disk could make a config fail."""
     if shutil.disk_usage(tempfile.gettempdir()).free < ROOM_BYTES:
         raise StoreError(f"no space is left in {tempfile.gettempdir()}")
 
 
 def folder(path: Path) -> str:
-    """Returns the URL of a store that is a folder."""
+    """Returns the URL of the store in the folder `path`."""
     return path.absolute().as_uri()
 
 
 def find_folder(url: str) -> str:
-    """Returns the path of a store that is a folder."""
+    """Returns the path of the folder that is the store at `url`."""
     return str(fsspec.core.url_to_fs(url)[1])
 
 

@@ -15,9 +15,9 @@ from tilewatch.kernels.watching.tracer import TracingError
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns under "traced" the launches of a config, or why it cannot be traced. Returns "error" if the library
-    cannot be run, and "package_missing" if host code needs a package that is missing. The request "trace" requires code
-    that any machine can compile. The requests "trace" and "identify" add the hash of grids and arguments."""
+    """Returns under "traced" the launches of a config, or the reason why it cannot be traced. Returns a message under
+    "error" if the library cannot be run, or under "package_missing" if host code lacks a package. The request "trace"
+    demands code that any machine can compile. The requests "trace" and "identify" add a hash of grids and arguments."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}

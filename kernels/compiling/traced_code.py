@@ -69,7 +69,7 @@ class LaunchInput:
 @dataclass(frozen=True)
 class TracedCode:
     """The launches of a config as another process traced them. `launch_sha256` is a hash of grids and arguments, or
-    None if it was not requested. `is_bundle` is False for a library file's kernel, which has a single cubin."""
+    None if the hash was not requested. `is_bundle` is False for a library file's kernel, which has a single cubin."""
 
     launches: tuple[LaunchInput, ...]
     launch_sha256: str | None

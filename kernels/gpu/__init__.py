@@ -1,2 +1,2 @@
-"""Works on one GPU: arrays, launches, timing, telemetry, health. All modules except health/illness.py and
-health/watcher.py run in a child process. This folder does not decide which config is tried next."""
+"""Works on one GPU: makes arrays, launches and times kernels, and reads telemetry and health. Code that uses the GPU
+runs in child processes. It does not decide which config is tried next; kernels/measuring decides that."""

@@ -1,5 +1,5 @@
-"""Fills, encodes and decodes arrays on the GPU, including those of types that CuPy lacks (FP8, bfloat16). FP8 values
-and FP8 scales are stored as uint8, bfloat16 values as uint16 (their raw types). Runs inside the GPU child."""
+"""Fills, encodes and decodes arrays on the GPU, also of types that CuPy lacks. The raw type, in which CuPy stores
+values, is uint8 for FP8 values and FP8 scales, and uint16 for bfloat16. Runs inside the GPU child."""
 
 import contextlib
 import functools
@@ -54,8 +54,8 @@ Make = Callable[[Array], Any]
 
 
 def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
-    """Returns an array of random values of the type that `array` describes. No value is 0. The values resemble
-    activations, or scales if `array.fill` is "scale". An array of uint8 gets any bytes but 0."""
+    """Returns a new array as `array` describes it, filled with random values other than 0. The values are bytes for
+    uint8, powers of 2 if `array.fill` is "scale", and otherwise normally distributed like activations."""
     made = make(array)
     out = made.reshape(-1)
     for at in range(0, out.size, CHUNK):
@@ -70,8 +70,8 @@ def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
 
 
 def _make_exponents(values: Any, dtype: str) -> Any:
-    """Returns the exponents of random scales. The exponents of float32 scales on Blackwell are whole numbers, because
-    DeepGEMM there reads only a scale's exponent."""
+    """Returns exponents of random scales, made from normally distributed `values`. On Blackwell, exponents of float32
+    scales are whole numbers, because DeepGEMM reads only a scale's exponent there."""
     if dtype == "float8_e8m0fnu":
         return values
     if dtype == "float32" and int(cupy.cuda.Device().compute_capability) >= BLACKWELL:
@@ -180,8 +180,8 @@ def _find_largest(kernel: Any, *arrays: Any) -> float:
 
 
 def list_rows(*arrays: Any) -> Iterator[list[Any]]:
-    """Yields the elements of equally shaped arrays as rows of ROW elements, then the remaining elements as one shorter
-    row. CuPy reduces each row in one thread block: one row of 4096 x 7168 elements took 25 ms (H200, 2026-11)."""
+    """Yields equally shaped arrays as matrices with rows of ROW elements, then the remaining elements as one shorter
+    row. CuPy reduces a row in one thread block, so one row of 4096 x 7168 elements took 25 ms (H200, 2026-11)."""
     flat = [each.reshape(-1) for each in arrays]
     whole = flat[0].size - flat[0].size % ROW
     if whole:
@@ -212,8 +212,8 @@ def _sort_e4m3_codes() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def without_cub() -> Iterator[None]:
-    """Makes CuPy use its own reductions inside the context, which take 0.2 s each to compile. CUB's take 4 s (H100,
-    2026-11-26). CUB compiles one per type and power of two of the row length, which delayed one problem by 13 s."""
+    """Makes CuPy use its own reduction kernels inside the context. Each takes 0.2 s to compile, a kernel of CUB 4 s
+    (H100, 2026-11-26). CUB has a kernel per type and power of two of the row length: one problem waited 13 s."""
     before = cupy._core.get_reduction_accelerators()
     cupy._core.set_reduction_accelerators([])
     try:

@@ -1,5 +1,5 @@
-"""Describes one problem of a library file's kernel as plain values. The process that runs the library writes them,
-kernels/measuring/description_schema.py validates them, and the measuring process needs nothing else."""
+"""Describes one problem of a library file's kernel as plain values. The process that runs the library writes the
+description, kernels/measuring/description_schema.py validates it, and the measuring process needs only it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ from tilewatch.kernels.problems.given_values import encode_given
 
 @dataclass(frozen=True)
 class ConfigLaunch:
-    """Describes a launch of a config. `arguments` are in the kernel's order, without constants, arrays by name."""
+    """Describes a launch of a config. `arguments` are in the kernel's order, without constants; arrays are names."""
 
     grid: tuple[int, int, int]
     arguments: tuple[str | Scalar, ...]

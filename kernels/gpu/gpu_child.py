@@ -1,4 +1,4 @@
-"""Child role `gpu`: owns one GPU's CUDA context; prepares a problem, checks and times configs, runs paired rounds. The
+"""Answers requests of child role `gpu`: prepares a problem, checks and times configs, and runs paired rounds. The
 parent process (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process."""
 
 import gc
@@ -98,7 +98,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
-    """Replaces the prepared problem by what `make` prepares. Returns a description of the new problem and the GPU."""
+    """Prepares a new problem with `make` in place of the old one. Returns facts about the new problem and the GPU."""
     global _prepared, _series
     _free_prepared()  # before the arrays of the new problem are made
     _series += 1
@@ -155,7 +155,7 @@ def _introduce(prepared: Prepared) -> Mapping[str, Any]:
 
 
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Adds the references, which completes the problem's preparation. Returns the problem's description."""
+    """Adds the references, which completes the problem's preparation. Returns facts about the problem and the GPU."""
     assert isinstance(prepared, PreparedProblem)
     if "place" in request:
         prepared.expect(references.use(request["place"]))
@@ -165,9 +165,9 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads a config, checks its output on one set of inputs, then times it and compares a timed launch's output on
-    another set. A config that fails the first check is not timed. A failure with `is_final` stands. Other failures of a
-    watched operator may be tried again in the operator's own process (GpuProcesses.ask)."""
+    """Loads a config and checks its output on one set of inputs, then times it and compares a timed launch's output on
+    another set. Returns the status, with samples in microseconds or a failure. A failure with `is_final` stands. For
+    other failures of a watched operator, the operator's own process may try the config again (GpuProcesses.ask)."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
@@ -214,13 +214,13 @@ def _load(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns further samples of checked configs, timed in rounds of random order."""
+    """Returns further samples, in microseconds, of checked configs, timed in rounds of random order."""
     return {"samples_us": _take_samples(prepared, request["ids"], request["samples"])}
 
 
 def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares the baselines and checks them against the references. A request with `only_launched` skips the check.
-    Its failures do not make this process unfit, because a baseline fails until its kernels are compiled."""
+    """Prepares baselines, checks them against the references, and returns details of each. With `only_launched`, skips
+    the check and tolerates failures, because a baseline fails until its kernels are compiled."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
@@ -267,8 +267,8 @@ def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) ->
 
 
 def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs paired rounds of configs and baselines. Returns the samples, and GPU telemetry from before and after. With
-    `as_graph`, each config launches as one CUDA graph, or the answer says in "no_graph" why it cannot."""
+    """Returns the microseconds of configs and baselines in paired rounds, and GPU telemetry from before and after. With
+    `as_graph`, launches each config as one CUDA graph. If this fails, returns only the reason, under "no_graph"."""
     before = prepared.telemetry.read("before rounds")
     try:
         entries = [prepared.entry(identity, as_graph=request.get("as_graph", False)) for identity in request["ids"]]
@@ -321,8 +321,8 @@ beside such a process are discarded (kernels/measuring/other_processes.py)."""
 def _take_samples(
     prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
-    """Returns the samples of kept configs. Launches may be compared on the input sets `sets`, or on all sets that have
-    a reference if `sets` is empty. Raises WrongWhenTimed if a result is wrong, or an input or guard was changed."""
+    """Returns the microseconds of kept configs. Compares some results on the input sets `sets`, by default on all sets
+    that have a reference. Raises WrongWhenTimed if a result is wrong, or if a launch changed an input or a guard."""
     entries = [prepared.entry(identity) for identity in ids]
     timed = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
     _refuse_changed_input(prepared)

@@ -1,5 +1,5 @@
-"""Places each array of a problem between guards, which are regions of random bytes, and finds what launches wrote
-there.
+"""Places each array of a problem between two guards, which are regions of random bytes, and finds guards that launches
+changed.
 
 A kernel that writes outside of its arrays (`ct.scatter` with `check_bounds=False`) changes a guard, except if it writes
 beyond the guard or writes the bytes that are there already. Runs inside the GPU child.

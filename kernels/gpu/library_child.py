@@ -59,7 +59,7 @@ def _import(library: Path) -> Mapping[str, Any]:
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes the launches of a problem: those of the request's configs, else the short list. None for operators."""
+    """Describes a problem with launches of the request's configs or of the short list. Returns None for an operator."""
     if isinstance(found, LibraryOperator):
         return None
     kernel = found.kernel
@@ -89,7 +89,7 @@ def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _hand_over(seed: int) -> Mapping[str, Any]:
-    """Returns handles of inputs and references for the last described operator, or the reason to measure it here."""
+    """Returns handles of the last operator's inputs and references, or the reason why this process must measure it."""
     global _described
     assert _described is not None, "describe operator comes first"
     described, _described = _described, None
@@ -112,8 +112,8 @@ def _answer_with_operator(make: Callable[[], dict[str, Any]]) -> Mapping[str, An
 
 
 def _compute_references(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Computes the references of the first sets of inputs, which the measuring process makes from the same seed. Frees
-    the memory of the previous problem first, because the measuring process holds its own inputs at the same time."""
+    """Returns handles of the references on the first sets of inputs, which the measuring process makes from the same
+    seed. First frees the previous problem's memory, because the measuring process holds inputs at the same time."""
     shared_arrays.free()
     cupy.get_default_memory_pool().free_all_blocks()
     found = _find(request)

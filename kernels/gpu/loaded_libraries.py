@@ -15,7 +15,7 @@ MAPS = Path("/proc/self/maps")
 
 
 def read_loaded_versions(package: str) -> tuple[str, ...]:
-    """Returns the versions, such as "13.1.0", of a package's loaded copies, or () if VERSION_OF lacks it."""
+    """Returns the versions, such as "13.1.0", of a package's loaded copies; () if the package is not in VERSION_OF."""
     if package not in VERSION_OF:
         return ()
     return list_versions(package, MAPS.read_text(), _call)

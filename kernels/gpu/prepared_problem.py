@@ -144,7 +144,7 @@ class PreparedProblem:
         return launch if isinstance(launch, str) else None
 
     def load(self, request: Mapping[str, Any]) -> LoadedConfig:
-        """Loads the cubin of a config, so that it can be launched."""
+        """Returns a config with its cubin loaded, so that it can be launched."""
         # One path per cubin: CuPy's RawModule remembers modules by path.
         path = Path(self.modules.name) / f"{request['content_key']}.cubin"
         if not path.exists():
@@ -154,7 +154,7 @@ class PreparedProblem:
         return LoadedConfig(launch, function, given)
 
     def _find_launch(self, request: Mapping[str, Any]) -> tuple[ConfigLaunch, tuple[Array | Scalar, ...]]:
-        """Returns the launch of a config for which `find_misfit` returned None."""
+        """Returns the launch and the arguments of a config for which `find_misfit` returned None."""
         side = self._find_side(request)
         assert side is not None
         launch = side.find_launch(request["config"])
@@ -200,7 +200,7 @@ class PreparedProblem:
         return makers.build(name, call)
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
-        """Returns the error of a launch of a baseline on reset outputs. Raises BaselineMissing if it writes outside."""
+        """Launches a baseline on reset outputs. Returns its error. Raises BaselineMissing if it changes a guard."""
         self.reset_outputs(turn)
         baseline.launch()
         if baseline.settle is not None:
@@ -222,7 +222,7 @@ class PreparedProblem:
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedProblem:
-    """Makes the inputs and outputs of a described problem. The problem's references are added later."""
+    """Returns a described problem with inputs and outputs on the GPU. The problem's references are added later."""
     sides = {library: each and read_problem(each) for library, each in request["problems"].items()}
     described = sides[request["library"]]
     assert described is not None
@@ -262,8 +262,8 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def take_references(described: DescribedProblem, shared: Sequence[Mapping[str, Any]]) -> list[dict[str, Reference]]:
-    """Returns copies of the references that the library's process shares, by output name, for each input set that has a
-    reference. Raises LibraryError if an output is missing, has another shape, or is NaN everywhere."""
+    """Returns copies of the references by output name, for each input set that has a reference. The library's process
+    shares them. Raises LibraryError if an output is missing, has another shape, or is NaN everywhere."""
     wanted = min(CHECKED_SETS, count_sets(described.inputs))
     if len(shared) != wanted:
         raise LibraryError(

@@ -1,7 +1,7 @@
 """Launches stored cubins under Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE`.
 
-The process waits for FILE, which names a store and describes launches and runs. Hardware counters cover only what runs
-between the profiler's start and stop, so making the inputs is not counted. Nothing is timed or checked here. This
+The process waits for FILE, which names a store and describes the launches. Hardware counters cover only kernels that
+run between the profiler's start and stop, so making the inputs is not counted. Nothing is timed or checked here. This
 process is not sandboxed, because Nsight Compute talks to it through a socket. Therefore it reads no library file.
 """
 

@@ -32,5 +32,5 @@ def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def use(place: int) -> Sequence[Mapping[str, Reference]]:
-    """Returns the references of the problem at a position in the plan, and removes them from this module."""
+    """Returns the references of the problem at position `place` in the plan, and removes them from this module."""
     return _taken.pop(place)

@@ -9,8 +9,8 @@ error. It is the mean of min(1, |result - reference| / (|reference| + typical)) 
 and the worst stretch counts. `typical` is the median magnitude of the elements that are not 0. This is the test of
 numpy.isclose, |e| <= rtol |r| + atol with atol = rtol x typical, solved for rtol. `typical` is a median because half of
 all elements must change before a median does (Huber and Ronchetti, "Robust Statistics", 2009, section 1.4). An element
-counts at most 1 / 4096 of its stretch, however large it is, so none hides another. An element near 0 is compared with
-`typical`, so a sum that cancels to almost 0 may be noise.
+counts at most 1 / 4096 of its stretch, so it cannot hide another element's error. An element near 0 is compared with
+`typical`, because a sum that cancels to almost 0 may be noise.
 """
 
 import functools
@@ -54,9 +54,9 @@ FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 
 @dataclass(frozen=True)
 class Reference:
-    """Holds the values that a result must have. `values` are on the GPU, in float32, float64 or int64. Where they are
-    NaN, any value is accepted. `scale` is the largest finite magnitude, `typical` the median magnitude without zeros.
-    Both are 0 for int64, and if all values are 0. `counts` has the number of elements per stretch that are not NaN."""
+    """Holds the values that a result must have. `values` are on the GPU, in float32, float64 or int64. Where a value is
+    NaN, any result is accepted. `scale` is the largest finite magnitude, `typical` the median magnitude without zeros;
+    both are 0 for int64, or if all values are 0. `counts` has the number of values per stretch that are not NaN."""
 
     values: Any
     scale: float
@@ -207,7 +207,7 @@ def _decode_on_host(values: Any, dtype: str) -> Any:
 
 
 def _find_typical(values: Any) -> float:
-    """Returns the median magnitude of a sample's elements that are finite and not 0; 0 without such elements."""
+    """Returns the median magnitude in a sample of the values, without zeros and infinities; 0 if none are left."""
     flat = values.reshape(-1)
     if flat.size > SAMPLE:
         flat = flat[cupy.asarray(np.random.default_rng(0).integers(flat.size, size=SAMPLE))]
@@ -217,14 +217,14 @@ def _find_typical(values: Any) -> float:
 
 
 def _reduce(kernel: Any, *compared: Any) -> Any:
-    """Returns a reduction kernel's value for each stretch of the arrays, in host memory."""
+    """Returns a reduction kernel's values, one for each stretch of ROW elements of the arrays, as a NumPy array."""
     with arrays.without_cub():
         return np.concatenate([kernel(*rows, axis=-1).get() for rows in arrays.list_rows(*compared)] or [np.zeros(0)])
 
 
 @functools.cache
 def _make_largest(raw: str) -> Any:
-    """Compiles the kernel that finds the largest difference. Equal infinities do not differ; NaN differs infinitely."""
+    """Compiles the kernel for the largest |x - y|: 0 if y is NaN or infinities are equal, infinite if x is NaN."""
     return _make_kernel(raw, "(isnan(y) ? 0 : X == y ? 0 : ABS(X - y) <= MAX ? ABS(X - y) : INF)", "max(a, b)")
 
 

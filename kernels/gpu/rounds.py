@@ -24,10 +24,10 @@ INPUT_L2S = 4
 
 @dataclass(frozen=True)
 class Entry:
-    """Holds a config or a baseline that is timed in rounds. `launch` launches it on the input set with a given number.
-    `kernels` are the names of the kernels that it runs. `capture` takes the same number, and queues a copy of the last
-    launch's result, of `result_bytes`. The function that it returns waits, and compares the copy with that set's
-    reference. `capture` is None if results are not compared."""
+    """Holds a config or a baseline that is timed in rounds. `launch` launches it on the input set of a given number.
+    `kernels` are the names of its kernels. `capture` takes the number of the input set, and queues a copy of the last
+    launch's result (`result_bytes` bytes). `capture` returns a function that waits for the copy and compares it with
+    the reference. `capture` is None if results are not compared."""
 
     launch: Callable[[int], None]
     kernels: tuple[str, ...]
@@ -63,12 +63,12 @@ def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> i
 
 
 def count_at_once(round_us: float) -> int:
-    """Returns how many rounds of this length make up a burst."""
+    """Returns how many rounds of `round_us` microseconds make up a burst."""
     return max(1, int(BURST_US / round_us))
 
 
 def find_rests_us(rounds: int, round_us: float) -> float:
-    """Returns for how many microseconds the GPU rests in total in `rounds` rounds of this length."""
+    """Returns for how many microseconds in total the GPU rests in `rounds` rounds that take `round_us` each."""
     return rounds // count_at_once(round_us) * REST_S * 1e6
 
 
@@ -81,7 +81,7 @@ class Checks:
     draws: random.Random
 
     def draw(self, entries: Sequence[Entry], rounds: int) -> "dict[int, DrawnRound]":
-        """Maps the number of each round in which results are compared to the set and entries drawn for it."""
+        """Returns the input set and the entries of each round in which results are compared, by the round's number."""
         drawn: dict[int, DrawnRound] = {}
         parts = max(1, rounds // CHECK_EVERY)
         for index, part in itertools.product(range(len(entries)), range(parts)):
@@ -103,10 +103,10 @@ class DrawnRound:
 
 @dataclass(frozen=True)
 class TimedRounds:
-    """Holds the microseconds of entry i in round r: `times_us[i][r]` during which its kernels ran, and `spans_us[i][r]`
-    from its first kernel's start to its last kernel's end. The host queues an entry's launches while the GPU flushes
-    L2 (0.1 GB on an H100), so a span has the GPU's gaps between kernels. It has the host's gaps too if the host needs
-    longer for a launch than the GPU for the flush and the kernels ahead."""
+    """Holds the times of entry i in round r in microseconds. `times_us[i][r]` is the time during which its kernels ran,
+    and `spans_us[i][r]` the time from the first kernel's start to the last kernel's end. The host queues an entry's
+    launches while the GPU flushes L2 (0.1 GB on an H100), so a span has the GPU's gaps between kernels. A span has the
+    host's gaps too if the host needs longer for a launch than the GPU needs for the flush and the earlier kernels."""
 
     times_us: list[list[float]]
     spans_us: list[list[float]]
@@ -123,10 +123,10 @@ def time_rounds(
     before: Callable[[int], None],
     rest: bool = True,
 ) -> TimedRounds:
-    """Times all entries in each round. Rounds rotate over the input sets, but a round in which a result is compared
-    uses a random set. `before` is called with the set's number before each flush of L2 and launch. Raises
-    WrongWhenTimed if a compared result is wrong. Compared results are copied, because waiting for the GPU after each
-    of them would make a sweep longer."""
+    """Returns the times of all entries in all rounds. Rounds rotate over the input sets, but a round in which a result
+    is compared uses a random set. `before` is called with the set's number before each flush of L2 and launch. Raises
+    WrongWhenTimed if a compared result is wrong. Results are copied and compared later, because waiting for the GPU
+    after each result would make a sweep longer."""
     timed = TimedRounds([[] for _ in entries], [[] for _ in entries])
     drawn = checks.draw(entries, rounds)
     done, burst = 0, 1

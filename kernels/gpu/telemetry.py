@@ -64,9 +64,9 @@ class Telemetry:
         return [text for bit, text in THROTTLE_REASONS.items() if reasons & bit]
 
     def list_processes(self, since_unix_s: float) -> dict[str, Any]:
-        """Lists ids of other compute processes: those that run now under "running", and those that used the GPU since a
-        time under "active", even if they have ended. "unknown" says why NVML cannot list processes, or is None. Another
-        container's process is only in "active", by its id on the host, and only from driver 570 on."""
+        """Returns ids of other compute processes: "running" has those that run now, and "active" those that used the
+        GPU since a time, even if they have ended. "unknown" says why NVML cannot list processes, or is None. A process
+        of another container is only in "active", with its id on the host, and only from driver 570 on."""
         if self._handle is None:
             return {"running": [], "active": [], "unknown": self.missing}
         try:

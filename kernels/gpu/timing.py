@@ -12,7 +12,7 @@ import cupy
 
 
 class TimingError(Exception):
-    """Raised if CUPTI's records do not match the launches, so that no time can be given."""
+    """Raised if launches cannot be timed: a config cannot be launched, or CUPTI's records do not match the launches."""
 
 
 def do_nothing() -> None:
@@ -41,7 +41,7 @@ class Timer(Protocol):
 
 
 def timer(wanted: str | None = None) -> Timer:
-    """Returns this machine's best timer, or the event timer if `wanted` is "events" (a profiler needs CUPTI)."""
+    """Returns this machine's best timer, or the event timer if `wanted` is "events", as profilers need CUPTI."""
     if wanted == "events":
         return EventTimer()
     try:

@@ -1,6 +1,6 @@
-"""Answers the requests of the child roles that try whether a library's process on a GPU can have a user of its own
-(kernels/children/gpu_user.py). They do what a library's process and the measuring process do: open the driver's
-devices, make a CUDA context and a timer, and pass an array on."""
+"""Answers the requests of the child roles that test whether a library's process can use a GPU as an operating-system
+user of its own (kernels/children/gpu_user.py). Like the real processes, they open the driver's devices, make a CUDA
+context and a timer, and pass an array to another process."""
 
 import os
 from collections.abc import Mapping

@@ -55,8 +55,8 @@ OnDone = Callable[[SeriesToPrepare], object]
 
 
 def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_done: OnDone = id) -> list[str]:
-    """Launches each series' `compiling` baselines until all kernels are compiled, several series at a time. Retries
-    failed series, and returns a sentence on each that fails twice. Calls `on_done` with ready series, from threads."""
+    """Launches the `compiling` baselines of each series until their kernels are compiled, several series at a time.
+    Calls `on_done` with each ready series, from threads. Returns a sentence on each series that failed twice."""
     left = [each for each in series if each.compiling]
     failures: list[tuple[SeriesToPrepare, str]] = []
     nvcc = find_nvcc()
@@ -84,7 +84,7 @@ def _prepare(
     deferred: DeferredNvcc | None,
     on_done: OnDone,
 ) -> tuple[SeriesToPrepare, str] | None:
-    """Launches a series' baselines until all kernels are compiled. Returns the series and why it failed, or None."""
+    """Launches a series' baselines until all kernels are compiled. Returns None, or the series and why it failed."""
     try:
         described = _describe(series, gpu_uuid, store_url)
         for _ in range(MOST_LAUNCHES if described else 0):
@@ -103,8 +103,8 @@ def _prepare(
 
 
 def _describe(series: SeriesToPrepare, gpu_uuid: str, store_url: str) -> Mapping[str, Any]:
-    """Returns the request that prepares a series' problem, as the library's process describes it. It is empty for a
-    watched operator, whose baselines compile nothing."""
+    """Returns the request to prepare a series' problem, with the description that the library's process gives. The
+    request is empty for a watched operator, whose baselines compile nothing."""
     preparation = Preparation(series.library, series.kernel, series.problem, store_url)
     environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid}
     with contextlib.closing(ChildProcess("library", environment=environment, library=series.library)) as library:

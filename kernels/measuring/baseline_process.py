@@ -18,8 +18,8 @@ BASELINES_DEADLINE_S = 600.0
 
 
 class BaselineProcess:
-    """Times some baselines in one process. `details` maps the name under which a baseline's times are stored to its
-    details, which have the reason under "missing" if the baseline cannot be timed. `names` has the other baselines."""
+    """Times some baselines in one process. `details` has each baseline's details by the name under which its times are
+    stored. If a baseline cannot be timed, they have the reason under "missing". `names` lists the timed baselines."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
         """Prepares the baselines in `stored`, which maps each baseline to the name under which its times are stored.
@@ -46,8 +46,8 @@ class BaselineProcess:
         return tuple(name for name, detail in self.details.items() if "missing" not in detail)
 
     def time_block(self, rounds: int, seed: int) -> tuple[dict[str, list[float]], list[Mapping[str, Any]]]:
-        """Returns the samples of each baseline by name, and telemetry of the GPU. Both are empty if no baseline can be
-        timed or if the process ends; in the second case `details` says why it ended."""
+        """Returns each baseline's samples in microseconds by name, and telemetry of the GPU. Both are empty if no
+        baseline can be timed or if the process ends. If it ends, `details` says why."""
         running = [name for name, versioned in self._stored.items() if versioned in self.names]
         if self._child is None or not running:
             return {}, []
@@ -71,8 +71,8 @@ class BaselineProcess:
 
 
 def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns {"missing": a sentence} if a baseline's process loaded a version of the baseline's library that is not
-    the environment's version. Returns {} if the two versions agree or one of them is unknown."""
+    """Returns {"missing": a sentence} if a baseline's process loaded the baseline's library in another version than the
+    environment's. Returns {} if the two versions agree or one of them is unknown."""
     package = find_library(baseline)
     named, loaded = about.get("packages", {}).get(package), detail.get("library")
     if named is None or loaded is None or named == loaded or named.startswith(f"{loaded}."):
@@ -83,8 +83,8 @@ def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapp
 def start_environment(
     environment: Toolchain, setup: GpuSetup, baselines: Sequence[str], taken: Collection[str]
 ) -> BaselineProcess:
-    """Prepares the baselines whose library an environment has. Leaves out the names in `taken`, because another
-    environment has the same version, and each version is timed once."""
+    """Starts a process for the baselines whose library an environment has. Leaves out the names in `taken`, because
+    another environment has the same version, and each version is timed once."""
     packages = {package: version for package, version, _ in environment.packages}
     stored = {name: find_versioned_name(name, packages) for name in baselines}
     found = {name: versioned for name, versioned in stored.items() if versioned is not None and versioned not in taken}
@@ -93,8 +93,8 @@ def start_environment(
 
 
 def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> BaselineProcess:
-    """Prepares the baselines that a watch file defines, in a process that runs the watch file's library. Leaves out the
-    baseline that copies bytes, because the measuring process prepares that baseline."""
+    """Starts a process for the baselines that a watch file defines. This process runs the watch file's library. Leaves
+    out the baseline that copies bytes, because the measuring process prepares that baseline."""
     own = {name: name for name in baselines if name not in (tile_table.BASELINE, COPY)}
     return BaselineProcess(
         replace(setup, by_library="it times the watch file's own baselines"),

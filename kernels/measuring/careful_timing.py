@@ -48,8 +48,8 @@ SPAN: Column = -1
 
 @dataclass(frozen=True)
 class Rounds:
-    """Holds samples by column. `throttled` holds the samples of blocks in which the GPU was throttled. `stopped` says
-    why timing stopped: "interval" or "budget"."""
+    """Holds samples in microseconds by column (a trial or baseline): `throttled` from blocks in which the GPU was
+    throttled, `calm` from the others. `stopped` is "interval" if the ratio was known well enough, else "budget"."""
 
     calm: Mapping[Column, list[float]]
     throttled: Mapping[Column, list[float]]
@@ -185,7 +185,7 @@ def _count_warming(round_us: float) -> int:
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
-    """Returns the entry of a measurement's details with the samples from a throttled GPU; {} without such samples."""
+    """Returns {"throttled_us": samples from a throttled GPU} for a measurement's details; {} without such samples."""
     return {"throttled_us": apart[column]} if apart.get(column) else {}
 
 

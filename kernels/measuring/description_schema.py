@@ -18,7 +18,7 @@ Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_len
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class Strict(TypedDict):
-    """Base of objects that refuse unknown fields, and values of another type."""
+    """Base of JSON objects that refuse unknown fields, and values of a wrong type."""
 
 
 class _Array(Strict):

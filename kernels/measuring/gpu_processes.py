@@ -2,9 +2,9 @@
 which runs no library.
 
 The library process (kernels/gpu/library_child.py) describes the problem, computes the references, and ends before
-anything of the problem is timed. In a replay another process runs the other side's library and describes that side. If
-repeating a watched operator's launches does not do all work of its host code, one process runs the library and
-measures.
+anything of the problem is timed. A replay compares two commits; another process then runs the other commit's library
+and describes its launches. If repeating a watched operator's launches does not do all work of its host code, one
+process runs the library and measures.
 """
 
 import time
@@ -104,7 +104,7 @@ class GpuProcesses:
             self._has_timer = True
 
     def _start_library(self, folder: Path | None = None) -> ChildProcess:
-        """Starts a library process for the library of another side, or for the first library if `folder` is None."""
+        """Starts a library process for the library in `folder`, or for the first library if `folder` is None."""
         folder = folder or self._libraries[0]
         library = self._start("library", library=folder)
         library.begin({"ask": "import", "library": str(folder)})
@@ -123,10 +123,10 @@ class GpuProcesses:
         self._library, self._sides = None, {}
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        """Prepares a problem in place of the last one, and returns the preparing process's answer, the introduction.
-        Other processes may prepare problems at the same time. Afterwards only this object's processes may use the GPU,
-        until `close`. In the introduction, `waited_s` is the time of waiting for other processes. `ahead_s` is the time
-        of describing the problem before that, without the GPU. Raises ChildDied, ChildHung or BadDescription.
+        """Prepares a problem in place of the previous problem. Returns the introduction, which is the preparing
+        process's answer. Other processes may prepare problems at the same time. Afterwards only this object's processes
+        may use the GPU, until `close`. The introduction has the seconds of describing the problem without the GPU
+        (`ahead_s`) and of then waiting for other processes (`waited_s`). Raises ChildDied, ChildHung or BadDescription.
 
         In the introduction `library_runs_apart` is False if the process that runs a watched operator also measures it.
         `not_apart` then says why, and `stated` is the watch file's reason.
@@ -183,8 +183,8 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
 
     def _refuse(self, *, is_decided: bool = False) -> str | None:
-        """Returns why the process that runs host code may not measure too, or None if it may. If `is_decided`, the
-        watch file needs no reason: this was allowed before, or only the file's own baselines are timed."""
+        """Returns why the process that runs host code may not measure too, or None if it may. With `is_decided` the
+        watch file need not state a reason: this was allowed before, or only the file's baselines are timed."""
         apart = sandbox.find_apart()
         if apart is sandbox.Apart.ALWAYS:
             return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
@@ -196,8 +196,8 @@ class GpuProcesses:
         return None
 
     def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
-        """Returns the descriptions of a watched operator by the library folders of the sides, and "". If one process
-        must run and measure all sides, returns None and the reason."""
+        """Returns a watched operator's descriptions, one for each side, by library folder, and "" in place of a reason.
+        If one process must run and measure all sides, returns None and the reason."""
         if preparation.by_library:
             return None, preparation.by_library
         assert self._library is not None
@@ -214,8 +214,8 @@ class GpuProcesses:
         return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
-        """Copies references of planned problems, and keeps each problem's description or error. The deadline is for
-        each problem. Stops if memory is full, and at a watched operator, whose memory is handed over when prepared."""
+        """Copies references of planned problems from number `first` on, and keeps each problem's description or error.
+        `deadline_s` is for each problem. Stops if memory is full, or ahead of a watched operator's problem."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):
             if not library.alive:
@@ -258,8 +258,8 @@ class GpuProcesses:
         """Sends a request to the measuring process, and returns the answer. Times in the answer were measured while no
         other process used the GPU. Raises ChildDied, ChildHung or GpuBusy.
 
-        If repeating a watched operator's launches gives a wrong result, but its host code's own process finds the
-        result right, that process measures from then on. The answer then has an `introduction` like that of `prepare`.
+        If repeating a watched operator's launches gives a wrong result, its host code is run in another process. If the
+        result is right there, this other process measures from then on, and the answer has a new `introduction`.
         """
         measures = self._measuring or self._library
         assert measures is not None
@@ -275,7 +275,7 @@ class GpuProcesses:
         return answer
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Retries a failed config in the operator's own process. Returns the answer if it has times, else `answer`."""
+        """Retries a failed config in the operator's own process. Returns the new answer if timed, else `answer`."""
         if self._refuse() is not None:
             why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
             return {**answer, "failure": why}
@@ -303,8 +303,8 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes. A measuring process from `kept` is put back instead if all its answers were read. If all
-        processes are idle, the next series gets the GPU at once, else when they have ended."""
+        """Ends the processes. A measuring process from `kept` is put back instead if all its answers were read. The
+        next series gets the GPU at once if all processes are idle, and otherwise when they have ended."""
         if all(each.is_idle for each in self._started):
             self._end_turn()
         if self._put_back is not None and self._measuring is not None and self._has_answered:
@@ -338,7 +338,7 @@ def describe_side(
 ) -> Mapping[str, Any] | None:
     """Describes a problem in a process that runs only the problem's library, so that no commit can change the launches
     of another commit. Returns None if the library has no such kernel. Returns WATCHED for a watched operator, because
-    its memory is handed over again for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
+    such an operator is described anew for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
     with closing(ChildProcess("library", environment=environment, library=preparation.library)) as library:
         asked = {**make_question(preparation), "ask": "describe side"}
         answer = library.ask(asked, deadline_s=deadline_s)

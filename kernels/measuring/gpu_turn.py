@@ -26,8 +26,8 @@ WAKE_S = 5.0
 
 class GpuTurn:
     """The right to use one GPU. One process of this machine holds it alone to measure, or several hold it together to
-    prepare. A process may take it again while it holds it, and loses it when the process dies. Processes that wait to
-    measure go first. Meanwhile the processes that wait to prepare gather, and then prepare together."""
+    prepare. A process that holds the turn may take it again, and loses it by dying. Processes that wait to measure go
+    first. Then the processes that wait to prepare go together."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -94,12 +94,12 @@ class GpuTurn:
 
 
 def _open(file: Path) -> int:
-    """Opens the file to be locked. Each lock opens it again, because forks with one descriptor would share the lock."""
+    """Opens the lock file, and returns its descriptor. Each lock needs a new one, because forks share a descriptor."""
     return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _wait_awake(descriptor: int, kind: int) -> None:
-    """Waits for a file lock in another thread, so that this process keeps running, because a process that sleeps for a
+    """Waits for a file lock in another thread, so that this process wakes up regularly. A process that sleeps for a
     minute counts as making no progress (worker/process/progress.py)."""
     if not processes.try_lock(descriptor, kind):
         waiting = threading.Thread(target=fcntl.flock, args=(descriptor, kind), daemon=True)
@@ -110,8 +110,8 @@ def _wait_awake(descriptor: int, kind: int) -> None:
 
 @functools.cache
 def find_turn(gpu_uuid: str) -> GpuTurn:
-    """Returns this process's turn on a GPU, which all processes of one worker share. Other workers have other turns, so
-    their processes are not kept away: a timing that they disturb is repeated (other_processes.py)."""
+    """Returns this process's turn on a GPU, which all processes of one worker share. Other workers have other turns,
+    and may disturb a timing; the timing is then repeated (other_processes.py)."""
     return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{find_root()}-{gpu_uuid or 'gpu'}.turn")
 
 

@@ -22,7 +22,7 @@ def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Itera
 
 
 class Journal:
-    """Reads and extends the journal file of a sweep. `trials` maps config keys to trials of killed sweeps."""
+    """Reads and extends the journal file of a sweep. `trials` maps config keys to the finished trials in the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -25,8 +25,8 @@ ORIGIN = ("launch", "counted")
 
 @dataclass(frozen=True)
 class Counted:
-    """Holds the hardware counters of one launch. `when` says when an earlier run read them, as the last words of a
-    sentence; it is None if this run read them."""
+    """Holds the hardware counters of one launch. If an earlier run read the counters, `when` says when, as the last
+    words of a sentence. It is None if this run read them."""
 
     launch: str
     counts: Counts
@@ -34,14 +34,14 @@ class Counted:
 
     @property
     def origin(self) -> dict[str, str]:
-        """Returns the fields on the counters' origin that a measurement's details store beside the counters."""
+        """Returns the fields that name the launch and the earlier run of the counters, for a measurement's details."""
         return {"launch": self.launch, **({"counted": self.when} if self.when else {})}
 
 
 def identify_launch(described: DescribedLaunch | DescribedRun, code_sha256: str, gpu_uuid: str, driver: str) -> str:
-    """Returns a SHA-256 that is equal for launches with equal machine code, grid, shapes, GPU and driver. In one night
-    of the whole library, 13 of the 189 winning and tied configs had the same launch as another of these configs in the
-    same run (08f5990, H200, 2026-11-24). Counting a launch takes 2 s on the GPU."""
+    """Returns a SHA-256 that is equal for launches with equal machine code, grid, shapes, GPU and driver. Equal
+    launches are counted once, as counting takes 2 s on the GPU. In one night of the whole library, 13 of the 189
+    winning and tied configs had a launch that another config of their run had too (08f5990, H200, 2026-11-24)."""
     facts = {name: value for name, value in asdict(described).items() if name not in (*VALUES, NAME)}
     return hashlib.sha256(json.dumps([gpu_uuid, driver, code_sha256, facts], sort_keys=True).encode()).hexdigest()
 

@@ -53,7 +53,7 @@ class MeasureFailed(ExpectedError):
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """Says what to measure, and on which GPU of this machine. `cubins` may be an iterator that still compiles; the GPU
+    """Names the problem to measure, and a GPU of this machine. `cubins` may be an iterator that still compiles; the GPU
     then starts with the first cubin.
 
     `earlier` maps config keys to trials of an earlier, killed run, which are not repeated. `ships` is the config that
@@ -61,8 +61,8 @@ class MeasureRequest:
     its own seed, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
     name in the result. `environments` have other versions of the baselines' libraries. `counted` maps launches to
     hardware counters that were read before and are not read again. `drawn` are configs outside of the kernel's short
-    list; if there are any, `cubins` is no iterator. After one of them hangs or kills its process, no further one is
-    tried, unless `wide`."""
+    list, and need `cubins` as a list. If one of them hangs or kills its process, the later ones are not tried, except
+    if `wide`."""
 
     library: Path
     kernel: str
@@ -84,8 +84,8 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class UncountedRun:
-    """Holds a run without counters. `configs` are those whose counters are wanted: the winner, then the configs that
-    tied with it. `described` are their launches, or why they have no description. Both are empty without a winner."""
+    """Holds a run without counters. `configs` lists the configs to count: the winner, then the configs that tied with
+    it. `described` has their launches, or says why these are not described. Without a winner both are empty."""
 
     result: RunResult
     configs: tuple[Params, ...]
@@ -254,8 +254,8 @@ def _time_winner(
 def _start_baselines(
     processes: list[BaselineProcess], setup: GpuSetup, request: MeasureRequest, *, is_operator: bool
 ) -> None:
-    """Starts a process for each environment of baselines and one for the baselines of a watch file, and adds each to
-    `processes` at once, so that the caller can close the started ones even if a later one fails."""
+    """Starts a process for each environment of baselines and one for the baselines of a watch file. Adds each process
+    to `processes` at once, so that the caller can close it even if a later process fails."""
     for environment in request.environments:
         taken = [name for process in processes for name in process.details]
         processes.append(start_environment(environment, setup, request.baselines, taken))

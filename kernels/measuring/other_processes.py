@@ -1,6 +1,6 @@
 """Repeats timings during which another process used the GPU. The measuring process lists the processes that used the
-GPU until its last launch (kernels/gpu/telemetry.py). This module ignores those of the same worker, because a worker's
-processes use the GPU in turn (gpu_turn.py)."""
+GPU until its last launch (kernels/gpu/telemetry.py). Processes of the same worker are ignored here, because they use
+the GPU in turn (gpu_turn.py)."""
 
 import time
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class UndisturbedGpu:
 
 
 def _describe_process(process_id: int) -> str:
-    """Returns a process's id and name. For another container's process it is the id on the host, without a name."""
+    """Returns a process's id and name; for a process of another container, its id on the host without a name."""
     try:
         name = Path(f"/proc/{process_id}/comm").read_text(errors="replace").strip()
     except OSError:

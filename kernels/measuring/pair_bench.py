@@ -76,7 +76,7 @@ class NoCupti(ExpectedError):
 
 @dataclass(frozen=True)
 class RoundCounts:
-    """The rounds of a launch: `warm_up` rounds, then rounds for `fill_us`, at least `least` and at most `most`."""
+    """Says how many rounds a launch times: `warm_up` first, then as many as take `fill_us`, from `least` to `most`."""
 
     warm_up: int
     least: int
@@ -170,8 +170,8 @@ class PairBench:
         self.gpu_s = 0.0
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Yields each pair with the result of one launch. All launches run in one process, replaced if a launch
-        fails or runs host code. All pairs must have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
+        """Yields each pair with the result of one launch. All launches run in one process, which is replaced if a
+        launch fails or runs host code. All pairs have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
         self._start_ahead((works[0].head.library, *works[0].others))
         described = [self._describe(each) for each in works]
         child: GpuProcesses | None = None
@@ -259,7 +259,7 @@ class PairBench:
 
     def _describe(self, work: PairWork) -> Preparation | LaunchFailed:
         """Returns the preparation of a launch, or its failure. Each launch has new inputs, so that no difference
-        depends on one set. The other sides are described once for all launches: descriptions hold no inputs."""
+        depends on one set. The other side is described once for all launches, because a description holds no inputs."""
         preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
         key = (work.kernel, work.problem, repr(work.configs))
         try:

@@ -28,8 +28,8 @@ def draw_seed() -> int:
 @dataclass(frozen=True)
 class Preparation:
     """Names a problem to prepare. `sides` maps the library folder of each other side of a replay to that side's
-    description, or to None (no such kernel, or a watched operator). `configs` are those that will be launched, or None
-    for the short list. `by_library` says why the library process has to measure a watched operator, or is ""."""
+    description, or to None (no such kernel, or a watched operator). `configs` are the configs to launch, or None for
+    the short list. `by_library` says why the library process has to measure a watched operator, or is ""."""
 
     library: Path
     kernel: str
@@ -71,7 +71,7 @@ class OperatorAnswer:
 
 
 def describe_operator(library: ChildProcess, preparation: Preparation, folder: Path, deadline: float) -> OperatorAnswer:
-    """Asks a library's process to describe an operator, and only then sends it the seed of measured inputs."""
+    """Returns a library process's description of an operator. Sends the seed of measured inputs only after that."""
     operator: dict[str, Any] = {}
     stated = ""
     described = {**make_question(preparation), "library": str(folder), "ask": "describe operator"}

@@ -65,7 +65,7 @@ def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Co
 
 
 def count_with(profiler: Profiler, described: Described | str, store_url: str) -> tuple[Counts, ...]:
-    """Reads each config's counters with `profiler`. Raises NoCounters if that fails or if `described` is a reason."""
+    """Reads each config's counters with `profiler`. Raises NoCounters if that fails or if `described` is a sentence."""
     if isinstance(described, str):
         raise NoCounters(described)
     output = profiler.profile(described, store_url)
@@ -141,13 +141,13 @@ def _count_unknown(
 
 
 def _identify(described: Described, store_url: str, gpu: Gpu) -> list[str]:
-    """Returns identify_launch (known_counters.py) of each launch. Raises NoCounters if the store cannot be read."""
+    """Returns each launch's hash by identify_launch (known_counters.py). Raises NoCounters if the store fails."""
     codes = _find_codes([each.content_key for each in described], store_url)
     return [identify_launch(each, codes[each.content_key], gpu.uuid, gpu.driver) for each in described]
 
 
 def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str]:
-    """Returns the hash of each content key's machine code; without a stored hash, the key itself."""
+    """Returns the stored hash of each key's machine code, or else the key. Raises NoCounters if the store fails."""
     try:
         outcomes = CubinStore(store_url).outcomes(content_keys)
     except StoreError as error:
@@ -189,7 +189,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
 
 
 def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
-    """Combines the metrics of an operator's launches to counters. Leaves out a counter that any launch lacks."""
+    """Returns the counters of one run from its launches' metrics, without counters that one of the launches lacks."""
     named = [_add_metrics(each) for each in launches]
     if len(named) == 1:
         return named[0]

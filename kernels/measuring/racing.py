@@ -37,8 +37,8 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
 
 
 def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
-    """Returns how many samples each config gets in a round: `samples`, or fewer, down to `least`, if these would take
-    over `most_s`. `medians_us` has a median per config. With rests of 40 ms, 60 samples of 5 ms would take 2.7 s."""
+    """Returns how many samples each config gets in a round: `samples`, or fewer if these take over `policy.most_s`, but
+    not under `policy.least`. `medians_us` has a median per config. 60 samples of 5 ms take 2.7 s with rests."""
     turn_us = sum(medians_us)
     takes_s = (samples * turn_us + find_rests_us(samples, turn_us)) * 1e-6
     if takes_s <= policy.most_s:
@@ -47,7 +47,7 @@ def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePoli
 
 
 def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:
-    """Returns the winner by fresh samples, and all finalists that tie with it, starting with the winner itself."""
+    """Returns the finalist with the fastest median of fresh samples, and all that tie with it, starting with itself."""
     intervals = {each: median_interval(samples) for each, samples in fresh_us.items()}
     ordered = sorted(intervals, key=lambda each: intervals[each].median)
     winner = ordered[0]
@@ -61,7 +61,7 @@ def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tupl
 
 
 def _find_bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
-    """Returns the lower bound of a config's median, the estimate of the median, and its upper bound."""
+    """Returns the lower bound of the confidence interval of a config's median, the median, and the upper bound."""
     interval = median_interval(samples)
     if len(samples) < 6:
         return min(samples) * (1 - policy.luck), interval.median, max(samples)

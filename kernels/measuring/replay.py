@@ -1,5 +1,5 @@
 """Replays two stored cubins of one kernel on one GPU, launch after launch in new processes (pair_bench.py). If the
-sides' times differ, both sides are profiled once after the last timing. What a difference means is not decided here."""
+sides' times differ, both sides are profiled once after the last timing. This module does not judge a difference."""
 
 import datetime as dt
 import socket
@@ -26,7 +26,7 @@ no change, and reading counters takes 6 s of the GPU."""
 
 
 class ReplayFailed(ExpectedError):
-    """Raised if no launch can compare the sides. The message is a sentence that names the side that fails."""
+    """Raised if no launch can compare the sides. The message is a sentence on the side that fails."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ReplayRequest:
 @dataclass(frozen=True)
 class ReplayResult:
     """Holds the times of a replay; element i is the median of launch i. `counters` has the sides' hardware counters
-    under "good" and "bad", or a reason under "missing". It is None if cubins are equal or times do not differ."""
+    under "good" and "bad", or a reason under "missing"; None if the cubins are equal or the times do not differ."""
 
     host: str
     gpu_uuid: str
@@ -62,7 +62,7 @@ class ReplayResult:
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
-    """Times two cubins in turn, each launch in a new process, and returns the times of all launches. Raises GpuMissing,
+    """Times two cubins in turn, each launch in a new process. Returns the times of all launches. Raises GpuMissing,
     GpuBusy, MeasureFailed (this GPU cannot be used) or ReplayFailed (a side cannot be launched)."""
     with PairBench(request.gpu_index, request.arch, request.store_url, rounds=REPLAYED, may_use_events=True) as bench:
         gpu, started_at = bench.find_gpu(), dt.datetime.now(dt.UTC)
@@ -115,6 +115,6 @@ def _launch_all(bench: PairBench, request: ReplayRequest, on_launch: Callable[[i
 
 
 def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
-    """Returns whether the confidence interval of the ratios excludes 1, and their median is LEAST_DIFFERENCE from 1."""
+    """Returns whether the ratios' confidence interval excludes 1 and their median is LEAST_DIFFERENCE or more off 1."""
     ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE

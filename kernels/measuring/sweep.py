@@ -142,11 +142,11 @@ class GpuChild:
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """Adds a config to those that may be timed. It was checked and right, now or in an interrupted sweep."""
+        """Marks a config as checked and right, so that it may be timed. An interrupted sweep may have checked it."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
-        """Returns the samples of checked configs, taken in turns. Raises ChildDied, ChildHung or WrongOutput."""
+        """Returns samples of checked configs in microseconds. Raises ChildDied, ChildHung or WrongOutput."""
         if self._child is None or not self._child.alive:
             self._restart()
         for each in ids:
@@ -161,7 +161,7 @@ class GpuChild:
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def describe(self, identities: Sequence[int]) -> Described | str:
-        """Returns descriptions of checked configs' launches, or why one has none. Raises ChildDied or ChildHung."""
+        """Describes checked configs' launches, or returns why it cannot describe one. Raises ChildDied or ChildHung."""
         return describe(self.ask, [_make_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
@@ -276,7 +276,7 @@ def sweep(
 def choose_winner(
     gpu: GpuChild, trials: Sequence[TrialResult], *, on_trial: OnTrial, policy: RacePolicy | None = None
 ) -> SweepResult:
-    """Races the right configs of a sweep, and times the finalists again. Calls `on_trial` with each changed trial."""
+    """Returns the winner after racing right configs and timing finalists again. Gives changed trials to `on_trial`."""
     policy = policy or RacePolicy()
     raced: dict[int, TrialResult] = dict(enumerate(trials))
     fresh: dict[int, tuple[float, ...]] = {}
@@ -328,7 +328,7 @@ def _list_samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]
 def _time_more(
     gpu: GpuChild, trials: dict[int, TrialResult], ids: Sequence[int], samples: int
 ) -> dict[int, tuple[float, ...]]:
-    """Returns the samples of several configs, taken in turns. If the child dies or a result is wrong, times each config
+    """Returns the samples of several configs in microseconds. If the child dies or a result is wrong, times each config
     alone. A config that then fails becomes a failed trial, although it passed its check."""
     deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
     try:

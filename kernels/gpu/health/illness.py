@@ -49,8 +49,8 @@ def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
 
 
 def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
-    """Returns an illness if even the fastest canary in `readings` is more than DRIFT slower than the median of
-    `history`, else None. One slow canary may have met a power cap. Returns None if `history` has fewer than ENOUGH."""
+    """Returns an illness if even the fastest canary in `readings` is over DRIFT slower than the median of `history`.
+    One slow canary may have met a power cap. Otherwise, or if `history` has fewer than ENOUGH, returns None."""
     for name, what in CANARIES.items():
         before = [reading[name] for reading in history if reading.get(name)]
         now = [reading[name] for reading in readings if reading.get(name)]

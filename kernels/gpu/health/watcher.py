@@ -24,7 +24,7 @@ class Watcher:
         self._child: ChildProcess | None = None
 
     def look(self) -> Reading:
-        """Returns NVML's errors since the last call, as a reading. Raises NoAnswer if the child fails or hangs."""
+        """Returns a reading with the GPU's errors since the last call. Raises NoAnswer if the child fails or hangs."""
         if self._child is None or not self._child.alive:
             self.close()
             self._child = ChildProcess("watch")

@@ -22,7 +22,7 @@ _watch: "Watch | None" = None
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the errors that occurred since the last request. The first request names the GPU."""
+    """Returns the GPU's telemetry and the Xid errors since the last request. The first request names the GPU."""
     global _watch
     if _watch is None:
         _watch = Watch(request["gpu_uuid"])

@@ -1,6 +1,6 @@
-"""Holds copies of the memory that a library's process handed over, and restores these copies before each launch.
-Configs share allocations of equal size and equal first content, so an array has the same address in all configs.
-Guards lie around the allocations."""
+"""Holds the memory of an operator's launches, copied from a library's process, and restores its first content before
+each launch. Configs share allocations of equal size and equal first content, so an array has the same address in all
+configs. Guards (random bytes around the allocations) show writes outside of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ content, or the byte that fills it; its size; its index among a config's allocat
 
 @dataclass(frozen=True)
 class Allocation:
-    """Holds one allocation. `before` is a copy of its first content, or None if each byte is `fill` at first."""
+    """One allocation. `before` is a copy of its content before any launch, or None if each byte is `fill` then."""
 
     key: _Key
     own: Any
@@ -35,8 +35,8 @@ class Allocation:
 
 
 class CopiedMemory:
-    """Holds copies of an operator's inputs, which launches may overwrite: `_given` the first contents of each input
-    set, `_written` the inputs that a config writes to, `_dirty` the allocations to restore."""
+    """Holds an operator's memory. `_given` has the inputs' contents for each input set, `_places` the allocations,
+    `_written` the inputs that some config writes to, `_dirty` the allocations to restore before the next launch."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
         self.guards = Guards()
@@ -62,8 +62,8 @@ class CopiedMemory:
         return dict(enumerate(self._given[0]))
 
     def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:
-        """Returns the allocations that hold a config's memory on input set `turn`, and makes each allocation that does
-        not exist yet. Returns None if the set lacks a content that the config needs."""
+        """Returns the allocations that hold a config's memory on input set `turn`, and makes those that do not exist
+        yet. Returns None if this input set lacks a content that the config needs."""
         if any(each.content is not None and each.content >= len(self._given[turn]) for each in memory):
             return None
         found: list[Allocation] = []
@@ -80,7 +80,7 @@ class CopiedMemory:
         return tuple(found)
 
     def expect_writes(self, places: Sequence[Allocation]) -> None:
-        """Marks allocations that a launch may write: those that are no inputs, and the inputs in `_written`."""
+        """Marks allocations to be restored later: all that hold no input, and the inputs that some config writes to."""
         self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
 
     def restore_written(self) -> None:
@@ -95,7 +95,7 @@ class CopiedMemory:
             each.restore()
 
     def find_written(self, places: Sequence[Sequence[Allocation]], turn: int) -> None:
-        """Notes which inputs a config just wrote on one set, so that these inputs are restored on all sets."""
+        """Finds the inputs that a config just wrote on set `turn`. From now on they are restored on all sets."""
         changed = {each.key for each in _restore_changed(places[turn])}
         for number, each in enumerate(places[turn]):
             if each.key in changed:
@@ -103,7 +103,7 @@ class CopiedMemory:
         self.expect_writes(places[turn])
 
     def restore_changed(self, turns: Sequence[int]) -> int | None:
-        """Restores the changed inputs of some sets. Returns the content number of one, or None if none changed."""
+        """Restores the changed inputs of the sets `turns`. Returns the number of a changed input, or None."""
         changed = _restore_changed([each for each in self._places.values() if each.key[0] in turns])
         return changed[0].key[1] if changed else None
 

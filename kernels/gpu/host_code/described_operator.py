@@ -85,7 +85,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """Lists one config's launches, in order. `results` has the place of each result, or None if it is not compared."""
+    """Lists one config's launches in order. `results` says where each result lies, None if it is not compared."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]
@@ -96,11 +96,11 @@ class ConfigLaunches:
 class DescribedOperator:
     """Describes an operator and its configs so that another process can launch them.
 
-    `contents` has the size in bytes of each content that memory holds before the first launch. `sets` has the contents'
-    handles for each set of inputs; later sets may have fewer. `reference` has the right results on the first sets;
-    a result that is not compared is None. `tolerance` is None if each result has the tolerance of its type. `configs`
+    `contents` has the size in bytes of each content that memory holds before the first launch. `sets` has CUDA IPC
+    handles of these contents for each set of inputs; later sets may have fewer. `reference` has the right results on
+    the first sets, None if not compared. `tolerance` is None if each result has the tolerance of its type. `configs`
     maps a config's key to its launches, or to a sentence if its host code fails. `bytes` is 0 if the operator does not
-    state it; `bytes_moved` then counts every array once. `unchecked` says why there is no reference, or is empty.
+    state it; `bytes_moved` is then the size of all arrays. `unchecked` says why a reference is missing, or is empty.
     """
 
     kernel: str

@@ -1,5 +1,5 @@
-"""Describes a watched operator for the process that measures it, and hands over the first contents of its memory and
-its references. Runs inside the library's child, on PyTorch."""
+"""Describes a watched operator for the process that measures it, and hands over the operator's reference results and
+the first contents of its memory. Runs inside the library's child, on PyTorch."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class _Contents:
     known: list[Any] = field(default_factory=list)
 
     def find_or_add(self, values: Any) -> int:
-        """Returns a content's number, and adds a new content. Raises NotReplayable if all contents get too large."""
+        """Returns a content's number, after adding a new content. Raises NotReplayable if all get too large."""
         for number, each in enumerate(self.known):
             if device_memory.is_equal(each, values):
                 return number
@@ -51,8 +51,8 @@ class _Contents:
 
 
 class OperatorDescription:
-    """Describes a watched operator's launches on inputs from a seed of its own, so the description is fixed before the
-    seed of the measured inputs is known. `hand_over` then returns memory contents and references for that seed."""
+    """Describes a watched operator's launches on inputs of its own seed. So the description is fixed before the seed of
+    the measured inputs is known. `hand_over` then returns memory contents and references for these inputs."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
         """Describes the request's configs, or all configs if the request has no configs. Raises NotReplayable if the
@@ -129,8 +129,8 @@ class OperatorDescription:
                 self._needed.append((config, found))
 
     def _take_set(self, seed: int, expected: tuple[Any, ...] | None = None) -> tuple[list[Any], tuple[Any, ...]] | None:
-        """Returns one input set's contents in the order of their numbers, and the right results: `expected` if it is
-        given, else the reference's results. Returns None if the host code fails or has other launches."""
+        """Returns the memory contents for one seed's inputs, in the order of their numbers, and the right results:
+        `expected`, or the reference's if it is None. Returns None if the host code fails or launches differ."""
         try:
             if expected is None:
                 expected = operator_results.expected_values(self._make_case(seed).reference)
@@ -173,7 +173,7 @@ def _describe_facts(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]
 
 
 def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
-    """Describes each allocation of a run. If its bytes are not all equal, its content is added to `contents`."""
+    """Describes each allocation of a run. Adds the content of an allocation with differing bytes to `contents`."""
     found = []
     for each in run.seen.values():
         fill = device_memory.find_fill(each.before)
@@ -190,7 +190,7 @@ def _is_like(run: Run, known: ConfigLaunches) -> bool:
 
 
 def _find_values(run: Run, known: ConfigLaunches, values: dict[int, Any]) -> bool:
-    """Adds the contents of a run's memory to `values`, by number. Returns False if a content has two values."""
+    """Adds a run's memory contents to `values`, by number. Returns False if they contradict `known` or `values`."""
     for memory, seen in zip(known.memory, run.seen.values(), strict=True):
         if memory.content is None:
             if not device_memory.is_filled(seen.before, memory.fill or 0):

@@ -11,8 +11,8 @@ the inputs are in memory twice: in the library's process and in the measuring pr
 
 
 def count_sets(set_bytes: int, more_bytes: int = 0) -> int:
-    """Returns how many sets of inputs to make: at most MOST_INPUT_SETS, and as many as fit into INPUT_BUDGET. A launch
-    reads `set_bytes` of a set. A set has `more_bytes` besides, which only launches of other configs read."""
+    """Returns how many sets of inputs to make: at most MOST_INPUT_SETS, and only as many as fit into INPUT_BUDGET. A
+    launch reads `set_bytes` of each set. Launches of other configs read `more_bytes` in addition."""
     device = cupy.cuda.Device()
     budget_bytes = INPUT_BUDGET * device.mem_info[1] * max(1, set_bytes) / max(1, set_bytes + more_bytes)
     sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)

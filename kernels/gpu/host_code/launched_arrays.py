@@ -1,4 +1,4 @@
-"""Makes the arguments of launches from described arrays, on copied memory."""
+"""Makes the arguments of a launch from their description. Arrays are views of copied memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ NUMBERS = {"bool": np.uint8, "int8": np.int8, "int16": np.int16, "int64": np.int
 
 
 def view(memory: Any, described: View) -> Any:
-    """Returns the described array inside an allocation, which is an array of bytes."""
+    """Returns the described array as a view of `memory`, which has the bytes of one allocation."""
     item = ITEM_BYTES[described.dtype]
     raw = arrays.RAW.get(described.dtype) or NUMBERS.get(described.dtype) or BITS[item]
     start = described.offset * item

@@ -16,7 +16,7 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 def expected_values(reference: Callable[[], Any] | None) -> tuple[Any, ...]:
-    """Returns copies of the reference's arrays. Uncompared results are None. Returns () without a reference."""
+    """Returns copies of the reference's results, None for results not to compare. Returns () without a reference."""
     if reference is None:
         return ()
     values = tuple(None if each is None else _copy(each) for each in flatten(reference()))
@@ -55,7 +55,7 @@ def name_type(value: Any) -> str:
 
 
 def convert(value: Any, dtype: str) -> Any:
-    """Converts an array to a CuPy array of a type that holds its values exactly."""
+    """Returns an array as a CuPy array of type `dtype`, which must be able to hold its values exactly."""
     if hasattr(value, "detach"):
         return cupy.asarray(value.detach().to(getattr(sys.modules["torch"], dtype)).contiguous())
     return cupy.ascontiguousarray(_to_cupy(value), dtype=dtype)
@@ -86,7 +86,7 @@ EMPTY = ("empty", "empty_like")
 
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Fills arrays of `torch.empty`, `cupy.empty` and their like with NaN, so that unwritten elements fail."""
+    """Inside the context, fills arrays of `torch.empty`, `cupy.empty` etc. with NaN, so unwritten elements fail."""
     with ExitStack() as stack:
         for name in EMPTY:
             stack.enter_context(mock.patch.object(cupy, name, partial(_make_poisoned, getattr(cupy, name))))

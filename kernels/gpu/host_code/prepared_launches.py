@@ -41,7 +41,7 @@ class ComputedBefore(WrongWhenTimed):
 
 @dataclass(frozen=True)
 class Side:
-    """Holds the operator as one commit's library describes it, with its launches' memory. A replay has two sides."""
+    """Holds an operator as one commit's library describes it, and its memory. A replay has two sides (commits)."""
 
     described: DescribedOperator
     memory: CopiedMemory
@@ -49,8 +49,8 @@ class Side:
 
 @dataclass
 class LoadedLaunches:
-    """Holds a config's launches as functions without arguments. `turns`, `places` (the allocations) and `results` have
-    one item per set of inputs. `was_launched` says whether a check has found the inputs that the config writes."""
+    """Holds a config's launches. For each set of inputs, `turns` has the launches as functions, `places` the
+    allocations, and `results` the results. `was_launched` says whether a check has found the inputs that it writes."""
 
     memory: CopiedMemory
     names: tuple[str, ...]
@@ -112,8 +112,8 @@ class PreparedLaunches:
         return range(min(len(self.expected), self.input_sets))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why a side of a replay cannot be compared with the library under test, or None if it can. Does not
-        find configs that cannot be launched; `load` raises for these."""
+        """Returns why the side in the request cannot be compared with the library under test, or None if it can. A
+        config that cannot be launched is found later: `load` raises TimingError for it."""
         shapes = [[each and each["shape"] for each in side.described.reference[0]] for side in self._find_pair(request)]
         return None if shapes[0] == shapes[1] else "that commit has results of other shapes, so it is not the same work"
 
@@ -122,7 +122,7 @@ class PreparedLaunches:
         return self.sides[self.library], self.sides[request.get("library") or self.library]
 
     def load(self, request: Mapping[str, Any]) -> LoadedLaunches:
-        """Loads the cubins of a config, and allocates its memory."""
+        """Returns a config with loaded cubins and allocated memory. Raises TimingError if it cannot be launched."""
         _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
@@ -176,7 +176,7 @@ class PreparedLaunches:
             each()
 
     def verify(self, config: LoadedLaunches, turn: int) -> tuple[float, ResultError]:
-        """Launches a config on input set `turn`. Returns its microseconds and error. Raises ComputedBefore."""
+        """Returns microseconds and error of a launch on set `turn`. Raises ComputedBefore if the result preceded it."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
         if any(self.expected[turn]) and self._judge(config.results[turn], turn).failure is None:
@@ -200,7 +200,7 @@ class PreparedLaunches:
         return Entry(partial(self.launch, launched), config.names, partial(self._capture, config), result_bytes)
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
-        """Describes a config's launches for the process under a profiler, or returns why it could not repeat them."""
+        """Describes a config's launches for a profiled process, or returns why that process cannot repeat them."""
         _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
@@ -216,8 +216,8 @@ class PreparedLaunches:
             side.memory.restore_written()
 
     def restore_inputs(self) -> str | None:
-        """Restores the memory that launches wrote. Returns the name of an input that changed although no config wrote
-        to it in its check, or None if no such input changed."""
+        """Restores the memory that launches wrote. Returns the name of an input that changed, or None if none did. An
+        input that some config changed in its check does not count."""
         self.reset_outputs()
         changed = [each.memory.restore_changed(self.checked_sets) for each in self.sides.values()]
         return next((f"input {number + 1}" for number in changed if number is not None), None)
@@ -250,7 +250,7 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _judge(self, results: _Results, turn: int) -> ResultError:
-        """Returns the error of results on input set `turn`. Without a stated tolerance, each type has its own."""
+        """Returns the error of results on input set `turn`. If no tolerance is stated, each result's type gives one."""
         pairs = zip(results, self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
@@ -266,7 +266,7 @@ class PreparedLaunches:
 
 
 def _record(launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
-    """Returns a function that launches all of these as one CUDA graph. The graph is recorded on a stream of its own,
+    """Returns a function that launches all of `launches` as one CUDA graph. The graph is recorded on a new stream,
     because the null stream cannot be recorded."""
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
@@ -286,7 +286,7 @@ def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Cal
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
-    """Prepares the described operator on copies of the handed-over memory. Raises LibraryError if these do not fit."""
+    """Prepares the described operator on copies of its memory. Raises LibraryError if a handle or reference is bad."""
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]

@@ -126,7 +126,7 @@ class PreparedOperator:
         return self._sides[self._library]
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why a side of a replay cannot be compared with the prepared library, or None if it can."""
+        """Returns a sentence if the library in the request lacks the operator and cannot be replayed, else None."""
         if request.get("library") is None:
             return None
         library = Path(request["library"])
@@ -138,7 +138,7 @@ class PreparedOperator:
         return None
 
     def load(self, request: Mapping[str, Any]) -> LoadedOperator:
-        """Reads a config's cubins, and traces what it launches on each set of inputs, without launching anything."""
+        """Returns a config with its cubins and its launches on each set of inputs, traced without launching them."""
         side = self._sides[Path(request.get("library") or self._library)]
         traces = [self._trace(side, turn, request["config"]) for turn in range(len(side.cases))]
         cubins = read_bundle(self.store.cubin(request["content_key"]))
@@ -149,9 +149,9 @@ class PreparedOperator:
             config.launch(launch)
 
     def verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
-        """Returns the microseconds and the error of host code on one set: a set with a wrong result if there is one,
-        else set `turn`. Runs each set that has a reference, on new inputs, with outputs full of NaN. Timed launches are
-        not compared, because host code may change results after its last launch."""
+        """Runs host code on each input set that has a reference, on new inputs, with outputs full of NaN. Returns
+        microseconds and error on the first set with a wrong result, or on set `turn` if all are right. Timed launches
+        are not compared, because host code may change results after its last launch."""
         checked = {each: self._verify(config, each) for each in self.checked_sets}
         wrong = next((each for each in checked.values() if each[1].failure is not None), None)
         return wrong or checked[turn]
@@ -180,11 +180,11 @@ class PreparedOperator:
         """Does nothing, because it is not known which of the host code's tensors are outputs."""
 
     def restore_inputs(self) -> str | None:
-        """Returns None, because each check has new inputs."""
+        """Returns None (no input was changed), because each check has new inputs."""
         return None
 
     def restore_guards(self) -> str | None:
-        """Returns None, because the host code allocates the memory itself, without guards."""
+        """Returns None (no guard was changed), because the host code allocates the memory itself, without guards."""
         return None
 
     def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - the same for every config
@@ -259,8 +259,8 @@ _compile = ct.kernel._compile
 
 
 def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
-    """Returns the stored cubin in place of a call of cuTile's compiler. Outside of `_serve_cubins` the compiler is
-    called, because a baseline may be a cuTile kernel."""
+    """Returns the stored cubin when cuTile would call its compiler. Raises CodeMissing if the cubin was not compiled.
+    Outside of `_serve_cubins` calls the compiler, because a baseline may be a cuTile kernel."""
     if not _served:
         return _compile(kernel, signature, *arguments, **named)
     cubin = _served[-1].get(hash_launch(kernel, signature))

@@ -74,7 +74,7 @@ class Run:
         return (self.launches, self.results, sizes[0]) == (other.launches, other.results, sizes[1])
 
     def take(self, launch: TracedLaunch) -> None:
-        """Records a launch, and fills its memory without launching. Raises NotReplayable if it cannot be repeated."""
+        """Records a launch, and fills its memory instead of launching. Raises NotReplayable if it is not repeatable."""
         if self.refused is None:
             try:
                 self._take(launch)
@@ -101,7 +101,7 @@ class Run:
             device_memory.fill(each.address, self.byte, each.before.size)
 
     def _see(self, given: Any) -> _Seen:
-        """Returns an array's allocation, copied when first seen. Raises NotReplayable if it was changed since."""
+        """Returns an array's allocation, copied at first use. Raises NotReplayable if host code changed it since."""
         array = describe_array(given)
         address, nbytes = array.memory, array.memory_bytes
         if not array.on_gpu or not nbytes or address % 16:
@@ -180,8 +180,8 @@ class HostCode:
     expected: tuple[Any, ...]
 
     def trace(self, config: PlainConfig) -> "Run":
-        """Runs a config twice, with either byte of BYTES as output of kernels, and returns the first run. Raises
-        NotReplayable if the runs differ, LibraryError, and any error of the host code."""
+        """Runs a config's host code twice, with different bytes as the output of kernels. Returns the first run. Raises
+        NotReplayable if the runs differ, LibraryError if results do not fit the reference, and host code's errors."""
         first, second = (self.trace_once(config, byte) for byte in BYTES)
         if not first.is_like(second) or not all(
             device_memory.is_equal(one.before, other.before)
