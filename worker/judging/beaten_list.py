@@ -1,7 +1,7 @@
 """Finds out whether a config outside a kernel's short list is faster than every config of the list. A night times a few
 configs drawn from outside the list. A replay times the fastest of them beside the fastest config of the list.
 
-The fastest of hundreds of draws is fast by luck too, so its few samples in the sweep only justify a replay."""
+The fastest of hundreds of draws may just be lucky, so its few samples in the sweep only justify a replay."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ BETTER_BY = 0.01
 
 @dataclass(frozen=True)
 class ListSuspicion:
-    """A series whose winner is not on the short list and beat the list's fastest config, `listed`, by a record lead."""
+    """A series in which tonight's winner is not on the short list. `listed` is the fastest config of the short list."""
 
     point: Point
     listed: Winner
@@ -71,7 +71,7 @@ def write_sentence(suspicion: ListSuspicion, answer: PairAnswer) -> str:
 def open_list_alarms(
     session: Session, scope: Scope, policy: Policy, answered: Iterable[tuple[ListSuspicion, PairAnswer | None]]
 ) -> None:
-    """Opens an alarm for each kernel with a config that replays confirmed to be faster than its short list."""
+    """Opens an alarm for each kernel for which replays confirmed that a config outside the short list is faster."""
     lines = defaultdict(list)
     for suspicion, answer in answered:
         if answer is not None and is_beaten(answer, policy):

@@ -64,7 +64,7 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
 
 
 def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
-    """Returns the build nearest to the middle that is not in `skipped`; None if all builds in between are skipped."""
+    """Returns the build nearest to the middle between `good` and `bad`, without `skipped`; None if no build is left."""
     between = (build for build in range(good + 1, bad) if build not in skipped)
     return min(between, key=lambda build: abs(2 * build - good - bad), default=None)
 

@@ -67,8 +67,8 @@ class History:
         return night.sha if night else self._unmeasured[build]
 
     def list_between(self, base: int, head: int) -> list[int]:
-        """Lists the builds between two builds, along the commits that lead from one to the other. With a clone, commits
-        that the branch no longer has are left out, even if their position is between the two."""
+        """Lists the builds between the builds `base` and `head`. With a clone, a build is left out if its commit is not
+        on the way from `base` to `head`, because a rewrite removed the commit from the branch."""
         between = range(base + 1, head)
         ends = [self._find_sha(build) for build in (base, head)]
         if self._clone is None or ends[0] is None or ends[1] is None:
@@ -85,7 +85,7 @@ class History:
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
     def find_pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
-        """Returns both commits of a question; None if one commit is unknown, or if neither was measured."""
+        """Returns both commits of a question; None if a commit is unknown, or if both commits are unmeasured."""
         kernel, problem, _ = question.series
         base, head = (self._end(build, kernel, problem, facts) for build in (question.base, question.head))
         if base is None or head is None or (base.won is None and head.won is None):
@@ -97,9 +97,9 @@ class History:
     def find_range(
         self, series: Series, first_bad: int, facts: Sequence[ReplayFact], last_good: int | None = None
     ) -> tuple[int, int]:
-        """Returns the ids of two commits: the last one before a change, and the first one with the whole change. Only
-        measured or replayed commits count. A commit is also before the change if a replay found it to have the code of
-        a commit before the change. `last_good` is None if a single build made the change."""
+        """Returns the ids of two measured or replayed commits: the last one before a change, and the first one with the
+        whole change. A commit also counts as before the change if a replay found the old machine code at the commit.
+        `last_good` is the last build before the change; None stands for the build before `first_bad`."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)
@@ -118,8 +118,8 @@ class History:
         return None if won is None else won.run_id
 
     def find_previous(self, series: Series, build: int) -> tuple[int, bool] | None:
-        """Returns the last build before `build` at which a series was measured, and whether both builds have the same
-        winning code. Returns None if there is no such build, or if the winner at one of the two is unknown."""
+        """Returns the last build before `build` with a winner of a series, and whether the winning code is the same at
+        both builds. Returns None if `build` itself has no winner of the series, or if no earlier build has a winner."""
         kernel, problem, _ = series
         here = self.find_winner(build, kernel, problem)
         if here is None:
@@ -133,14 +133,14 @@ class History:
         return None
 
     def find_same_code(self, series: Series, build: int) -> str | None:
-        """Returns the short hash of the last commit measured before a build if the same code won at both; else None."""
+        """Returns the short hash of the commit measured before `build` if the same code won at both; else None."""
         before = self.find_previous(series, build)
         return short_sha(self._nights[before[0]].sha) if before is not None and before[1] else None
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """Maps builds to the hashes of their unmeasured commits, which come from the database or are first parents
-        between known commits. Returns an empty dict without a clone."""
+        """Maps builds without a run to the hashes of their commits, which come from the database or from the first
+        parents between known commits in the clone. Returns an empty dict without a clone."""
         if self._clone is None:
             return {}
         on_record = judging.read_shas(self._session, self._scope)
@@ -211,7 +211,7 @@ def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[Re
 
 
 def _were_identical(facts: Sequence[ReplayFact], base_id: int, head_id: int) -> bool:
-    """Returns whether a replay, which compiles both commits with one compiler, found equal machine code for them."""
+    """Returns whether a replay found equal machine code for two commits. A replay compiles both with one compiler."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (base_id, head_id)
         and fact.good_code is not None

@@ -1,7 +1,7 @@
 """Finds out whether the compiler made a series slower, when the compiler and the commit changed in the same night.
 
-A replay of two commits uses one compiler, so it shows the effect of the commit. The replay here compiles the earlier
-commit with both compilers, so it shows their effect. Drivers cannot be replayed; explain.py only names them."""
+A replay of two commits uses one compiler, so it shows the commit's effect. The replay here compiles the earlier commit
+with both compilers, so it shows the compiler's effect. Drivers cannot be replayed; explain.py only names them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ launches (standard deviation; H200, 2026-11), so eight launches show a change of
 
 @dataclass(frozen=True)
 class CompilerSuspicion:
-    """A series whose compiler is new tonight, and whose time moved since the night before by the share `moved`."""
+    """A series with another compiler than the night before. `moved` is the relative change of its time since then."""
 
     point: Point
     before: NightBefore
@@ -60,7 +60,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[CompilerSuspicion]:
-    """Lists the series whose time moved since the night before, while another compiler built tonight's winner."""
+    """Lists the series whose compiler changed and whose time moved by `min_change` or more since the night before."""
     moved = [
         (point, earlier)
         for series, point in points.items()
@@ -77,8 +77,8 @@ def find_suspicions(
 
 
 def read_answer(session: Session, scope: Scope, question: BuildQuestion) -> PairAnswer | None:
-    """Returns the result of a one-commit replay, also if it failed; None if it has not ended yet. If its machine code
-    was replayed before, the result is that of the earlier replays."""
+    """Returns the result of a question's replay, also if it failed; None if the replay has not ended yet. If earlier
+    replays of the same machine code made the replay unnecessary, the result is that of the earlier replays."""
     fact = judging.find_replay(session, question.key)
     if fact is None:
         return PairAnswer(None, False) if judging.was_given_up(session, question.key, scope.submission_id) else None

@@ -44,7 +44,7 @@ class Explanation:
 
 
 def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
-    """Explains what a commit changed between two runs, after a replay has shown that the commit is the cause."""
+    """Explains how a commit changed a kernel between two runs, after a replay has shown that the commit did it."""
     lines = tuple(_lines(base, head))
     # Only of a slower run: recordings of a history try a different part of the space at each commit (2026-11-22).
     if head.time_us > base.time_us and not _is_in_space(base.params, head.axes):
@@ -169,12 +169,12 @@ def _middle(telemetry: tuple[Mapping[str, Any], ...], name: str) -> float | None
 
 
 def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Returns whether a space has a config. An axis that the config does not name was added after the config won."""
+    """Returns whether a space has a config. Axes without a value in the config are newer than it, and do not count."""
     return params.keys() <= axes.keys() and all(value in axes[name] for name, value in params.items())
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:
-    """Returns whether the winner of one run was tied with the other run's winner, so that chance decided."""
+    """Returns whether the winners of both runs were tied in one of the runs, so that chance chose between them."""
     return head.params in base.tied or base.params in head.tied
 
 

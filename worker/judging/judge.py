@@ -1,9 +1,9 @@
-"""The judge step: compares a night with earlier nights, queues replays of what may have changed, and stores a verdict
-for every run once all replays have ended.
+"""The judge step: compares a night with earlier nights, queues replays of suspected changes, and stores a verdict for
+every run once all replays have ended.
 
 A night is a submission. It is judged as a whole when its last run has ended, because problems of one kernel and kernels
-of one node explain each other. It is judged again when the last replay of a round has ended. The same nights and
-replays give the same verdicts, so judging twice does no harm. Judge jobs of one scope run one after the other."""
+of one node help to explain each other. It is judged again when the last of its replays has ended. The same nights and
+replays give the same verdicts, so judging twice does no harm. A scope's judge jobs run one after the other."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -101,8 +101,8 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """Returns the scope's judge after all of `nights`. Continues the cached judge if `nights` begin with its nights, at
-    the same builds and with the same runs, and if it has all series of tonight. Otherwise builds a new judge."""
+    """Returns the scope's judge after adding all of `nights`. Continues the cached judge if `nights` begin with that
+    judge's nights, with the same builds and runs, and if it has all of tonight's series. Else builds a new judge."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     builds = [each.position for each in nights]
@@ -138,8 +138,8 @@ def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
-    """Returns the stored launches that answer a question; None while launches are still to be measured. There are fewer
-    than requested if no more can be measured."""
+    """Returns the stored launches that answer a question, or fewer launches if no more can be measured. Returns None
+    while launches are still to be measured."""
     launches = night.read_answer(tonight.history, tonight.facts, question)
     if launches is not None:
         return launches
@@ -154,7 +154,7 @@ def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
 def _try_to_settle(
     tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None
 ) -> None:
-    """Settles a series. If an unexpected error occurs, only this series gets no verdict."""
+    """Settles a series. After an unexpected error, only this series gets the verdict that it could not be judged."""
     settled = len(tonight.verdicts)
     try:
         with tonight.session.begin_nested():
@@ -227,7 +227,7 @@ def store_conclusion(
 
 
 def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -> str:
-    """Describes how a run differs from the previous run, for a move that no commit caused; "" if nothing differs."""
+    """Describes how a run differs from the previous run, if no commit caused the move; "" without a previous run."""
     before = tonight.history.find_previous(series, tonight.scope.position)
     commit_id = tonight.history.commit_id(before[0]) if before is not None else None
     run_id = tonight.history.find_run_at(series, commit_id) if commit_id is not None else None
@@ -238,7 +238,7 @@ def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -
 
 
 def _add_verdicts_without_time(tonight: OpenNight, points: Mapping[Series, Point]) -> None:
-    """Adds verdicts for runs that have no time because all configs gave wrong answers."""
+    """Adds the verdict "undecided" for each run that has no time because all configs gave wrong answers."""
     timed = {point.run_id for point in points.values()}
     for run_id in judging.list_runs(tonight.session, tonight.scope):
         if run_id not in timed:

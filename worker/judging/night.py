@@ -1,7 +1,7 @@
 """Adds a night to the judge of a scope, finds the replay answers to its questions, and gives each series a verdict.
 
-A suspicion is unconfirmed for one of three reasons: the change was not reproduced, the commit has the same machine code
-and so did not make it, or the replays were not precise enough."""
+A suspicion stays unconfirmed if no replay could run, if both commits have the same machine code, or if the replays did
+not reproduce the change or were not precise enough."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ NO_REPLAY, NIGHT_ALONE = "no replay could be held: ", "the night alone: "
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict on a series, and the outcome of tonight's suspicion of the series; None if there was no suspicion."""
+    """The verdict on a series. `outcome` is the end of tonight's suspicion of the series; None without a suspicion."""
 
     numbers: SeriesVerdict
     verdict: VerdictName
@@ -30,7 +30,7 @@ class Conclusion:
 
 
 def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
-    """Lists series in the order of their first nights, so that the numbers of older series stay the same."""
+    """Lists series in the order of their first nights, so that a new series does not renumber the older series."""
     numbers = {night.submission_id: number for number, night in enumerate(nights)}
     first: dict[Series, int] = {}
     for point in points:
@@ -61,8 +61,8 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
-    """Returns the stored replay answer to a question; None while launches are missing. The answer has no launches if a
-    commit is unknown, because it can never be replayed."""
+    """Returns the stored launches that answer a question; None while launches are missing. The answer has no launches
+    if the two commits can never be replayed, for example because a commit is unknown."""
     pair = history.find_pair(question, facts)
     if pair is None:
         return Launches()

@@ -1,4 +1,4 @@
-"""Bundles what is needed to judge a night: its database transaction, its scope's history, and the verdicts so far."""
+"""Holds the data for judging a night: its database transaction, its scope's history, and the verdicts so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 @dataclass(frozen=True)
 class OpenNight:
-    """A night that the judge job of the run `run_id` judges: once now, and again after each round of replays."""
+    """A night in the transaction that judges it. `run_id` is the run of the judge job."""
 
     session: Session
     scope: Scope

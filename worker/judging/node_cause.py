@@ -37,7 +37,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[NodeSuspicion]:
-    """Lists the series whose times differ most from recent times of another node, or of this node's previous driver."""
+    """Lists the largest suspicions that a node or its driver moved a series' time, or that a slow node recovered."""
     runs: dict[tuple[str, str], list[NightBefore]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
@@ -71,7 +71,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None:
-    """Returns the result of the two replays about a node; None until both have run."""
+    """Returns the result of both replays about a node, or why one failed; None while a replay is still to run."""
     facts = []
     for question in suspicion.questions:
         fact = judging.find_replay(session, question.key)
@@ -92,8 +92,8 @@ def _suspect(
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
 ) -> NodeSuspicion | None:
-    """Returns a suspicion about a series' node. The node is compared with one that still has the old driver, if there
-    is any, else with the node that measured the series last. Returns None if the times differ too little."""
+    """Returns a suspicion about a series' node. The node is compared with a node that still has the old driver, else
+    with the node that measured the series last. Returns None without another node, or if the times hardly differ."""
     here, head = ran[point.run_id], won.get(point.run_id)
     if head is None or not others:
         return None
@@ -118,8 +118,8 @@ def _ask_whether_it_is_over(
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
 ) -> NodeSuspicion | None:
-    """Returns the suspicion that two nodes are equally fast again, although a regression reports them to differ.
-    Returns None if tonight's times still differ."""
+    """Returns the suspicion that two nodes are equally fast again after a regression that reports a difference. Returns
+    None if tonight's times still differ, or if no such regression is open."""
     suspicion = _against_newest(scope, point, others, ran, won)
     if suspicion is None or suspicion.what not in reported:
         return None

@@ -2,7 +2,7 @@
 code.
 
 It only computes from its arguments. Two cubins that differ in time on one node differ by their code. Two nodes that
-differ in time with the old cubin differ by themselves. node_cause.py decides what is replayed."""
+differ in time with the old cubin differ by themselves. node_cause.py chooses the replays."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ config were up to 0.4 % apart in three sessions of one H200."""
 
 @dataclass(frozen=True)
 class NodeSuspicion:
-    """A series whose time may have moved because of its node `here`. The node `there` of the run `before` is compared
-    with it. The first of `questions` goes to the GPU there, the second to the GPU here. `moved` is the relative change
-    of time since `before`. If a new `driver` is suspected, `apart` is log(time here / time there) before that driver.
-    `reported_size` is the reported slowdown of a node that may have recovered, else None."""
+    """A series whose time may have moved because of its node `here`, which is compared with the node `there`.
+    `questions` are for the GPU there and the GPU here. `moved` is the relative change of time since the run `before`: a
+    run there, or a run here if a new `driver` is suspected. `apart` is then log(time here / time there) under the old
+    driver. `reported_size` is the reported slowdown of a node that may have recovered, else None."""
 
     point: Point
     before: NightBefore
@@ -85,8 +85,8 @@ class NodeAnswer:
 
 
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
-    """Returns how the replays on two nodes compare. Nodes are compared by the times of the old cubin, because one node
-    may be slower with the new code alone. Launches on two GPUs are independent, so they may be paired in any order."""
+    """Returns how much two nodes differ, and how much two cubins differ on each node. The old cubin compares the nodes,
+    as a node may be slower with the new code alone. Launches on two GPUs are independent, so any may be paired."""
     node = compute_log_ratios(there.good_us, here.good_us)
     if same_code:
         return NodeAnswer(estimate_pair(node, 0.0), None)
@@ -103,13 +103,13 @@ def estimate_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | 
 
 
 def is_slower(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> bool:
-    """Returns whether this node, or its new driver, is slower than the other by enough to be reported."""
+    """Returns whether the node `here`, or its new driver, is slower by enough to be reported."""
     size = estimate_driver(suspicion, answer) or answer.node
     return size is not None and size.size > 0 and _is_believed(size, policy, WELL_GPUS_DIFFER)
 
 
 def write_sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
-    """Writes a sentence on what the replays show about the node, then about the code."""
+    """Writes a sentence with the results of the replays, first about the node, then about the code."""
     if answer.node is None:
         return f"node against node could not be replayed: {answer.failure}"
     return f"{_write_about_node(suspicion, answer, policy)}, {_write_about_code(suspicion, answer, policy)}"

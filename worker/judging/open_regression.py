@@ -37,8 +37,8 @@ def open_for_commit(
     findings: Sequence[str] = (),
 ) -> str:
     """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict. `span`
-    has the last commit before the change and the first with the whole change. `findings` are sentences about what the
-    runs do not show, such as an effect of the compiler."""
+    has the ids of two commits: the last before the change, and the first with the whole change. `findings` are further
+    sentences for the explanation, such as one about the compiler."""
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     difference = f"replays of old and new code differ by {alert.size:+.1%} ({moved.low:+.1%} to {moved.high:+.1%})"
     taken_back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)
@@ -72,8 +72,8 @@ def open_for_compiler(
     suspicion_id: int | None,
 ) -> None:
     """Opens or joins a regression whose cause is a compiler, after a replay of one commit with two compilers confirmed
-    it. A new regression also queues a comparison of both compilers over all operators. If the compiler takes earlier
-    regressions of the series back, as after a downgrade, ends these instead."""
+    it. For a new regression, also requests a comparison of both compilers over all operators. If the compiler undoes
+    earlier regressions of the series, as a downgrade does, only ends those regressions."""
     size = expm1(change.size)
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, size, change.error)
     kernel = suspicion.point.kernel

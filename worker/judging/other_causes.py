@@ -104,8 +104,8 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
 
 
 def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
-    """Settles the suspicions of a series whose replays have run, opens regressions for confirmed suspicions, and
-    returns the outcomes."""
+    """Settles the suspicions of a series that have an answer, opens or ends regressions, and returns an outcome for
+    each suspicion."""
     findings = []
     if causes.compiler is not None and causes.compiler_answer is not None:
         findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))
@@ -120,7 +120,7 @@ def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> l
 
 
 def _outcome(*, is_missing: bool) -> Outcome:
-    """Returns the outcome of a suspicion that replays did not confirm, or whose result is missing."""
+    """Returns the outcome of an unconfirmed suspicion: "undecided" if the result is missing, else "refuted"."""
     return "undecided" if is_missing else "refuted"
 
 

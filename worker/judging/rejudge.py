@@ -36,8 +36,8 @@ class ChangedVerdict:
 
 @dataclass(frozen=True)
 class Rejudged:
-    """The outcome of judging again. `runs` is the number of judged runs. `failures` has a sentence for each scope that
-    could not be judged, whose runs are not counted."""
+    """The outcome of judging again. `runs` is the number of judged runs. A scope that could not be judged has a
+    sentence in `failures`, and its runs are not counted."""
 
     runs: int
     changed: tuple[ChangedVerdict, ...]
@@ -45,7 +45,7 @@ class Rejudged:
 
 
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
-    """Judges the nights of every scope from the day `since` on. Earlier nights are used as history only."""
+    """Returns the runs since the day `since` that `policy` judges differently. Earlier nights only serve as history."""
     runs, changed, failures = 0, list[ChangedVerdict](), list[str]()
     # Never committed: a bisection of the past may put unmeasured commits on record.
     with Session(engine(context.database_url), expire_on_commit=False, execution_options=UNSYNCHRONIZED) as session:

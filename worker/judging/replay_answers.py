@@ -1,5 +1,5 @@
 """Finds the answers to questions among the stored replays, by the machine code that was compared. Writes nothing.
-Launches of machine code answer for every commit that has this code, and two commits with the same code need no GPU."""
+Launches of machine code answer for every commit with this code. Two commits with the same code need no GPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,15 +46,15 @@ class StoredLaunches:
     failure: str | None
 
     def of(self, question: SeriesQuestion) -> Launches:
-        """Returns the launches that belong to a question, perhaps fewer than it asks for."""
+        """Returns the launches that belong to a question, perhaps fewer than the question asks for."""
         part = slice(question.launches_used, question.launches_used + question.launches)
         return Launches(self.base_us[part], self.head_us[part])
 
 
 def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunches:
-    """Returns the launches of the pair's commits and of its machine code, in the order in which they ran. A newer
-    compiler than that of the night makes other code of the commits. If this code had been replayed before, then its
-    launches belong to the pair too."""
+    """Returns the launches of the pair's commits and of its machine code, in the order in which they ran. A replay with
+    a newer compiler makes other machine code of the commits. If earlier replays of that code made the replay
+    unnecessary, then their launches belong to the pair too."""
     base_us: list[float] = []
     head_us: list[float] = []
     failure = None
@@ -71,8 +71,8 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """Returns the launches that answer a question; None while launches are still to be measured. There are fewer than
-    requested if no more can be measured."""
+    """Returns the launches that answer a question, or fewer launches if no more can be measured. Returns None while
+    launches are still to be measured."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
@@ -82,7 +82,7 @@ def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) 
 
 
 def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:
-    """Returns the hash of the code at a commit that only a replay compiled; None if no replay found the code."""
+    """Returns the hash of the machine code that a replay compiled of a commit; None if no replay compiled it."""
     for fact in facts:
         if (fact.kernel, fact.problem) == (kernel, problem):
             if fact.good_commit_id == commit_id and fact.good_code is not None:
@@ -112,7 +112,7 @@ def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
 
 
 def make_question(scope: Scope, pair: Pair, stored: StoredLaunches, launches: int, *, compiled: bool) -> BuildQuestion:
-    """Returns the request to replay a pair until `launches` launches are stored. `make_sides` explains `compiled`."""
+    """Returns the request to replay a pair until `launches` launches are stored, with stored cubins if `compiled`."""
     start = len(stored.base_us)
     sides = make_sides(pair, compiled=compiled)
     ends = f"{pair.base.sha}:{pair.head.sha}"

@@ -1,4 +1,4 @@
-"""Decides an undecided verdict by a replay that a person requested: the run's commit beside the one measured before.
+"""Decides an undecided verdict by a replay that a person requested, of the run's commit and the commit measured before.
 
 Only replays that the judge asked for have a higher priority. All stored launches of the two commits then decide. The
 judge did not ask this question, so its budget and its other verdicts stay as they are."""
@@ -90,7 +90,7 @@ def _conclude(night: OpenNight, point: Point, pair: Pair, answered: FirstQuestio
 
 
 def _find_change(night: OpenNight, answered: FirstQuestion) -> ConfirmedChange | None:
-    """Returns the change that the launches show; None if they show none, or are fewer than a reported change needs."""
+    """Returns the change that the launches show; None if they show no change, or if a change needs more launches."""
     if len(answered.launches) < night.policy.least_launches:
         return None
     size = estimate_pair(compute_log_ratios(*zip(*answered.launches, strict=True)), 0.0)
@@ -98,7 +98,7 @@ def _find_change(night: OpenNight, answered: FirstQuestion) -> ConfirmedChange |
 
 
 def _read_numbers(session: Session, run_id: int) -> SeriesVerdict:
-    """Returns the stored verdict of a run as the judge gave it from the nights alone."""
+    """Returns the stored verdict of a run. Its reason is only the part that comes from the times of the nights."""
     stored = session.get_one(Verdict, run_id)
     columns: dict[str, Any] = {each.name: getattr(stored, each.name, None) for each in fields(SeriesVerdict)}
     reason = stored.reason.removesuffix(AWAITS_REPLAY)

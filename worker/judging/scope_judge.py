@@ -69,7 +69,7 @@ class FirstQuestion:
 
 
 class ScopeJudge:
-    """Judges the nights of a scope, added in order. `replay_launches` is how many replay launches a night may spend."""
+    """Judges the nights of a scope, added in order. A night may spend `replay_launches` launches on replays."""
 
     def __init__(self, series: Sequence[Series], policy: Policy, replay_launches: int) -> None:
         self.numbers = {each: number for number, each in enumerate(series)}
@@ -113,8 +113,8 @@ class ScopeJudge:
         self._take(self._detector.add_night(build, unmeasured | readings))
 
     def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
-        """Starts a new level of each series at its newest build up to `build` whose change people marked as expected.
-        Later nights are not compared with nights before that build. Call this before the night of `build` is added."""
+        """Starts a new level of each series at its newest change, up to `build`, that people marked as expected. Later
+        nights are not compared with nights before that change. Call this before the night of `build` is added."""
         for (kernel, problem, host), number in self.numbers.items():
             since = [
                 level.first_bad
@@ -127,8 +127,8 @@ class ScopeJudge:
                 self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
-        """Uses the answers to the questions of each round, and returns the unanswered questions of the first round that
-        lacks an answer. Returns an empty tuple if every round was answered."""
+        """Uses the answers round by round, because the answers of a round may raise new questions. Returns the
+        unanswered questions of the first round that lacks an answer; an empty tuple if every round was answered."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
@@ -166,7 +166,7 @@ class ScopeJudge:
 
         The spread of these three is twice the median's standard error. That leaves room for differences between
         launches, which one process cannot show. Another main baseline counts as another toolchain, because its level is
-        different. If a night has no baseline, that of the previous night is assumed."""
+        different. If a night has no baseline, the previous night's baseline is assumed."""
         baselines = self._baselines.setdefault(series_of(point), [])
         if point.baseline is not None and baselines[-1:] != [point.baseline]:
             baselines.append(point.baseline)

@@ -1,7 +1,7 @@
 """Queues replays of the configs in a repository's tuned table that were slower than the best config tonight.
 
-No verdict waits for these replays. Pull requests that correct the table do (worker/notify/mend_tables.py). A pair of
-configs is replayed only once for the same machine code."""
+No verdict waits for these replays. Pull requests that correct the table wait for them (worker/notify/mend_tables.py). A
+pair of configs is replayed only once for the same machine code."""
 
 import logging
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Writes the totals of a night, and judges them by the verdicts of the series that they sum.
-
-A total is stored as a sweep, a run and a measurement, so that every page shows it like any other series. It is written
-when all measurements of the night have ended, if all its series have a time."""
+"""Writes the totals of a night, and judges each total by the verdicts of its series. A total is the time of one step of
+a model: the weighted sum of the times of the model's problems. It is stored as a sweep, a run and a measurement, so
+that every page shows it like any other series. It is written when all measurements of the night have ended, if all its
+series have a time."""
 
 import hashlib
 import json
@@ -27,14 +27,14 @@ SEVERAL = ", "
 
 
 def write(session: Session, scope: Scope) -> None:
-    """Writes each total of a night whose series all have a time. A second call changes nothing."""
+    """Writes each total that has a time for all its series tonight. A second call changes nothing."""
     for model, parts in totals.list_parts(session, scope).items():
         if len(parts) == parts[0].parts and totals.find_run_of_total(session, scope, model) is None:
             _write(session, scope, model, parts)
 
 
 def judge(session: Session, scope: Scope, policy: Policy) -> None:
-    """Writes a verdict for each total of a night whose series all have verdicts."""
+    """Writes a verdict for each total of a night that has verdicts for all its series."""
     verdicts = []
     for model, parts in totals.list_parts(session, scope).items():
         run_id = totals.find_run_of_total(session, scope, model)
@@ -93,7 +93,7 @@ def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
 
 
 def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[float]:
-    """Returns the weighted sum of the series' times for each round. Rounds that not all series have are left out."""
+    """Returns the weighted sum of the series' times in us for each round. Leaves out rounds that a series lacks."""
     weights = [part.weight for part in parts]
     return [
         sum(weight * time for weight, time in zip(weights, times, strict=True))

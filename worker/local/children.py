@@ -71,10 +71,10 @@ class Children:
         self._started_at[child.name] = time.monotonic()
 
     def restart_dead(self) -> list[Death]:
-        """Restarts children that ended by themselves, each after a pause. Returns the ends since the last call.
+        """Restarts ended children, each after a pause. Returns a Death for each child that ended since the last call.
 
-        The pause doubles with each end of a child, up to LONGEST_PAUSE_S, because something that the child needs, such
-        as disk space, may be missing for hours. A child that ended with CANNOT_START is not restarted. A child without
+        The pause doubles with each early end, up to LONGEST_PAUSE_S, because something that the child needs, such as
+        disk space, may be missing for hours. A child that ended with CANNOT_START is not restarted. A child without
         progress for STILL_S is ended, because it is stopped or waits for ever."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_EVERY_S
@@ -110,8 +110,8 @@ class Children:
 
     def stop(self) -> None:
         """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt shortens the wait. The
-        signals go to whole process groups. Otherwise Celery's parent would first finish its jobs. In a group, the
-        processes of its pool hand their jobs back within two seconds."""
+        signals go to whole process groups, so that the processes of Celery's pool hand their jobs back within two
+        seconds. Celery's parent process alone would first finish the jobs."""
         running = [process for _, process in self._running.values()]
         try:
             processes.stop(running, (signal.SIGTERM, PATIENCE_S))

@@ -1,6 +1,6 @@
 """Finds out which requirements of Tilewatch this machine meets, and says how to meet the others. It changes nothing.
 Packages for the GPU are looked up but not imported, because torch takes seconds and GPU memory. If root runs it, two
-children also try each GPU (kernels/children/gpu_user.py)."""
+child processes also try whether a library can use each GPU as another user (kernels/children/gpu_user.py)."""
 
 import importlib.metadata
 import os
@@ -71,7 +71,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
 
 
 def _guarded(examine: Callable[[], Finding]) -> Finding:
-    """Returns what an examination finds. An error becomes a finding too, so that the other examinations still run."""
+    """Returns the finding of an examination. An error becomes a finding too, so that other examinations still run."""
     try:
         return examine()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
@@ -114,7 +114,7 @@ def _repository(settings: Settings) -> Finding:
 
 
 def _added_repositories(settings: Settings) -> list[Repository]:
-    """Lists the repositories of `tilewatch watch add`. The list is empty if the database cannot be read."""
+    """Lists the repositories that `tilewatch watch add` added. The list is empty if the database cannot be read."""
     from tilewatch.db import session
     from tilewatch.db.worker_reads import repositories
 
@@ -126,7 +126,7 @@ def _added_repositories(settings: Settings) -> list[Repository]:
 
 
 def _channels(settings: Settings) -> Finding:
-    """Returns whether notify.toml can be read. Only `tilewatch notify test` tests whether services accept messages."""
+    """Returns a finding about notify.toml. Only `tilewatch notify test` tests whether services accept messages."""
     example = "docs/use/notify.example.toml is an example"
     try:
         channels = routing.load(settings.notify_file).channels
@@ -210,7 +210,7 @@ def _owner_python(settings: Settings, row: Repository) -> Finding:
 
 
 def _packages(settings: Settings, row: Repository) -> Iterator[Finding]:
-    """Yields whether this node has the packages that a repository names by `requirements`, if it names any."""
+    """Yields a finding about the Python packages that a repository on this node requires, if it requires any."""
     from tilewatch.worker.git import clones, owner_python
 
     name = f"packages of {row.name}"

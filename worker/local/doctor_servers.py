@@ -61,7 +61,7 @@ def list_worker_findings(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterat
 
 
 def runs_here(settings: Settings) -> bool:
-    """Returns whether these settings name servers. If they name none, a worker that answers is of another Tilewatch."""
+    """Returns whether these settings name servers. If not, a worker that answers belongs to another Tilewatch."""
     try:
         settings.connection()
     except NotRunning:
@@ -81,7 +81,7 @@ def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iter
 
 
 def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
-    """Returns what a worker's health endpoint answers. No answer is normal, because the worker may run elsewhere."""
+    """Returns a finding about a worker's health endpoint. No answer is normal, because the worker may run elsewhere."""
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked

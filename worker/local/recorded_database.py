@@ -40,7 +40,7 @@ def open_recorded_database(
 
 
 def import_recorded(database_url: str, file: Path, named: str | None = None) -> Imported:
-    """Imports a recording or a report of `tilewatch toolchain compare`."""
+    """Imports a recording, or a report of `tilewatch toolchain compare`. `named` renames the recording's repository."""
     if file.name.endswith(toolchain_reports.END):
         return toolchain_reports.import_report(database_url, file)
     return import_file(database_url, file, named=named)

@@ -19,16 +19,16 @@ AWAY_S = 1.0
 
 
 def list_files(folder: Path, own: str | None) -> list[tuple[Path, str | None]]:
-    """Lists a folder's recordings and reports, each with the name for its repository: `own` for recordings and nights
-    of our own library, None for all others, which keep their stored name."""
+    """Lists a folder's recordings and reports, each with a name for its repository. The name is `own` for recordings of
+    our own library. It is None for all other files, whose repositories keep their stored names."""
     files = (*sorted(folder.glob("*.jsonl.gz")), *sorted(folder.glob("*/*.jsonl.gz")))
     named = [(file, own if file.parent in (folder, folder / "nights") else None) for file in files]
     return [*named, *((report, None) for report in sorted(folder.glob("toolchains/*.json")))]
 
 
 def import_files(servers: Servers, files: Iterable[tuple[Path, str | None]], pause: Callable[[], object]) -> None:
-    """Prints a sentence for each file that was not imported before, and queues the judge's jobs for it. While Postgres
-    is away, calls `pause` and tries the file again, because `tilewatch up` restarts Postgres."""
+    """Imports the files, prints a sentence for each file that is new, and sends the judge's jobs. While Postgres is
+    away, calls `pause` and tries the file again, because `tilewatch up` restarts Postgres."""
     for file, name in files:
         while True:
             try:

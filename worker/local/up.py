@@ -167,7 +167,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack, signal
 
 
 class DatabaseTrouble:
-    """A callable that returns what is wrong with Postgres, else None. It asks once in LOOK_AT_POSTGRES_S seconds."""
+    """A callable that returns the trouble with Postgres, else None. It asks once in LOOK_AT_POSTGRES_S seconds."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url, self._look_at, self._found = database_url, 0.0, ""
@@ -198,7 +198,7 @@ def _start_api(settings: Settings, environment: Mapping[str, str], children: Chi
 
 
 def close_to_others(home: Path) -> None:
-    """Removes other users' rights to the files in a data folder, which other commands may have made (clones, logs). The
+    """Removes other users' rights to everything in a data folder, such as clones and logs that other commands made. The
     folder itself and the servers' programs stay readable, as root's servers may run as nobody (db/server/user.py)."""
     for each in home.iterdir():
         if each.name != "programs" and not each.is_symlink():
@@ -207,8 +207,8 @@ def close_to_others(home: Path) -> None:
 
 @contextlib.contextmanager
 def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
-    """Writes the file in which other commands find the servers' addresses, and deletes it at the end. Only its owner
-    may read the file, because it contains passwords."""
+    """Writes the file in which other commands find the servers' addresses, and deletes it when the block ends. Only the
+    file's owner may read it, because it contains passwords."""
     write_private(file, json.dumps({"database_url": servers.database_url, "broker_url": servers.broker_url}))
     try:
         yield
@@ -217,7 +217,7 @@ def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
 
 
 def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
-    """Limits nightlies of our own library to WITHOUT_GPU if there is no GPU and TILEWATCH_KERNELS is not set."""
+    """Returns the settings. Without a GPU and TILEWATCH_KERNELS, limits nightlies of our own library to WITHOUT_GPU."""
     if gpus_here or settings.kernels is not None or not _watches_checkout(settings):
         return settings
     return settings.model_copy(update={"kernels": WITHOUT_GPU})

@@ -1,4 +1,4 @@
-"""Ends `tilewatch up` if its main thread makes no progress, because ended processes are then not restarted."""
+"""Ends `tilewatch up` if its main thread makes no progress, because nothing then restarts processes that end."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ FRAMES = 6
 
 
 def start(reason: Path) -> str | None:
-    """Starts the watchdog's thread, which writes into the file `reason` why it ends this process. Returns the file's
-    old content, or None, and deletes the file first. The thread counts checks, not time, as the process may pause."""
+    """Starts the watchdog's thread. Before it ends this process, it writes the reason into the file `reason`. Returns
+    the reason that an earlier process left there, else None. It counts checks, not time, as the process may pause."""
     before = reason.read_text(encoding="utf-8") if reason.exists() else None
     reason.unlink(missing_ok=True)
     threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()

@@ -79,7 +79,7 @@ def _find_key(alarm: OpenAlarm, open_keys: Collection[str], now: dt.datetime) ->
 def find_late_nightlies(
     repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
-    """Returns alarms about missing or late nightlies of a repository. `last` is the day of its newest submitted
+    """Returns alarms about missing or late nightlies of a repository. `last` is the day of the repository's newest
     nightly. A late nightly of an earlier day raises no alarm."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
@@ -157,7 +157,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
 
 
 def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """Returns an alarm for each host with a worker that reports that it does not fully confine the code of commits."""
+    """Returns an alarm for each host where a worker reports less than full confinement of the code of commits."""
     less = {host: level for host, level in confinements if level != Level.FULL}
     return [
         OpenAlarm(
@@ -194,8 +194,8 @@ def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfi
 
 
 def split_key(key: str, after: int) -> list[str]:
-    """Returns the kind, the kernel and the `after` parts behind it in an alarm's key. A kernel's name may have slashes,
-    as it comes from a watched repository."""
+    """Returns the parts of an alarm's key: the kind, the kernel, and the last `after` parts. A kernel's name may have
+    slashes, as it comes from a watched repository."""
     kind, _, rest = key.partition("/")
     return [kind, *rest.rsplit("/", after)]
 
@@ -214,7 +214,7 @@ def lost_its_tie(run: RunPair) -> bool:
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of alarms about lost ties in which every run that lost its tie has a confirmed change."""
+    """Returns the keys of alarms about lost ties (see find_lost_ties) whose runs all have a confirmed change."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"
@@ -269,10 +269,10 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 
 
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
-    """Returns an alarm for each kernel whose shipped config is slower than the best config found, on any problem.
+    """Returns an alarm for each kernel whose shipped config is slower than the best config found on some problem.
 
-    The shipped config is the one that the library's host code launches. If it is not known, the tile table's config
-    stands for it. Then an alarm opens only if the loss was within `table_limit` the night before, and is not now."""
+    The shipped config is the one that host code launches. If it is unknown, the config that an engineer would choose
+    (kernels/tile_table.py) is compared. An alarm then only opens if its loss grew beyond `table_limit` this night."""
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []
@@ -308,9 +308,9 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about nodes where the package of a baseline has a new version, which may change ratios. The alarms
-    of several repositories on one node are the same. A version is not new if more series had it the night before, as
-    when a problem is measured again after weeks."""
+    """Returns alarms about nodes where the package of a baseline has a new version, which may change ratios.
+    Repositories on one node share an alarm. A version is not new if more series had it the night before already than
+    changed to it, as when a problem is measured again after weeks."""
     versions = (
         (run, package, (run.old_toolchain or {}).get(package), run.toolchain.get(package))
         for run in runs

@@ -1,7 +1,7 @@
 """Reports a regression or a check on its commit on a forge, as a status and a comment, by GitHub's API or one like it.
 
-It is safe to repeat: a status replaces the earlier one of the same name, and a comment has the key of its message in a
-hidden line. The token is not in any message, log line or repr."""
+Reports may be repeated: a status replaces the earlier status of the same name, and a comment has the key of its message
+in a hidden line. The token is not in any message, log line or repr."""
 
 import re
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ class Forge:
             return SendResult.later(f"the forge cannot be reached ({type(error).__name__})")
 
     def probe(self) -> SendResult:
-        """Tests whether the token can read the repository, without writing anything."""
+        """Returns whether the token can read the repository, as the result of a request that writes nothing."""
         try:
             return self._outcome(self._request("GET", ""))
         except requests.RequestException as error:

@@ -1,5 +1,5 @@
 """Opens, changes and withdraws pull requests that replace slow entries of tuned tables. Each change on the forge is
-stored in the database too, so that the next pass can continue an interrupted one."""
+stored in the database too, so that the next pass can continue an interrupted pass."""
 
 import hashlib
 import re
@@ -31,8 +31,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Action:
-    """One change on the forge: opens a pull request if `stored` is None, withdraws it if `state` is None, else updates
-    it."""
+    """One change on the forge. It opens a pull request if `stored` is None, withdraws the pull request if `state` is
+    None, or else updates the pull request."""
 
     stored: PullRequest | None
     state: TableState | None
@@ -51,8 +51,8 @@ class MendingPlan:
 def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sha256: str) -> list[Action]:
     """Returns the changes to a repository's pull requests, at most one for each table. It only computes.
 
-    Entries of a pull request that a person closed are not proposed again. A pull request stays as it is until replays
-    have shown for each of its entries whether that entry is still slower."""
+    Entries of a pull request that a person closed are not proposed again. A pull request does not change while one of
+    its entries waits for a replay with the newest winner."""
     declined = {
         (each.kernel, each.gpu_model, problem, config_key(base))
         for each in stored
@@ -85,8 +85,8 @@ def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sh
 
 @dataclass(frozen=True)
 class Mender:
-    """Keeps pull requests that correct the tuned tables of one watched repository. `forge` is None if the settings do
-    not enable pull requests for that repository. The methods raise ExpectedError for trouble with Git or the forge."""
+    """Opens, changes and withdraws pull requests for the tuned tables of one watched repository. `forge` is None if the
+    settings do not enable pull requests for it. The methods raise ExpectedError for trouble with Git or the forge."""
 
     settings: Settings
     repository: WatchedRepository

@@ -121,7 +121,7 @@ def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm
 
 
 def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
-    """Writes the digest if it is due. There is one a day, because the keys of its messages contain the day."""
+    """Writes the digest if it is due. There is one digest a day, because the keys of its messages contain the day."""
     day = routing.digest_due(outbox.settings, now)
     if day is None or outbox.settings.digest is None:
         return
@@ -216,8 +216,8 @@ def check_text(story: CheckStory) -> Text:
 
 
 def _channels(opened: Session, outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """Lists the channels for a message about a regression. Forges only get messages about a regression of their own
-    repository that a commit may have caused, so not about one of a toolchain, a node or a baseline."""
+    """Lists the channels for a message about a regression. Forges only get messages about regressions of their own
+    repository that a commit may have caused, so not if a toolchain, a node or a baseline is the cause."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in BY_A_COMMIT
@@ -230,8 +230,8 @@ def _channels(opened: Session, outbox: Outbox, story: RegressionStory, kind: str
 def _list_addresses(
     opened: Session, outbox: Outbox, story: RegressionStory, kind: str
 ) -> Iterator[tuple[str, str | None]]:
-    """Yields the channels for a message about a regression, and for a forge the commit. The end of a regression is
-    written to the commits that have a status about it, even if the first bad commit is another one by now."""
+    """Yields the channels for a message about a regression, each with a commit if it is a forge, else with None. The
+    end of a regression is written to the commits with a status about it, even if the first bad commit has changed."""
     for channel in _channels(opened, outbox, story, kind):
         if not _is_forge(outbox, channel):
             yield channel, None
@@ -243,7 +243,7 @@ def _list_addresses(
 
 
 def _list_foreign_forges(opened: Session, settings: NotifySettings, repository: str) -> set[str]:
-    """Returns the forges that hold another watched repository and not this one, so that they lack its commits."""
+    """Returns the forge channels that belong to another watched repository, and so lack this repository's commits."""
     places = {each.name: _find_project(each.url) for each in repositories.list_repositories(opened)}
     forges = {name: channel.forge.lower() for name, channel in settings.channels.items() if channel.forge}
     return {name for name, forge in forges.items() if forge in places.values() and forge != places.get(repository)}
@@ -255,7 +255,7 @@ def _find_project(url: str) -> str:
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Returns a regression with its owner. If it has none, stores the owner that the first matching route names."""
+    """Returns a regression with its owner. If nobody owns it, stores the owner that the first matching route names."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
@@ -315,8 +315,8 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, since: dt.datetime, now: dt.datetime) -> wording.Day:
-    """Returns the content of a digest about the time from `since` until now. Leaves out planted and recorded
-    regressions. Lists a regression that began and ended in this time only as ended."""
+    """Returns the content of a digest about the time from `since` until now. Leaves out recorded regressions and
+    planted examples. Lists a regression that began and ended in this time only as ended."""
     rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]
     moved = {row.regression_id for row in regression_queries.find_last_moves(opened, now).values() if row.at >= since}

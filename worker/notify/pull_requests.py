@@ -14,7 +14,7 @@ State = Literal["open", "merged", "closed"]
 
 
 class ForgeFailed(ExpectedError):
-    """Raised if the forge did not do what was requested. The message is a sentence."""
+    """Raised if the forge did not carry out a request. The message is a sentence."""
 
 
 class ForgeAway(ForgeFailed):

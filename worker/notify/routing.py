@@ -98,7 +98,7 @@ class Digest(_Strict):
 
 class PullRequestPlace(_Strict):
     """The project on a forge that gets pull requests about a repository's tuned table. `api` is the address of the
-    forge's API. If `api` is None, that of github.com or gitlab.com is used."""
+    forge's API; None stands for the API of github.com or gitlab.com."""
 
     forge: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)+$")
     kind: Literal["github", "gitlab"] = "github"
@@ -106,8 +106,8 @@ class PullRequestPlace(_Strict):
 
 
 class NotifySettings(_Strict):
-    """The content of notify.toml. Without that file, every message goes to the log. `pull_requests` maps the name of a
-    watched repository to the project on a forge that gets its pull requests."""
+    """The content of notify.toml. Without that file, all messages but those about improvements go to the log.
+    `pull_requests` maps the name of a watched repository to the project on a forge that gets its pull requests."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)
@@ -146,7 +146,7 @@ def recipients(settings: NotifySettings, topic: Topic, kernel: str | None, gpus:
 
 
 def find_owner(settings: NotifySettings, kernel: str | None, gpus: Sequence[str]) -> str | None:
-    """Returns the owner in the first matching route that names one; None if no such route matches."""
+    """Returns the owner that the first matching route with an owner names; None if there is no such route."""
     return next((route.owner for route in settings.routes if route.owner and _matches(route, kernel, gpus)), None)
 
 
@@ -204,7 +204,7 @@ def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _sentences(name: str, error: ValidationError) -> list[str]:
-    """Returns a clause per error: which field is wrong and why, without its value, which may be an address."""
+    """Returns a clause per error with the wrong field and the reason, but not the value, which may be an address."""
     clauses = []
     for problem in error.errors(include_input=False, include_url=False):
         key = ".".join(str(part) for part in problem["loc"])

@@ -33,7 +33,7 @@ SECRET_LENGTH = 6
 @dataclass(frozen=True)
 class OutgoingMessage:
     """A message to one channel. `key` is the same for every attempt. `sha` and `about` are only for a forge: the commit
-    that gets a status, and what that status is about."""
+    that gets a status, and the kernel or check in that status's name."""
 
     key: str
     kind: str
@@ -168,7 +168,7 @@ def is_accepted(answer: requests.Response) -> bool:
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """Returns the seconds to wait by a service's Retry-After or GitHub's rate limit; None if the answer has neither."""
+    """Returns the seconds to wait that Retry-After or GitHub's rate limit ask for; None if the answer names no time."""
     retry_after = answer.headers.get("Retry-After", "").strip()
     if retry_after.isdecimal():
         return float(retry_after)

@@ -1,4 +1,4 @@
-"""Opens and closes alarms, and writes a message for each new one in the same transaction.
+"""Opens and closes alarms, and writes a message for each new alarm in the same transaction.
 
 It runs every few minutes on any worker of the queue `tell`, and in one process at a time. db/worker_reads reads the
 results, alarms.py decides which alarms should be open, and outbox.py writes the messages."""
@@ -116,8 +116,8 @@ def _list_alarms(
 def _list_still_broken(
     opened: Session, stored: Sequence[AlarmRow], removed: Collection[str], now: dt.datetime
 ) -> list[OpenAlarm]:
-    """Returns the open alarms about broken configs that still fail, without alarms older than FAILURE_STAYS_OPEN and
-    those of removed repositories."""
+    """Returns the open alarms about broken configs that still fail. Leaves out alarms of removed repositories, and
+    alarms that are older than FAILURE_STAYS_OPEN."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)

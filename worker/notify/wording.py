@@ -1,8 +1,8 @@
 """Writes the texts of messages, which have a subject and a body in plain text, for mail, chat and logs. It only
 computes.
 
-A message about a regression must be enough to decide what to do: size and interval, problem, cause, first bad commit,
-owner, evidence, and the commands that repeat the measurement."""
+A message about a regression must be enough for a decision: size and interval, problem, cause, first bad commit, owner,
+evidence, and the commands that repeat the measurement."""
 
 import shlex
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Day:
-    """The content of a digest: the changes of one day, and what is open at the end of the day."""
+    """The content of a digest: the changes of one day, and the regressions and alarms that are open at its end."""
 
     opened: Sequence[RegressionRow]
     ended: Sequence[RegressionRow]
@@ -99,7 +99,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
 
 
 def headline(regression: RegressionRow, was: str = "") -> str:
-    """Returns what changed, by how much, where and since when. `was` precedes the size: "was " for an ended change."""
+    """Returns a line with a change's kernel, GPUs, size and first bad commit. `was` precedes the size if it ended."""
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} of {regression.repository} on {on}: {was}{write_change(regression.size)} "
@@ -171,7 +171,7 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Returns a line with the first bad commit or range of commits. It begins "First seen at" if none is the cause."""
+    """Returns a line about the first bad commit or commits. It begins "First seen at" if no commit is the cause."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:

@@ -1,1 +1,1 @@
-"""Implements what a worker process does besides its jobs: its name, heartbeat, health checks and `/metrics`."""
+"""Implements the parts of a worker process besides its jobs: its name, heartbeat, health checks and `/metrics`."""

@@ -7,7 +7,7 @@ from tilewatch.db.session import DatabaseUnreachable, session
 
 
 def open_alarm(database_url: str, process: str, sentence: str) -> bool:
-    """Opens the alarm and returns True. Returns False if the database cannot be written now."""
+    """Opens an alarm about a process and returns True. Returns False if the database cannot be written now."""
     try:
         with session(database_url) as opened:
             alarms.open_failure(opened, alarms.ENDED_PROCESS, process, sentence)

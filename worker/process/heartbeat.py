@@ -19,8 +19,8 @@ HEARTBEAT_S = 15
 
 
 class Heartbeat:
-    """Writes this worker's row. All processes of the worker may call `write`, but only their parent runs the thread.
-    The thread also writes `environments`, which Lifecycle sets: each repository's Python for host code on this node."""
+    """Writes this worker's heartbeat. All processes of the worker may call `write`, but only the parent runs the
+    thread. The thread also writes `environments`, set by Lifecycle: each repository's Python for host code here."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs, or else the last reason why a process of the pool waits, such as a GPU in use. What
-        this thread has written itself is no such reason."""
+        """Returns the running jobs, or else the reason that a process of the pool wrote for its wait, such as a GPU in
+        use. Returns None if the worker's row only contains text of this thread."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:
             self._subjects = "; ".join(subjects)

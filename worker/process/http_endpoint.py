@@ -1,4 +1,4 @@
-"""Serves a worker's `/healthz` and `/livez` (ok, or what is wrong) and `/metrics` (for Prometheus) by HTTP.
+"""Serves a worker's `/healthz` and `/livez` (ok, or the troubles) and `/metrics` (for Prometheus) by HTTP.
 
 The caller passes the functions that return the contents. The server is a thread of the worker's parent process, so that
 it answers while a job runs."""

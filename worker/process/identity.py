@@ -32,7 +32,7 @@ class Identity:
 
 def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler: str | None = None) -> Identity:
     """Returns the identity of a worker with this name and these queues. Raises WrongWorker if a queue needs a GPU that
-    this machine does not have, or if the driver, a package or the compiler is not the required one."""
+    this machine lacks, or if the driver, a package or the compiler does not meet the requirements."""
     taken = tuple(sorted(queues))
     toolchain = {"harness": HARNESS, "python": platform.python_version(), "sandbox": find_level().value}
     gpu_models = {queue.removeprefix("gpu.").partition(OF_ONE_GPU)[0] for queue in taken if queue.startswith("gpu.")}

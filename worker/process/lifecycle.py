@@ -1,4 +1,4 @@
-"""Starts and stops what a worker's parent process runs besides Celery: heartbeat, health endpoint, GPU watch.
+"""Starts and stops the threads of a worker's parent process besides Celery: heartbeat, health endpoint, GPU watch.
 
 A Lifecycle is made when the worker knows its name and queues, before its pool forks. Import this module only after
 `metrics_folder.count_in()`, because prometheus_client reads the folder's name when it is imported."""
@@ -103,8 +103,8 @@ class Lifecycle:
                 return
 
     def _refuses(self) -> str | None:
-        """Returns the reason why the worker takes no job, which is that the database has the tables of another release;
-        else None. Workers of different releases could misread each other's rows."""
+        """Returns why the worker takes no job while the database has the tables of another release; else None. Also
+        closes or reopens the worker's queues. Workers of different releases could misread each other's rows."""
         try:
             migrate.require_head(self._database_url)
             refusal = None
@@ -129,7 +129,7 @@ class Lifecycle:
 
 
 def health_port(settings: Settings, identity: Identity) -> int:
-    """Returns the port of the health endpoint; 0 if there is none. Each GPU worker of a machine has its own port."""
+    """Returns the port of the health endpoint; 0 means no endpoint. Each GPU worker of a machine has its own port."""
     first: int = getattr(settings, f"{identity.kind}_health_port")
     return first + max(0, identity.gpu.index) if first and identity.gpu else first
 

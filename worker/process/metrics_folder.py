@@ -1,7 +1,7 @@
 """Makes the folder in which all processes of a worker count its metrics (metrics.py).
 
 Each process of the pool writes a file of its own. The parent adds the files up when Prometheus asks. This is the
-multiprocess mode of prometheus-client. It is not imported here, because it reads the folder's name on import."""
+multiprocess mode of prometheus-client, which is not imported here, because it reads the folder's name on import."""
 
 import fcntl
 import os

@@ -44,8 +44,8 @@ class Progress:
         self._seen: dict[int, _Seen] = {}
 
     def look(self) -> dict[str, str]:
-        """Checks the processes that are busy now, and ends those without progress for `end_s`. Returns a sentence for
-        each ended process, by the name of its task."""
+        """Checks the processes that are busy now, and ends each process without progress for `end_s`. Returns a
+        sentence for each ended process, by the name of its task."""
         busy = self._busy()
         seen = {}
         for process, task in busy.items():

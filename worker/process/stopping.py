@@ -1,8 +1,8 @@
 """Tells all processes of a worker whether the worker is being stopped.
 
 A process of the pool may get the signal to end although its worker is not being stopped. The code of a commit may have
-sent the signal, where the sandbox cannot block that (docs/operate/security.md). So that end counts as an attempt of the
-job, like a crash. If the job were handed back instead, workers would take it again without end."""
+sent the signal, where the sandbox cannot block that (docs/operate/security.md). The end of the process then counts as
+an attempt of its job, like a crash. If the job were handed back instead, workers would take it again without end."""
 
 import mmap
 import time

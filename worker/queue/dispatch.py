@@ -1,7 +1,7 @@
 """Sends the ids of jobs to workers through Redis, and finds lost messages. Defines Celery's settings for sender and
 worker.
 
-Redis may lose messages without harm: the job table stores what is queued, and reconcile.py sends messages again. So a
+Redis may lose messages without harm: the job table stores the queued jobs, and reconcile.py sends messages again. So a
 message is acknowledged on receipt, and there is no result backend."""
 
 import contextlib
@@ -124,7 +124,7 @@ def _reaching(celery: Celery) -> Iterator[None]:
 
 
 def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """Returns the queued jobs whose messages are not in Redis. Only they are sent again, so that no queue fills up."""
+    """Returns the queued jobs whose messages are not in Redis. Only these jobs are sent again: no queue fills up."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:

@@ -13,8 +13,8 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
     """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send. Call
-    it in a transaction of its own, after the one that ends this job. If two jobs end at once, the later call then sees
-    both ends. If the process crashes before this call, reconcile.py queues the same jobs."""
+    it in a transaction of its own, after the end of this job is committed. If two jobs end at once, the later call then
+    sees both ends. If the process crashes before this call, reconcile.py queues the same jobs."""
     if job.kind == "compile":
         ready = steps.list_ready_to_measure(session, job.submission_id, job.payload.get("kernel"))
         return jobs.release(session, ready)
@@ -28,7 +28,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
 def add_judge_job(
     session: Session, run_id: int, *, submission_id: int | None, subject: str, priority: int, again: str | None = None
 ) -> tuple[UnsentJob, bool]:
-    """Adds the judge job of a run, one for each different `again`. Returns the job to send, and whether it is new."""
+    """Adds a judge job of a run, or finds the job with the same `again`. Returns the job, and whether it is new."""
     job_id, new = jobs.add(
         session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
@@ -44,9 +44,9 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job for each night whose unsettled runs no other job leads to: its last replay ended, or its last
-    measurement ended without a run. With `submission_id`, looks only at the night of this submission. If a judge job
-    fails, the same end queues no other. Returns the jobs to send."""
+    """Queues a judge job for each night that has runs without a final verdict, but no open job to measure, replay or
+    judge. With `submission_id`, looks only at the night of this submission. A judge job that failed is not queued again
+    until another job of the night ends. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
@@ -70,8 +70,8 @@ def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -
 
 def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
     """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns a list of
-    the job to send; an empty list if the night asked before. If another night asked first, this night has a job of its
-    own that takes the same answer, because the end of a job has only its own night judged."""
+    the job to send; an empty list if the night asked before. If another night asked first, this night gets a job of its
+    own that takes the same answer, because the end of a job only starts the judge of the job's own night."""
     question, ready = asked.question, asked.question.is_compiled
     queue = _gpu_queue_of(question) if ready else COMPILE
     for key in (question.key, judging.own_key(question.key, asked.submission_id)):
@@ -95,7 +95,7 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:
-    """Returns the queue for a question: that of the GPU named in the question, or else that of its GPU model."""
+    """Returns the queue of the GPU that the question names, or else the queue of the question's GPU model."""
     if question.gpu_uuid is None:
         return gpu_queue(question.gpu_model)
     return one_gpu_queue(question.gpu_model, question.gpu_uuid)

@@ -20,7 +20,7 @@ RENEW_S = 5
 
 
 class LeaseLost(Exception):
-    """Raised if the job was cancelled, or given to another worker because this one was silent. The step must end."""
+    """Raised if the job was cancelled, or given to another worker after a silence of this worker. The step must end."""
 
 
 class Lease:

@@ -1,5 +1,5 @@
-"""Defines the payload of each kind of job: what the job needs besides its database row. replay_job.py has the payload
-of replays. A payload is stored as a JSON object of its fields, except those that are None."""
+"""Defines the payload of each kind of job: the job's data besides its database row. replay_job.py has the payload of
+replays. A payload is stored as a JSON object of its fields, except those that are None."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,9 +15,9 @@ Payload = TypeVar("Payload")
 
 @dataclass(frozen=True)
 class CompilePayload:
-    """The payload of a job that compiles a kernel of a submission. `library` is the folder to use if the commit's
+    """The payload of a job that compiles a kernel of a submission. `library` is the library's folder if the commit's
     pyproject.toml names none. A `toolchain` of None is the installed one. `items` is None if the job plans batches.
-    `compiler` is the version for which a worker of the queue `record` must trace; None for a job not moved there."""
+    `compiler` is the version for which a worker of the queue `record` traces; None if the job was never moved there."""
 
     repository: str
     sha: str
@@ -41,7 +41,7 @@ class MeasurePayload:
 
 @dataclass(frozen=True)
 class PrepareCheckPayload:
-    """The payload of a job that compiles both sides of a check. `kernels` are some watched kernels; None means all."""
+    """The payload of a job that compiles both sides of a check. `kernels` limits the kernels; None means all."""
 
     repository: str
     library: str
@@ -91,5 +91,5 @@ def read_payload(kind: type[Payload], stored: Mapping[str, Any]) -> Payload:
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Returns the reader for a kind of payload. It is kept, because making it takes milliseconds."""
+    """Returns the reader for a kind of payload. The reader is kept, because making it takes milliseconds."""
     return TypeAdapter(kind)

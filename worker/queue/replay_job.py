@@ -99,7 +99,7 @@ def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int,
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A question, and what its job needs. `library` is the library's folder in the repository. `run_id` and
+    """A question with the data that its job needs. `library` is the library's folder in the repository. `run_id` and
     `submission_id` name the night that waits for the result."""
 
     question: BuildQuestion

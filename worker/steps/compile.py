@@ -162,8 +162,8 @@ def _trace_batch(
 
 
 def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:
-    """Returns those of `keys` that need no compiling: the cubin is in the store, or compiling failed for good. Leaves
-    out what only a recording compiled, so that it is compiled here: cubins of a recording are not in the store."""
+    """Returns the keys of configs that need no compiling: their cubin is in the store, or compiling failed for good.
+    Leaves out keys that only a recording compiled, because a recording's cubins are not in the store."""
     cubins = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
     outcomes = CubinStore(store_url).outcomes({cubin for cubin in cubins.values() if cubin is not None})
     final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}

@@ -35,7 +35,7 @@ def close() -> None:
 
 
 def open_compiler(context: Context, name: str | None = None) -> Compiler:
-    """Returns this thread's compiler for the toolchain `name` of this machine; None means the installed one. The
+    """Returns this thread's compiler for the toolchain `name` of this machine, or for the installed toolchain. The
     compiler stays open, because its child process keeps the tile compiler loaded. A reinstalled toolchain gets a new
     compiler. Raises NotNow if this machine lacks the toolchain, as another worker may have it."""
     toolchain = require_toolchain(context, name or INSTALLED)
@@ -50,7 +50,7 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
 
 
 def compile_finally(context: Context, toolchain: str | None, compile_one: Callable[[Compiler], Compiled]) -> Compiled:
-    """Returns the outcome of `compile_one`, given this thread's compiler. Repeats it if only the machine failed."""
+    """Returns the outcome of `compile_one` with this thread's compiler. Repeats the call if only the machine failed."""
     for tries_left in reversed(range(TRIES)):
         compiled = compile_one(open_compiler(context, toolchain))
         if is_final(vars(compiled), context.compile_limit_s) or not tries_left:
@@ -61,7 +61,7 @@ def compile_finally(context: Context, toolchain: str | None, compile_one: Callab
 def compile_each(
     compile_one: Callable[[Item], Outcome], items: Sequence[Item], threads: int
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yields each item with its result of `compile_one`, as they end. For one thread, the caller's thread is used."""
+    """Yields each item and its result of `compile_one` when the call ends. One thread means the caller's own thread."""
     if threads == 1:
         yield from ((item, compile_one(item)) for item in items)
         return

@@ -90,7 +90,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the start (UTC) of the last day on which a series was due to be swept. If swept since, it is not due."""
+    """Returns the start (UTC) of the last day on which a series was due. A series that was swept since is not due."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS
@@ -98,8 +98,8 @@ def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
 
 
 def _refuse_part(missing: int, facts: SweepFacts, database_url: str) -> NothingToMeasure:
-    """Returns the error for a sweep with configs that were never compiled. All must be: those of the short list, or all
-    if there is no list. Else the judge would take the best of the others for the best, and report a change."""
+    """Returns the error for a sweep in which `missing` configs were never compiled. The sweep is not measured, because
+    the best config may be missing. The judge would then report a change."""
     with session(database_url) as opened:
         why = steps.find_stopped_compile(opened, facts)
     return NothingToMeasure(

@@ -1,8 +1,8 @@
 """The prepare step: compiles the sides of a replay that have no cubin, then queues the replay.
 
-A side has no cubin if its commit was never measured, if another compiler made it, or if the store lost it. This
-machine's compiler makes both sides, so that only the commit differs. No replay is queued if both sides are the same
-machine code, or if the same two pieces of code were replayed before."""
+A side has no cubin if its commit was never measured, if two compilers made the night's two cubins, or if the store lost
+one. In a replay of two commits, one compiler makes both sides, so that only the commit differs. No replay is queued if
+both sides are the same machine code, or if the same two pieces of code were replayed before."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestion:
-    """Returns the question with the code of both sides, compiled where needed. Raises DoesNotCompile if that fails."""
+    """Returns the question with the code of both sides, compiled where missing. Raises DoesNotCompile if that fails."""
     question = asked.question
     sides: list[BuildSide] = []
     for done, (name, side) in enumerate((("base", question.base), ("head", question.head))):

@@ -64,8 +64,8 @@ def read(file: Path) -> Spooled | None:
 
 
 def refuse(file: Path) -> Path:
-    """Renames a file that cannot be delivered, so that it is not tried again and a person can look at it. Another
-    worker of this machine may have renamed it already."""
+    """Renames a file that cannot be delivered, so that it is not tried again and a person can look at it. Returns the
+    new path. Another worker of this machine may have renamed the file already."""
     refused = file.with_suffix(".refused")
     with contextlib.suppress(FileNotFoundError):
         file.rename(refused)

@@ -1,7 +1,7 @@
 """The record step: plans a submission whose host code could not run on the machine that submitted it.
 
-It runs on a worker of the queue `record`. If compile workers cannot run the host code either, such a worker also traces
-the batches of configs (compile.py)."""
+It runs on a worker of the queue `record`. If compile workers cannot run the host code either, a worker of this queue
+also traces the batches of configs (compile.py)."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ class PlansWanted:
         return self.kernels is None or plan.kernel in self.kernels
 
     def read(self, database_url: str, library: Path, repository: str, model: GpuSpec) -> LibraryPlans:
-        """Returns the plans for a GPU model, with the night's shares of the space. Raises as `read_library` does."""
+        """Returns the plans for a GPU model, with the night's shares of the space. Raises `read_library`'s errors."""
         shares = WIDE if self.wide else SHORT_LISTS_ALONE
         if self.night is not None:
             with session(database_url) as opened:
@@ -54,7 +54,7 @@ class PlansWanted:
 
 
 def read_shares(session: Session, repository: str, gpu_model: str, day: str) -> Shares:
-    """Returns, by series of a repository on a GPU model, which configs were tried. Leaves out series without a run."""
+    """Returns the configs that each series of a repository on a GPU model tried. Leaves out series without a run."""
     drivers, compilers = gpus.list_versions(session, gpu_model)
     series = {}
     for names, found in tried_configs.list_tried(session, repository, gpu_model).items():

@@ -1,5 +1,5 @@
-"""Writes the sweeps, trials and jobs of a submission's plans. It runs in the process that read the library's files:
-that of the submit command, or the record step on another node."""
+"""Writes the sweeps, trials and jobs of a submission's plans. It runs in the process that read the library's files: the
+submit command, or the record step on another node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class PlannedSubmission:
     """A submission whose plans will be written.
 
     The keys of its jobs begin with its `key`. `library` is the folder of the library if the commit's pyproject.toml
-    does not name one. `words` names the repository and the toolchain for people if they are not the default ones.
-    `measure` is False if no GPU will measure. `toolchain` is the one to compile with; None for the installed one."""
+    does not name one. `words` names the repository and the toolchain for people, unless both are the default. `measure`
+    is False if no GPU will measure. `toolchain` names the compiling toolchain; None is the installed one."""
 
     key: str
     submission_id: int
@@ -91,7 +91,7 @@ def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> 
 
 
 def _compile_jobs(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
-    """Adds a compile job per kernel, for all its problems, which share code. The job queues batches (compile.py)."""
+    """Adds a compile job for each kernel, because a kernel's problems share code. Returns the jobs to send."""
     arch = device.gpu_model(submission.gpu_model).arch
     queued = []
     for kernel in dict.fromkeys(plan.kernel for plan in plans):

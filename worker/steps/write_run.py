@@ -79,7 +79,7 @@ class Delivered:
 
 def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
     """Writes a run and queues its judge job. If the sweep already has a run, only queues the job. If the GPU was ill,
-    does neither. Raises NotOurs if the run's job is not in this database."""
+    writes no run and queues no job. Raises NotOurs if the run's job is not in this database."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
@@ -147,7 +147,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 def certify(
     opened: Session, sweep_id: int, run_id: int, state: TriedState, result: RunResult, ids: Mapping[str, int]
 ) -> Certificate:
-    """Returns a run's certificate, which continues that of the last run with the same code, compiler and driver."""
+    """Returns a run's certificate: how much of the space was tried since code, compiler or driver last changed."""
     before = state.certificate or {"first_run": run_id, "full_look": None, "ahead": 0.0}
     times_us = {ids[config_sha256(each.config)]: each.median_us for each in result.trials}
     compiled = set(state.listed) & set(ids.values())

@@ -17,7 +17,7 @@ from tilewatch.worker.settings import Settings
 
 
 def ask_comparison(settings: Settings, name: str) -> str | None:
-    """Requests a comparison of the toolchains that a repository's two newest nightlies pin if these differ. Returns a
+    """Requests a comparison if the commits of a repository's two newest nightlies pin different toolchains. Returns a
     sentence about the difference and the request; None without a difference. The first nightly is compared with the
     parent of its commit. Packages that only one of the two commits pins are ignored."""
     database_url = settings.connection().database_url

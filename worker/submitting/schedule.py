@@ -30,15 +30,15 @@ log = structlog.get_logger()
 
 def submit(settings: Settings, night: dt.date | None = None) -> list[str]:
     """Submits the nightly of every watched repository, for today if `night` is None. Returns a sentence for each. An
-    error in one repository, such as a library that does not load, does not stop the rest."""
+    error in one repository, such as a library that does not load, does not stop the other nightlies."""
     night = night or dt.datetime.now(dt.UTC).date()
     names = watched.list_names(settings.connection().database_url, settings)
     return [_submit_one(settings, name, night) for name in names]
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
-    """Submits the last night's nightly of each repository that missed it, and returns a sentence for each of them. A
-    repository without any nightly has missed none. Earlier nights are left out: they would measure the same commit."""
+    """Submits the last night's nightly of each repository that missed it, and returns a sentence for each nightly.
+    Leaves out repositories that never had a nightly, and earlier nights, because they would measure the same commit."""
     night = due_night(now, settings)
     names = watched.list_names(settings.connection().database_url, settings)
     with session(settings.connection().database_url) as opened:

@@ -75,15 +75,15 @@ class _Request:
 
 @dataclass(frozen=True)
 class Source:
-    """The repository to submit from. `fetch_failure` says why its fetch failed; None if it succeeded, or if the owner
-    fetches it. `library` is the folder of the library if the commit's pyproject.toml does not name one."""
+    """The repository to submit from. `fetch_failure` says why the fetch failed; None if it succeeded, or if the owner
+    fetches. `library` is the folder of the library if the commit's pyproject.toml does not name one."""
 
     watched: WatchedRepository
     fetch_failure: str | None
     library: str
 
     def list_kernels(self, settings: Settings) -> tuple[str, ...] | None:
-        """Returns the kernels named by TILEWATCH_KERNELS. None stands for all, as for any repository that was added."""
+        """Returns the kernels that TILEWATCH_KERNELS names. None stands for all kernels, as for added repositories."""
         is_whole = self.watched.clone is not None or settings.kernels == (EVERY_KERNEL,)
         return None if is_whole else settings.kernels
 
@@ -100,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """A library's plans by GPU model. `words` is a clause: what was left out, or that a worker makes the plans."""
+    """A library's plans by GPU model. `words` is a clause about parts left out, or that a worker makes the plans."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -108,7 +108,7 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for. `measure` is True if there are such GPUs. `plans` is None if another node plans."""
+    """A GPU model to submit for. `measure` is True if a GPU can measure. `plans` is None if another node plans."""
 
     model: GpuSpec
     measure: bool
@@ -124,10 +124,10 @@ def submit_nightly(
     night: dt.date | None = None,
     toolchain: str | None = None,
 ) -> Submitted:
-    """Submits the library's whole suite. If `commit` is None, this is HEAD, or the followed branch's newest commit
-    if HEAD is not on it. A second submission of a commit in the same night changes nothing. With a toolchain of
-    `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers need that toolchain
-    to be installed. Raises BadToolchainName for a name that no toolchain can have."""
+    """Submits the library's whole suite at `commit`. None stands for HEAD, or for the followed branch's newest commit
+    if HEAD is not on that branch. A second submission of a commit in the same night changes nothing. With a toolchain
+    of `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers need that
+    toolchain to be installed. Raises BadToolchainName for a name that no toolchain can have."""
     if toolchain is not None and not is_name(toolchain):
         raise BadToolchainName(f"'{toolchain}' is not a name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
@@ -190,8 +190,8 @@ def submit_sweep(
 def submit_backfill(
     settings: Settings, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> Iterator[Submitted]:
-    """Submits the whole suite for each commit of a range A..B, the newest first, because people look at it first. A
-    second backfill of a commit changes nothing."""
+    """Submits the whole suite for each commit of a range A..B, and yields each submission. The newest commit comes
+    first, because people look at it first. A second backfill of a commit changes nothing."""
     source = open_source(settings, repository)
     shas = _list_range(settings, source.watched, revisions)
     if not shas:
@@ -202,7 +202,7 @@ def submit_backfill(
 
 
 def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
-    """Lists the commits of a range A..B, oldest first: those of the followed branch, or first parents if it lacks B."""
+    """Lists the hashes of A..B on the followed branch, or along first parents if the branch lacks B, oldest first."""
     start, end = git_reads.resolve_range(source.folder, revisions)
     with session(settings.connection().database_url) as opened:
         order = watched.read_order(opened, source)
@@ -281,7 +281,7 @@ def _submit(
 
 
 def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
-    """Returns how many measured commits left the branch since the last call, as a clause; "" if none did."""
+    """Returns a clause about the measured commits that left the branch since the last call; "" if no commit left it."""
     return f"; {count_text(removed, 'measured commit')} left {source.branch}, which was rewritten" if removed else ""
 
 
@@ -294,9 +294,9 @@ def _choose_revision(source: WatchedRepository, order: BranchOrder) -> str:
 def _resolve(
     source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
 ) -> GitCommit:
-    """Returns a commit with the repository name under which it is stored. Commits off the main line have a name of
-    their own, made of the repository and the branch `line`. So have commits with a toolchain, made of its name, because
-    another compiler is not a change of the code."""
+    """Returns a commit with the repository name under which it is stored. The name of a commit off the main line is
+    made of the repository and the branch `line`. With a toolchain, the name contains the toolchain too, because another
+    compiler is not a change of the code."""
     commit = watched.resolve(source, revision)
     branch = None
     if order.has(commit.sha):
@@ -316,9 +316,9 @@ def _read(
     wanted: PlansWanted,
     submodules: Sequence[str],
 ) -> _Read:
-    """Returns the library's plans for each GPU model; none if a worker has to make them, as this machine lacks a
-    package. Raises NothingToSubmit if no model has a plan. If all models are refused, raises the errors of
-    `read_library`, or PackageMissing if no worker has the package."""
+    """Returns the library's plans for each GPU model. There are no plans if this machine lacks a package and a worker
+    has to make the plans. Raises NothingToSubmit if all plans are empty. If all models are refused, raises the errors
+    of `read_library`, or PackageMissing if no worker has the package."""
     readings, refusals = dict[str, LibraryPlans](), dict[str, LibraryError]()
     for model in models:
         try:

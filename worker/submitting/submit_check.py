@@ -41,8 +41,8 @@ class CheckAsked:
 
 @dataclass(frozen=True)
 class SubmittedChecks:
-    """The submitted checks, one per GPU model. `created` is False if all of them existed before, and `new_check_ids`
-    are those that did not."""
+    """The submitted checks, one per GPU model. `created` is False if all of them existed before. `new_check_ids` are
+    the ids of the checks that are new."""
 
     check_ids: tuple[int, ...]
     gpu_models: tuple[str, ...]
@@ -52,7 +52,7 @@ class SubmittedChecks:
 
 
 def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check. Raises RepositoryError or NoGpuForCheck if it cannot run, or a server's error."""
+    """Submits a check per GPU model. Raises RepositoryError or NoGpuForCheck if it cannot run, or a server's error."""
     servers = settings.connection()
     source = open_source(settings, asked.repository)
     commits = [watched.resolve(source.watched, revision) for revision in (asked.base, asked.head)]
@@ -89,7 +89,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """Returns the GPU models in `gpus`; if it is empty, all that had a worker lately. Raises NoGpuForCheck."""
+    """Returns the GPU models `gpus`; if empty, all with a recent worker. Raises NoGpuForCheck if no worker is there."""
     with session(database_url) as opened:
         measured = steps.list_gpu_models_measured_here(opened, lately=not gpus)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]

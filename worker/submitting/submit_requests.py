@@ -1,4 +1,4 @@
-"""Submits what people and programs request, and stores who requested it.
+"""Submits the requests of people and programs, and stores who made them.
 
 The command line submits at once. The dashboard and forges store requests, which a machine with the watched repositories
 carries out each minute. If a request is carried out twice, the second time finds the first submission."""
@@ -138,7 +138,7 @@ def _carry_out(opened: Session, settings: Settings, asked: RequestedAction) -> _
 
 
 def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Submits the check that a forge requested: the head of a branch against the commit at which it left its base."""
+    """Submits a forge's check of a branch's head against its merge base. Returns None if the request must wait."""
     name = asked.wanted["token"]
     holder = tokens.find_holder(opened, name=name)
     if holder is None or "check" not in holder.rights:
@@ -173,7 +173,7 @@ def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
 
 
 def _bisect(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Takes the next step of a bisection or of the replay of one run. Returns the last step's outcome, else None."""
+    """Takes the next step of a bisection or of one replay. Returns the outcome after the last step, else None."""
     # Imported here, as only replays need NumPy and the judge.
     from tilewatch.worker.judging import bisection, requested_replay
 

@@ -26,7 +26,7 @@ from tilewatch.worker.submitting.submit import BadToolchainName, NothingToSubmit
 @dataclass(frozen=True)
 class ToolchainsAsked:
     """The requested comparison of `toolchains`, the base first. Empty `gpus` stand for all GPU models with a worker.
-    `archs` are further architectures to compile for. Without any architecture, those of TILEWATCH_WATCH are used.
+    `archs` are further architectures to compile for. Without any, the architectures of TILEWATCH_WATCH are used.
     `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
 
     toolchains: Sequence[str]
@@ -47,7 +47,7 @@ class SubmittedReport:
 
 
 def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedReport:
-    """Submits a comparison, or returns an equal one that is in progress. Raises BadToolchainName, NothingToSubmit,
+    """Submits a comparison, or finds an equal comparison in progress. Raises BadToolchainName, NothingToSubmit,
     RepositoryError or UnknownGpu if the request is wrong, or a server's error."""
     for name in asked.toolchains:
         if name != INSTALLED and not is_name(name):

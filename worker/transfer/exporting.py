@@ -51,7 +51,7 @@ def _header(found: Sequence[SweepExport]) -> Header:
 
 
 def _join(names: Iterable[str]) -> str:
-    """Returns the names in one line that an import accepts: a year's nodes in a cluster may have hundreds of names."""
+    """Returns the names in one line, shortened so that an import accepts it: a cluster may have hundreds of names."""
     return shorten("; ".join(sorted(names)), LONGEST_NAME)
 
 

@@ -113,8 +113,8 @@ def _import(opened: Session, path: Path, sha256: str, contents: recording_file.R
 
 
 def _judge(opened: Session, recording_id: int) -> None:
-    """Queues a judge job for each night of a recording, because a recording contains no verdicts, and for each recorded
-    night that was undecided without it: a night's replays may come with a later file, and files in any order."""
+    """Queues a judge job for each night of a recording, because a recording contains no verdicts. Also queues a job for
+    each other recorded night that is undecided, because this recording may contain the night's replays."""
     undecided = fact_writes.delete_undecided(opened, recording_id)
     for night in judging.list_recorded_nights(opened, recording_id, undecided):
         follow_up.add_judge_job(

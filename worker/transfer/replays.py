@@ -40,8 +40,8 @@ def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
 
 
 def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int) -> None:
-    """Writes the replays of a recording that are not stored yet. A replay's key gets its time, because two databases
-    give the same key to replays of the same commits."""
+    """Writes the replays of a recording that are not stored yet. The time of a replay is appended to its key, because
+    two databases give the same key to replays of the same commits."""
     known = find_known_replays(session, [row["key"] for row in rows])
     sides = [row[name] for row in rows for name in ("good", "bad")]
     config_ids = fact_writes.add_configs(session, [side["config"] for side in sides if side["config"] is not None])

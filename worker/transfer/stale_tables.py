@@ -40,7 +40,7 @@ class ShippedTables:
     content: Mapping[str, Any]
 
     def list_rows(self) -> Iterator[tuple[dict[str, Any], Key, dict[str, Any]]]:
-        """Yields each row, after its table and the table's key. Leaves out configs that a sweep cannot have."""
+        """Yields each row as (table, key of the table, row). Leaves out rows with a config that a sweep cannot have."""
         for table in self.content["tables"]:
             rows = table.get("rows") if isinstance(table, dict) else None
             for row in rows if isinstance(rows, list) else ():
@@ -62,7 +62,7 @@ class Sweeps:
 @dataclass(frozen=True)
 class ShippedEntry:
     """A table's config `base` and the winner of its problem's newest run. `replay` timed `base` beside the config
-    `head`, and `size` is log(time of `head` / time of `base`). Both are None if `base` was not replayed yet."""
+    `head`, and `size` is log(time of `head` / time of `base`). Without a replay of `base`, both are None."""
 
     problem: str
     base: Params
@@ -89,7 +89,7 @@ class TableState:
 
 
 def _is_plain(value: object) -> bool:
-    """Returns whether a config may have a value: Postgres stores no NUL, no half of a character and no NaN."""
+    """Returns whether a config may have a value. Postgres cannot store NUL, half of a character or NaN in a config."""
     if isinstance(value, str):
         return value.isprintable()
     return value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value))
@@ -97,7 +97,7 @@ def _is_plain(value: object) -> bool:
 
 def read_tables(repository: Path, revision: str) -> ShippedTables | None:
     """Returns the tuned tables of a commit; None if its pyproject.toml names no file, or if the commit lacks that file.
-    Raises BadProject for a wrong pyproject.toml, WrongTable for a wrong file, and RepositoryError."""
+    Raises BadProject for a wrong pyproject.toml, WrongTable for a wrong file, RepositoryError if Git cannot read it."""
     settings = commits.read_settings(repository, revision)
     path = None if settings is None else settings.tuned
     text = None if path is None else commits.read_file(repository, revision, path, MOST_BYTES)
@@ -107,7 +107,7 @@ def read_tables(repository: Path, revision: str) -> ShippedTables | None:
 def compare(
     session: Session, repository: str, tables: ShippedTables, policy: Policy, *, gpu_model: str | None = None
 ) -> tuple[Sweeps, list[TableState]]:
-    """Returns the newest runs of the tables' kernels, and each table's state beside them. Skips tables without runs."""
+    """Returns the newest runs of the tables' kernels, and the state of each table whose kernel has such a run."""
     shipped: dict[Key, dict[str, Params]] = {}
     for _, key, row in tables.list_rows():
         shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]

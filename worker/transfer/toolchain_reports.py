@@ -26,8 +26,8 @@ END = ".json"
 
 
 def import_report(database_url: str, path: Path) -> Imported:
-    """Stores a report, or the new parts of one that is stored, whose other parts stay. Raises BadReport, after which
-    nothing has changed."""
+    """Stores a report. If the report is stored already, only adds its new parts. Raises BadReport, after which nothing
+    has changed."""
     report = read_report(path)
     sides = (report.base, *report.heads)
     names = [side.name for side in sides]

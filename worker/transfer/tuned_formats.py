@@ -134,7 +134,7 @@ def _make_workload(winner: NewestWinner, definition: Definition) -> dict[str, An
 
 
 def write_records(winners: Sequence[NewestWinner], file: str) -> Written:
-    """Writes a record of the metric `latency_us` for each winner."""
+    """Returns a file in PyTorch's format with a record of the metric `latency_us` for each winner."""
     return Written({file: json.dumps(list(map(_make_record, winners)), indent=1) + "\n"}, ())
 
 
@@ -151,7 +151,7 @@ def _make_record(winner: NewestWinner) -> dict[str, Any]:
 
 
 def _make_each(winners: Iterable[NewestWinner], make: Callable[[NewestWinner], Made]) -> tuple[list[Made], list[str]]:
-    """Returns the results of `make`, and a sentence for each winner for which it raises BadProblem."""
+    """Returns the results of `make`, and a sentence for each winner for which `make` raises BadProblem."""
     made: list[Made] = []
     left_out: list[str] = []
     for winner in winners:

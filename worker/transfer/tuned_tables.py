@@ -32,8 +32,8 @@ def write_tables(
     gpu_model: str | None = None,
     every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables and returns them. `link` returns the address of a run's page. Unless `every_repository` is set,
-    raises NothingTuned without winners or for several repositories, which host code could not tell apart."""
+    """Writes the tables into the file `path` and returns them. `link` returns the address of a run's page. Raises
+    NothingTuned without winners, or for winners of several repositories if `every_repository` is False."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = found if every_repository else _of_one_repository(found, repository)
@@ -49,9 +49,9 @@ def write_tables(
 def make_tables(
     winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Params], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
-    """Returns one table for each repository, kernel and GPU model. The first of its `winners` must be of the newest
-    commit. A winner of another commit is left out if its source differs from that of the first. At one commit, sources
-    may differ between problems, because a problem's source is what its tracing imported."""
+    """Returns one table for each repository, kernel and GPU model. A table's first winner must be of the newest commit.
+    A winner of another commit is left out if its source differs from the first winner's source. At one commit, the
+    sources of problems may differ, because a problem's source is only the files that its tracing imported."""
     return [
         {
             "kernel": newest.kernel,
@@ -70,7 +70,7 @@ def make_tables(
 
 
 def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
-    """Lists the winners for the tables of one repository. The filters are those of list_newest_winners. Raises
+    """Lists the winners for the tables of one repository. `wanted` are filters of list_newest_winners. Raises
     NothingTuned if no winner passes them, or if winners of several repositories do."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, **wanted)
@@ -79,7 +79,7 @@ def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
 
 
 def _group_by_table(winners: Iterable[NewestWinner]) -> Iterator[tuple[NewestWinner, list[NewestWinner]]]:
-    """Yields for each table its newest winner and all its winners."""
+    """Yields for each table its first winner, and all its winners that have the first winner's commit or source."""
     groups = group_by(winners, lambda winner: (winner.repository, winner.kernel, winner.gpu_model))
     for newest, *others in groups.values():
         rows = [each for each in others if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
@@ -127,7 +127,7 @@ def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], time
 
 
 def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Sequence[NewestWinner]:
-    """Returns the winners of one repository: `named`, or the only one that is no branch. Else raises NothingTuned."""
+    """Returns the winners of the repository `named`, or of the only one besides branches. Else raises NothingTuned."""
     kept = [winner for winner in winners if named is not None or not is_branch(winner.repository)]
     found = sorted({winner.repository for winner in kept})
     if not kept:
