@@ -161,9 +161,9 @@ def replay(
     events: Events = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time one kernel of two commits on this machine's GPU, in the way that verdicts are made.
+    """Time one kernel of two commits in alternation on this machine's GPU, as for a verdict of a nightly.
 
-    The exit codes are those of compare.
+    Exit codes: 0 fine, 1 slower than --fail-over, 2 could not tell, or an error.
 
     Example: tilewatch replay gemm_fp8 320x32576x7168 --of HEAD --beside v1.2
     """
@@ -223,7 +223,7 @@ def _run(
 
 
 def _leave_out_files(arguments: Iterable[str]) -> Iterator[str]:
-    """Yields the arguments without the options that write files, to repeat the comparison elsewhere."""
+    """Yields the arguments without --json, --markdown and --junit, for a command that repeats the comparison."""
     words = iter(arguments)
     for word in words:
         if word in ("--markdown", "--junit"):
@@ -250,9 +250,9 @@ def _print(
 
 @contextmanager
 def _make_scratch() -> Iterator[Path]:
-    """Makes a temporary folder for cubins and a copy of the working tree, and deletes it at the end. Ctrl-C ends the
-    command with INTERRUPTED. A bug ends it with UNSURE, because Python's exit code for a bug, 1, means "slower". No
-    child process is left by then: the code that started a child has ended it."""
+    """Yields a temporary folder for cubins and a copy of the working tree, and deletes it at the end. Ctrl-C ends the
+    command with the exit code INTERRUPTED. A bug ends it with UNSURE, because Python's exit code for a bug, 1, means
+    "slower" here. Child processes have ended by then: the code that started a child has ended it."""
     try:
         with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
             yield Path(scratch)

@@ -1,5 +1,4 @@
-"""Does the work of `tilewatch compare` and `tilewatch replay`: takes two versions of the code from Git and compares
-them.
+"""Compares two versions of the code from Git, for `tilewatch compare` and `tilewatch replay`.
 
 It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database."""
 
@@ -46,8 +45,8 @@ ALONE = Design(operators=1)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options of a comparison. `design` applies to each target separately. If `seconds` is given, no launch starts
-    after that many seconds."""
+    """The options of a comparison. `design` sets the most launches and the slowdown that fails, for each kernel and
+    problem. If `seconds` is given, no launch starts after that many seconds."""
 
     kernel: str | None = None
     problem: str | None = None
@@ -61,7 +60,8 @@ class Wanted:
 
 
 def find_repository(settings: Settings) -> Path:
-    """Returns the folder of TILEWATCH_REPOSITORY, else the repository around this one; else raises RepositoryError."""
+    """Returns the folder that TILEWATCH_REPOSITORY names, else the top folder of the Git repository around the working
+    directory. Raises RepositoryError if there is none."""
     if "repository" in settings.model_fields_set:
         return settings.repository
     try:
@@ -75,21 +75,21 @@ def find_repository(settings: Settings) -> Path:
 
 
 def find_library(at: Path, settings: Settings) -> str:
-    """Returns the library folder that pyproject.toml names, else TILEWATCH_LIBRARY. Raises BadProject if that file is
-    wrong."""
+    """Returns the library folder that pyproject.toml names, else TILEWATCH_LIBRARY. Raises BadProject if pyproject.toml
+    is wrong."""
     own = project_settings.read(at)
     return own.watch if own is not None and own.watch is not None else settings.library
 
 
 def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> Sides:
-    """Checks both commits out into the folder `cache` and returns them as two sides. Raises RepositoryError."""
+    """Checks two commits out into `cache`, and returns their library folders. Raises RepositoryError on failure."""
     resolved = [commits.resolve(at, revision) for revision in (base, head)]
     libraries = [_checkout(at, commit, library, cache) for commit in resolved]
     return Sides(libraries[0], libraries[1])
 
 
 def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sides:
-    """Checks HEAD out as the base, and copies the working tree to `scratch` as the head. Raises RepositoryError."""
+    """Checks HEAD out as base, copies the working tree as head, and returns both. Raises RepositoryError on failure."""
     commit = commits.resolve(at, "HEAD")
     changed = Library("the working tree", copy_working_tree(at, library, scratch / "working-tree"))
     return Sides(_checkout(at, commit, library, cache), changed)
@@ -108,8 +108,8 @@ def compare(
     bench: GpuBench | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Outcome, ...]:
-    """Compares both sides. With a GPU, it times the targets whose machine code changed. Without one, it compares the
-    machine code for every architecture."""
+    """Returns an outcome for each target (kernel, problem and architecture). With a GPU, times the targets whose
+    machine code changed. Without a GPU, compares the machine code for each architecture in ARCHS."""
     deadline = math.inf if wanted.seconds is None else time.monotonic() + wanted.seconds
     archs, model = (ARCHS, "") if gpu is None else ((gpu.arch,), gpu.slug)
     targets = list_targets(sides.base, sides.head, Selection(archs, wanted.kernel, wanted.problem))

@@ -109,7 +109,7 @@ def _find_outage(error: Exception) -> str | None:
 def judge(
     stream: Annotated[bool, typer.Option("--stream", help="Read nights as JSON lines from standard input.")] = False,
 ) -> None:
-    """Try the judge on your own nights. Prints its alerts and questions, and reads answers. Needs no database.
+    """Find changes in your own nightly times. Prints changes and replays to run, and reads answers. Needs no database.
 
     Exit codes: 0 every line was read, 1 a line was refused.
 

@@ -63,7 +63,7 @@ OWN_WORDS = {
 
 
 class Commands(TyperGroup):
-    """A group of commands that replaces messages about wrong parameters by those in OWN_WORDS."""
+    """A group of commands that prints the words of OWN_WORDS instead of Typer's messages about wrong parameters."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -75,7 +75,7 @@ class Commands(TyperGroup):
 
 
 class NoName(ExpectedError):
-    """Raised if the name of the person who runs the command is unknown. Every action is stored with a name."""
+    """Raised if a command has no name to store with its action: it is empty, or it is Tilewatch's own name."""
 
 
 def warn_of(old: str, new: str) -> Callable[[], None]:
@@ -101,7 +101,7 @@ def settings() -> "Settings":
 
 
 def ready_database() -> str:
-    """Returns the URL of a database that answers and has the tables of this release."""
+    """Returns the database's URL. Raises ExpectedError if it does not answer, or has the tables of another release."""
     from tilewatch.db.migrate import require_head
     from tilewatch.db.session import require_database
 
@@ -113,7 +113,7 @@ def ready_database() -> str:
 
 @contextlib.contextmanager
 def open_session() -> "Iterator[Session]":
-    """Opens a transaction in a database that answers and has the tables of this release."""
+    """Yields a database session, which is committed at the end. Raises the errors of `ready_database`."""
     from tilewatch.db.session import session
 
     with session(ready_database()) as opened:
@@ -132,8 +132,8 @@ def require_repository(database_url: str, name: str) -> None:
 
 
 def run_dashboard_program(module: str, order: Mapping[str, Any], database_url: str) -> NoReturn:
-    """Runs a program of the dashboard with `order` as JSON, and ends this command with the program's exit code. The
-    program is a separate process, because workers must not import the dashboard and may not have its packages."""
+    """Runs a program of the dashboard with `order`, as JSON, as its argument, and ends this command with the program's
+    exit code. It is a separate process, because workers do not import the dashboard and may lack its packages."""
     import subprocess
 
     from tilewatch.worker.settings import CHECKOUT
@@ -155,7 +155,7 @@ def day(text: str | None) -> dt.date | None:
 
 def name_of(who: str | None) -> str:
     """Returns the name to store with an action: `who`, else the account that runs the command. Root may be any person,
-    so at a terminal the command asks for a name, as the dashboard does. Raises NoName if no name is given."""
+    so at a terminal the command asks root for a name. Raises NoName if the name is empty or Tilewatch's own."""
     from tilewatch.db.lifecycle.regressions import ITSELF
 
     try:

@@ -82,7 +82,7 @@ def show(number: Number, as_json: AsJson = False) -> None:
 
 
 def _add_triage(action: str, help: str, example: str = "7") -> None:
-    """Adds the command for an action that changes the state of a regression."""
+    """Adds the command `tilewatch regressions ACTION`, which changes the state of a regression."""
 
     @regressions.command(action, help=f"{help}\n\nExample: tilewatch regressions {action} {example}")
     def triage(number: Number, who: Who = None, note: Note = None) -> None:
@@ -216,7 +216,7 @@ def replay(
     run: Annotated[int, typer.Argument(metavar="RUN", max=options.LARGEST_ID, help="The number of an undecided run.")],
     who: Who = None,
 ) -> None:
-    """Replay an undecided run beside the commit measured before it, ahead of the sweeps. Its verdict follows.
+    """Replay an undecided run beside the commit measured before it, ahead of the sweeps. It is judged again then.
 
     Example: tilewatch regressions replay 4711
     """
@@ -247,7 +247,7 @@ def score(
 
 
 def _change(number: int, who: str | None, act: Callable[[Any, "Session", str], None]) -> None:
-    """Calls `act` with the module that changes regressions, a session and a name, then prints the new state."""
+    """Calls `act` with the module that changes regressions, a session and a name. Prints the regression's new state."""
     from tilewatch.db.lifecycle import regressions as life
 
     name = options.name_of(who)

@@ -34,7 +34,7 @@ def nightly(
     Without --gpu it sweeps for every GPU model that has a worker, and for the models in TILEWATCH_WATCH. If no worker
     has a GPU of the model, the sweep is only compiled, and has only static facts.
 
-    With --toolchain the results are kept apart from trends and verdicts, like those of a branch.
+    With --toolchain the results are kept apart from trends and verdicts, as for a branch.
 
     With --wait the exit code says how it ended: 0 all well, 1 it confirmed a regression, 2 it failed or is incomplete.
 

@@ -28,7 +28,7 @@ OF_FOLDERS = (Format.VLLM, Format.SGLANG)
 
 
 def _require_place(context: typer.Context, file: Path) -> Path:
-    """Returns the file or folder. Raises BadParameter if the file cannot be written there."""
+    """Returns `file`. Raises BadParameter if the format writes a single file and it cannot be written there."""
     return file if context.params["written_as"] in OF_FOLDERS else require_place(file) or file
 
 
@@ -116,7 +116,7 @@ def pr(
 ) -> None:
     """Open, change and withdraw the pull requests that replace slow configs of shipped tables, as happens every 5 min.
 
-    notify.toml switches them on for a repository. --dry-run shows those of all repositories, and needs no token.
+    notify.toml switches this on for a repository. --dry-run works for all repositories, and needs no token.
 
     Example: tilewatch tuned pr --dry-run
     """

@@ -18,8 +18,8 @@ ASK_EVERY_S = 1.0
 
 
 def wait_for(database_url: str, read_state: "Callable[[Session], str | None]", look_again: str) -> None:
-    """Prints each new state on standard error until `read_state` returns None. Keeps waiting while Postgres is away.
-    Ctrl-C prints `look_again`, a sentence on how to look later, and ends the command with exit code 130."""
+    """Prints each new text from `read_state` on standard error, until it returns None. Keeps waiting while Postgres is
+    away. Ctrl-C prints `look_again`, a sentence on how to look later, and ends the command with exit code 130."""
     from tilewatch.worker.queue.outage import once_postgres_is_back
 
     printed = None
@@ -39,7 +39,7 @@ WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
 
 
 def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
-    """Waits until no job of these submissions is open, including replays and verdicts, and then ends the command."""
+    """Waits until no job of these submissions is open, prints their results, and exits with their `nightly_code`."""
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.session import session
 
@@ -60,7 +60,7 @@ def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
 
 
 def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
-    """Returns the exit code of a nightly, from its submissions' states and the ids of confirmed regressions."""
+    """Returns REGRESSION if a regression was confirmed, WELL if all submissions ended well, else NOT_COMPLETE."""
     if confirmed:
         return REGRESSION
     return WELL if all(state in ENDED_WELL for state in states) else NOT_COMPLETE

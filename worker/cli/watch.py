@@ -39,7 +39,7 @@ def add(
 ) -> None:
     """Clone a repository and watch it: each night it is fetched and its library is swept.
 
-    If it has no watch file, one is proposed from the calls in its tests, benchmarks and scripts.
+    If no watch file in it names the kernels to watch, one is proposed from calls in its tests, benchmarks and scripts.
 
     Examples:
 
@@ -65,7 +65,7 @@ def add(
 
 
 def _propose(clone: Path, branch: str, file: Path, python: Path | None) -> None:
-    """Writes a proposed watch file, and prints how many kernels that file watches and where it is."""
+    """Writes a proposed watch file (a list of kernels to watch) and prints its place, or why none can be proposed."""
     from tilewatch.kernels.library_errors import LibraryError
     from tilewatch.worker.git import proposals
 

@@ -1,5 +1,5 @@
-"""The step "check": times both sides of one operator in alternation until the verdict is certain. Each operator of a
-check has a job of its own, so that the worker can take a more urgent job after at most BUDGET_S seconds."""
+"""The step "check": times both commits' code of one operator in alternation until the verdict is certain. Each operator
+of a check has its own job, so that the worker can take a more urgent job after at most BUDGET_S seconds."""
 
 import math
 import time

@@ -14,14 +14,14 @@ from tilewatch.text import short_sha
 
 
 def write_lines(story: CheckStory) -> list[str]:
-    """Returns the lines about a check that has ended: one per timed operator, or the reason why nothing was timed."""
+    """Returns an ended check as lines of text: the outcomes of the operators and a summary, or why it failed."""
     if story.check.failure is not None:
         return [f"could not be compared: {story.check.failure}"]
     return report.write_lines(*_read(story))
 
 
 def read_json(story: CheckStory, link: str) -> dict[str, Any]:
-    """Returns a check that has ended as the JSON of `tilewatch compare`, with further fields that only checks have."""
+    """Returns an ended check as the JSON of `tilewatch compare`, plus its id, GPU model, link and failure."""
     check = story.check
     named = {"id": check.id, "gpu_model": check.gpu_model, "link": link, "failure": check.failure}
     return {**named, **json.loads(report.write_json(*_read(story))), "exit_code": check.exit_code}
@@ -70,7 +70,7 @@ def read_outcome(row: CheckOperatorRow, arch: str) -> Outcome:
 
 
 def _read_verdict(row: CheckOperatorRow) -> Verdict | None:
-    """Returns the verdict on an operator. Returns None if the operator was not launched."""
+    """Returns the verdict on an operator; None if its timing gave none, as without launches."""
     if row.change is None:
         return None
     return Verdict(

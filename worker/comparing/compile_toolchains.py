@@ -1,4 +1,4 @@
-"""The step "compile_toolchains": compiles what a comparison of toolchains needs. A retry continues where it stopped."""
+"""The step "compile_toolchains": compiles configs with each compared toolchain. A retry skips compiled configs."""
 
 from dataclasses import replace
 
@@ -38,8 +38,8 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -> list[UnsentJob]:
-    """Queues the next timing job of a report, for the first of `wanted.gpus`, and returns it in a list. The list is
-    empty if no GPU model is left. Only one job is queued, so that no two jobs work on a report at once."""
+    """Queues the next timing job of a report, for the first GPU model in `wanted.gpus`, and returns it in a list. The
+    list is empty if no GPU model is left. Only one job is queued, so that no two jobs work on a report at once."""
     if not wanted.gpus:
         return []
     slug = wanted.gpus[0]

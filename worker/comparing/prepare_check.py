@@ -1,7 +1,7 @@
 """The step "prepare_check": finds the operators whose code changed, compiles them, and queues a timing job for each.
 
 Source and bytecode are compared as in `tilewatch compare` (kernels/comparing/changes.py). An operator with unchanged
-code needs no GPU. Each side has one config: the last winner in this database, or that of the library's tuned table."""
+code needs no GPU. Each side has one config: the last winner in this database, else the library's tuned config."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -65,7 +65,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def list_recorded_winners(opened: Session, repository: str, gpus: Iterable[str]) -> list[RecordedWinner]:
-    """Lists the last winners of a repository in this database on these GPU models."""
+    """Lists the last winner of each kernel and problem of a repository on each of these GPU models."""
     return [
         RecordedWinner(each.kernel, each.problem, slug, gpu_model(slug).arch, (each.params,), each.finished_at)
         for slug in gpus
@@ -74,7 +74,7 @@ def list_recorded_winners(opened: Session, repository: str, gpus: Iterable[str])
 
 
 def _row(comparison: Comparison, target: Target, changed: Changed | None) -> dict[str, Any]:
-    """Returns an operator's row: with its outcome if nothing needs to be timed, else with the cubins to time."""
+    """Returns an operator's row for the database: its outcome if nothing needs to be timed, else the cubins to time."""
     outcome = comparison.outcomes[target] if changed is None else changed.outcome()
     if outcome.kind == "neither" and outcome.config_source == ConfigSource.shipped:  # so nothing was compared
         why = f"no config of it has won here, and the one that ships compiles on neither side: {outcome.reason}"

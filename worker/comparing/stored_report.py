@@ -1,4 +1,4 @@
-"""Stores a report of toolchains in the database while jobs work on it. `toolchain compare` uses a file for this."""
+"""Keeps the report of a comparison of toolchains in the database, for jobs that fill it one after the other."""
 
 import time
 from typing import Any
@@ -38,7 +38,7 @@ class StoredReport:
             self.save()
 
     def discard_changes(self) -> None:
-        """Restores the report as it was when the job began, for a job whose measurements turned out to be worthless."""
+        """Restores the report as it was when the job began, for a job whose measurements are worthless."""
         self.report = self._read()
         self.save()
 
@@ -59,8 +59,8 @@ class StoredReport:
 
 
 def find_place(context: Context, wanted: ToolchainsPayload, *, report: ToolchainReport | None = None) -> Workplace:
-    """Returns this machine's library and toolchains for a comparison. Without `report`, raises NotNow if this machine
-    lacks a toolchain, as another worker may have it. With `report`, none is needed: its cubins are in the store."""
+    """Returns the library and toolchains of a comparison on this machine. Without `report`, raises NotNow if a
+    toolchain is missing, as another worker may have it. With `report`, it may be missing: the store has its cubins."""
     library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
     sides = tuple(
         ComparedSide(name, require_toolchain(context, name))

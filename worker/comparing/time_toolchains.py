@@ -1,6 +1,6 @@
-"""The step "time_toolchains": times a comparison of toolchains on a GPU, in short jobs between more urgent ones.
+"""The step "time_toolchains": times a comparison of toolchains on a GPU, in short jobs between more urgent jobs.
 
-An error, even a bug, ends the timing on its GPU model only: the report has the reason, and the next model is timed."""
+A lasting error, even a bug, ends timing on one GPU model: the report has the reason, and the next model is timed."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -69,7 +69,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _time(stored: StoredReport, context: Context, model: GpuSpec) -> bool:
-    """Times a report for one job's minutes. Returns whether they are spent, so that another job is needed."""
+    """Times a report's cubins for at most TURN_MINUTES. Returns True if the time ran out before all were timed."""
     wanted, place = stored.wanted, find_place(context, stored.wanted, report=stored.report)
     used = stored.report.gpus.get(model.slug)
     left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
@@ -80,7 +80,7 @@ def _time(stored: StoredReport, context: Context, model: GpuSpec) -> bool:
 
 
 def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:
-    """Returns the configs' times in the newest sweeps of this database, which suggest configs for re-tuning."""
+    """Returns the times in us of all configs in each problem's newest sweep, from which re-tuning picks configs."""
     times: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
     with session(context.database_url) as opened:
         for each in winners.list_last_trials(opened, repository, model.slug):

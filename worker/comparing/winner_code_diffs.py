@@ -1,5 +1,5 @@
-"""Compares the code of a new run's winner with that of the previous winner and of the second best config, for the
-dashboard. Idle compile workers do this, because a pair takes seconds and no verdict should wait for that."""
+"""Compares the machine code of a new run's winner with the code of the previous run's winner and of the second best
+config. Idle compile workers do this, because a pair takes seconds and no verdict should wait for it."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ RUNS_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class Compared:
-    """Counts the runs that were processed, and the pairs of cubins that were compared for them."""
+    """Counts the runs that were processed, and the pairs of cubins that were compared for these runs."""
 
     runs: int
     pairs: int
@@ -80,7 +80,7 @@ def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
 
 
 def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
-    """Lists the pairs of a run's cubins that have different machine code and were not compared yet."""
+    """Lists the pairs of a run (other cubin, winner's cubin) whose machine code differs and was not compared yet."""
     before_id = evidence.find_run_before(opened, run_id)
     found = winners.read_winners_of_runs(opened, [run_id] if before_id is None else [run_id, before_id])
     winner = found.get(run_id)
@@ -104,7 +104,7 @@ def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
 
 
 def _tabulate(diff: CubinDiff) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns two lists of rows: the changed source lines, and the instructions of which one side has more."""
+    """Returns two lists of rows to store: the changed source lines, and the instructions whose number differs."""
     changes = [row for launch in diff.launches for row in _list_changes(launch)]
     instructions = [row for launch in diff.launches for row in _list_instructions(launch)]
     return changes[:CHANGES_KEPT], instructions[:INSTRUCTIONS_KEPT]

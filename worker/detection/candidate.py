@@ -1,5 +1,5 @@
 """Computes from the nights and replays of one series how likely a change is, and which build probably made it.
-confirmation.py decides whether a candidate is worth a replay, and which one to ask for next."""
+confirmation.py decides whether a candidate is worth a replay, and which replay to ask for next."""
 
 import math
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """The evidence of nightly times for a change at each build: `weighed` is the change's size / variance, `precisions`
+    """The evidence of nightly times for a change at each build. `weighed` is the change's size / variance, `precisions`
     is 1 / variance. Both are 0 where nights show nothing, as in the first night on a new machine. `by_code` is added to
     a build's log-odds. It is minus infinity if the build did not change the series' machine code."""
 
@@ -39,9 +39,9 @@ class NightEvidence:
 
 @dataclass
 class Candidate:
-    """A range of builds, one of which may have changed a series: the builds after `base` up to `head`. `size` is the
-    log of the suspected ratio of times. `size` is None for a probe, whose builds are replayed for another reason than
-    nightly times, such as new machine code. `prior` holds the log-odds before nights and replays."""
+    """A range of builds, after `base` up to `head`, one of which may have changed a series. `size` is the suspected
+    log(time after / time before). `size` is None for a probe: its builds are replayed for a reason other than nightly
+    times, such as new machine code. `prior` holds the log-odds of a change before nights and replays are counted."""
 
     series: int
     base: int
@@ -89,7 +89,7 @@ class Candidate:
         return self.replays.across(self.builds, self.launch_variance)
 
     def expect_of_code(self, share: float) -> None:
-        """Sets the probability that the code at `head` changed this series to `share`, as learned from other series."""
+        """Sets the probability that the new code at `head` changed this series, as replays of other series suggest."""
         assert self.code_share is not None, "the series has new code at `head`"
         self.prior += math.log(share / self.code_share)
         self.code_share = share
@@ -117,8 +117,8 @@ def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy
 
 
 def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
-    """Returns log L (see `log_odds`) for changes of at least `min_change`: L over all sizes, times the probability of
-    such a change after the measurements, divided by its probability before them."""
+    """Returns log L (see `log_odds`) for changes of at least `min_change`. L over all sizes is multiplied by the
+    probability of so large a change after the measurements, and divided by its probability before them."""
     spread = 1.0 + USUAL_SIZE**2 * precisions
     size, error = USUAL_SIZE**2 * weighed / spread, USUAL_SIZE / np.sqrt(spread)
     of_all = USUAL_SIZE**2 * weighed**2 / (2.0 * spread) - np.log(spread) / 2.0
@@ -140,7 +140,7 @@ def odds(candidate: Candidate, policy: Policy) -> float:
 
 
 def likeliest_build(candidate: Candidate) -> tuple[int, float]:
-    """Returns the likeliest first bad build and its probability."""
+    """Returns the build that is most probably the first bad one, and this probability."""
     likely = posterior(candidate)
     best = int(np.argmax(likely))
     return candidate.base + 1 + best, float(likely[best])
@@ -155,7 +155,7 @@ def posterior(candidate: Candidate) -> Floats:
 
 def _location(candidate: Candidate) -> Floats:
     """Returns for each build the log-likelihood that it is the first bad one, at the size that fits nights and replays
-    best. Fitting costs log(1 + t^2 p) / 2, as in `log_odds`, so replays without a change count against a build."""
+    best. As in `log_odds`, log(1 + t^2 p) / 2 is subtracted, so replays without a change count against a build."""
     weighed, precisions, _ = candidate.replayed
     nightly = candidate.nightly
     total = nightly.precisions + precisions

@@ -1,7 +1,7 @@
 """Decides which replay to ask for next about a candidate: is the change real, which build made it, how large is it?
 
-A candidate goes from "open" to "believed" and "confirmed", or to "refuted" or "undecided". candidate.py computes the
-probabilities, and this module decides whether they justify more launches."""
+A candidate is a suspected change. Its state goes from "open" to "believed" and "confirmed", or to "refuted" or
+"undecided". candidate.py computes the probabilities; this module decides whether they justify more launches."""
 
 import math
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
     A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
     The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
     build from which on all replays show the whole change, within two standard errors. A candidate has a ramp only if it
-    has at least three builds and each may have changed the code. Before this rule, ramps ended at builds with unchanged
-    code (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23)."""
+    has at least three builds and each may have changed the code. Without the rule about code, ramps ended at builds
+    with unchanged code (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23)."""
     by_code = candidate.nightly.by_code
     if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
         return None
@@ -89,7 +89,7 @@ def decide(candidate: Candidate, policy: Policy) -> Decision:
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
     """Returns whether a change can be reported: it is large enough, likely enough, and narrowed down to few enough
-    builds. A change may lose this after it was "believed", if further launches show that it is too small."""
+    builds. A "believed" change may stop being believable, if further launches show that it is too small."""
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
@@ -128,7 +128,7 @@ def _has_odds(candidate: Candidate, policy: Policy) -> bool:
 
 
 def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
-    """Returns the next replay to find the build and size of a believed change, or "confirmed" if both are known."""
+    """Returns "believed" with the next replay to find the change's build and size; "confirmed" if both are known."""
     question = _locate(candidate, policy)
     if question is not None:
         return Decision("believed", question)
@@ -142,7 +142,7 @@ def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def _decide_open(candidate: Candidate, policy: Policy) -> Decision:
-    """Believes a change that replays show, refutes one that is worth no more launches, or asks for the next replay."""
+    """Returns "believed", "refuted" (worth no launches), "undecided" (no launches left), or "open" with a replay."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations

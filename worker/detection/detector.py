@@ -1,8 +1,8 @@
 """Takes the nights in order, asks for replays of series that may have changed, and confirms changes.
 
-It has no database, no clock and no randomness, so the same nights and replay answers give the same changes. It keeps
-within a budget of replay launches. scope_state.py keeps the nights and replays, suspicion.py searches the nights, and
-confirmation.py decides which replay to ask for next."""
+It has no database, no clock and no randomness, so the same nights and replay answers give the same changes. Only
+replays of believed changes may exceed the budget of launches. scope_state.py keeps the nights and replays, suspicion.py
+searches the nights, and confirmation.py decides which replay to ask for next."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class Response:
 class Detector:
     """Finds changes of series, night by night. Call `add_night`, then `add_answers` while the response has questions.
     Unanswered questions are discarded when the next night is added. `launches` is the number of launches of a series in
-    a night; the budget of replay launches is a share of them."""
+    a night. The budget of replay launches is a share of the launches of all series."""
 
     def __init__(self, series: Mapping[int, NodeKernel], launches: int, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()  # the caller may set another budget each night
@@ -60,7 +60,7 @@ class Detector:
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
-        """Adds replay answers, and returns what follows from them. Unanswered questions are not asked again tonight."""
+        """Adds replay answers. Returns new changes and questions. Unanswered questions are not asked again tonight."""
         self.budget.rounds += 1
         awaited, self.awaited = self.awaited, {}
         for answer in answers:
@@ -107,8 +107,8 @@ class Detector:
                     self.candidates[key] = probe
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
-        """Returns the next question of every candidate. Closes each candidate that has no further question, and adds
-        its change to `changes` if the change is confirmed."""
+        """Returns the next question of each candidate, except noisy ones that wait (NOISY). Closes each candidate that
+        has no further question, and adds its change to `changes` if the change is confirmed."""
         questions: list[ReplayQuestion] = []
         quietest: dict[int, float] = {}  # by build: the least noise of the open candidates with new code there
         for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):
@@ -156,7 +156,7 @@ class Detector:
         return [change] if change is not None else []
 
     def _close_all(self) -> list[ConfirmedChange]:
-        """Closes all candidates of the last night and returns their confirmed changes. A candidate in state "believed"
-        counts as confirmed too, although its size or its build may be less certain."""
+        """Closes all candidates of the last night and returns their confirmed changes. A believable candidate in state
+        "believed" counts as confirmed too, although its size or its build may be less certain."""
         self.awaited.clear()
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

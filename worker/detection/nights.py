@@ -1,5 +1,5 @@
-"""Keeps the times of all series of a scope, without the noise that series of a node share, and measures how far levels
-moved. A level is the typical log time of a series over some nights.
+"""Keeps the times of all series of a scope (one repository and GPU model), and subtracts the noise that series of a
+node share. Measures how far levels moved. A level is the typical log time of a series over some nights.
 
 Arrays have one row per night, the newest last, and one column per series. A cell is NaN where a series was not
 measured. An environment is a machine with a toolchain."""
@@ -40,7 +40,7 @@ class Nights:
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
-        """Adds a night with the readings of the series measured then. Other series keep their last environment."""
+        """Adds a night with its readings, by column. A series without a usable reading keeps its last environment."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
         unknown = np.full(len(self.nodes), NO_ENVIRONMENT)
         environments = self.environments[-1].copy() if len(self.environments) else unknown
@@ -72,7 +72,7 @@ class Nights:
         self._subtract_node_noise()
 
     def code_before(self, column: int) -> int | None:
-        """Returns the last build with the previous code of a series if its code is new tonight, else None."""
+        """Returns the last build with a series' old code if tonight's code is new. Otherwise returns None."""
         builds = int(self.code_changes[-1, column])
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
@@ -106,8 +106,8 @@ class Nights:
         """Returns for each series the standard deviation of one night's level. It is estimated from differences between
         nights, because a step in the level affects only the few differences across the step.
 
-        It is 1.4826 median |x_(i+lag) - x_i| / sqrt(2), for a lag of 1 or 5, whichever gives more: noise that lasts for
-        several nights does not show between neighbours. It is at least 0.85 sqrt(launch variance / launches)."""
+        It is 1.4826 median |x_(i+lag) - x_i| / sqrt(2) of the log times x, for the lag, 1 or 5, that gives more. Noise
+        that lasts for several nights does not show at lag 1. It is at least 0.85 sqrt(launch variance / launches)."""
         rows = slice(-self.policy.before_nights, None)
         # Missing nights are sorted to the front: else a series measured every other night would have no neighbours.
         order = np.argsort(np.isfinite(self.residuals[rows]), axis=0, kind="stable")
@@ -125,7 +125,7 @@ class Nights:
         return np.asarray(noise)
 
     def scan(self, history_since: NDArray[np.int64]) -> Scan:
-        """Scans the nights of each series for steps, from the series' build in `history_since` on."""
+        """Returns how far the level of each series moved at each night since its build in `history_since`."""
         row = np.arange(len(self.builds))[:, None]
         counts = row >= np.searchsorted(self.builds, history_since)
         here = (row >= self.starts) & counts
@@ -133,12 +133,12 @@ class Nights:
         return scan_steps(self.residuals, here, earlier, self.nodes, self.noise(), self.policy)
 
     def align(self, column: int, row: int, size: float) -> None:
-        """Adds the size of a confirmed change to a series' earlier log times, to make later nights comparable."""
+        """Adds the size of a confirmed change to a series' log times before `row`, to make later nights comparable."""
         self.times[:row, column] += size
         self.residuals[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
-        """Returns by how much a series' level moved `age` nights ago, as a difference of medians."""
+        """Returns by how much a series' level moved `age` nights ago: the level since then minus the level before."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)

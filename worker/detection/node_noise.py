@@ -28,7 +28,7 @@ MANY_COLUMNS = 12
 
 @dataclass(frozen=True)
 class Loadings:
-    """Holds the weights of a node's columns on its factors. The last factor moves all columns alike."""
+    """Holds the `weights` with which a node's factors move its columns. The last factor moves all columns alike."""
 
     weights: Floats  # columns x factors
     own: Floats  # the own variance of each column
@@ -36,7 +36,7 @@ class Loadings:
 
 
 def learn(moves: Floats) -> Loadings:
-    """Returns a node's factors, from moves of log times between adjacent nights (nights x columns, NaN if missing)."""
+    """Returns the weights of a node's factors, from moves of log times (nights x columns, NaN if missing)."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4
@@ -86,10 +86,10 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """Returns each series' share: the factor by which the node's part shows in its times. It is the slope (sum x y + p)
-    / (sum x^2 + p) of the series' moves y between nights over the node's moves x. It differs from 1, for example, if
-    the node's part comes from a single baseline. The prior p has the weight of PRIOR_NIGHTS nights at slope 1. A share
-    close to 1 is set to 1."""
+    """Returns each series' share: the factor by which the node's part shows in the series' times. A share is the slope
+    (sum x y + p) / (sum x^2 + p) of the series' moves y between nights over the node's moves x. The prior p has the
+    weight of PRIOR_NIGHTS nights at slope 1. A share close to 1 is set to 1. A share differs from 1, for example, if
+    the node's part comes from a single baseline."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):
@@ -106,8 +106,8 @@ def _clip(values: Floats) -> Floats:
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:
-    """Returns the principal factors of the correlations between columns, a factor per column. Leaves out factors whose
-    eigenvalue pure noise may have: up to (1 + sqrt(columns / nights))^2 (Marchenko and Pastur, 1967)."""
+    """Returns the weights (columns x factors) of the principal factors of the correlations between columns. Leaves out
+    factors whose eigenvalue pure noise may have: up to (1 + sqrt(columns / nights))^2 (Marchenko and Pastur, 1967)."""
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
     if nights < 12 or columns < 2:

@@ -1,5 +1,5 @@
-"""Defines the thresholds of the judge. A policy file is a JSON object of the thresholds that differ from the default.
-Its name without the extension is the policy's name, which is stored with each verdict."""
+"""Defines the thresholds of the judge, which decides whether a time changed. A policy file is a JSON object of the
+thresholds that differ from the default. The file's name without the extension is stored with each verdict."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +13,7 @@ from tilewatch.given_files import BadFile, read_given_text
 @dataclass(frozen=True)
 class Policy:
     """Holds the thresholds of the judge, tuned on simulated histories (benchmarks/judge.py). The published error rates
-    are those of histories with other random seeds. Log-odds are natural logarithms."""
+    were measured on histories with other random seeds. Log-odds are natural logarithms."""
 
     name: str = "replay-12"
     min_history: int = 5  # earlier nights on the same machine and toolchain that a verdict needs
@@ -45,7 +45,7 @@ MOST = 1_000_000
 
 
 class BadPolicy(ExpectedError, ValueError):
-    """Raised for a policy file that cannot be used. The message is a sentence that names the file and the field."""
+    """Raised if a policy file cannot be used. The message is a sentence that names the file and the error."""
 
 
 def load(path: Path | None) -> Policy:

@@ -18,8 +18,8 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """The samples of one series in one night, grouped by launch: the kernel's, and its baseline's if it has a baseline.
-    `code` identifies the machine code that was measured; None if it is not known."""
+    """The times in us of one series in one night, a tuple per launch: of the kernel and, if there is one, of its
+    baseline. `code` identifies the machine code that was measured; None if it is not known."""
 
     build: int
     machine: str
@@ -31,7 +31,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class NightLevel:
-    """Holds the logarithm of a series' time in one night, the variance of one launch, and the number of launches."""
+    """Holds the logarithm of a series' time in one night, its variance in one launch, and the number of launches."""
 
     time: float
     launch_variance: float
@@ -40,8 +40,8 @@ class NightLevel:
 
 def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
     """Returns the level of one series in one night, from the samples of its launches; None if no time is usable.
-    Launches differ more than the samples within a launch, so each launch counts as one value. If there is only one
-    launch, its variance is that of the median of n samples, pi/2 sigma^2 / n."""
+    Launches differ more than the samples within a launch, so each launch counts as one value. The variance of a single
+    launch is estimated from its n samples, as the variance of their median: pi/2 sigma^2 / n."""
     samples = [ordered for launch in launches if (ordered := sorted(filter(is_time, launch)))]
     if not samples:
         return None

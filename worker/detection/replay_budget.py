@@ -14,8 +14,8 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """Adds a night's share of launches to the budget, and returns launches to it that were requested but never
-        answered. The budget is limited to the launches of one suspicion, or to the night's share if that is larger."""
+        """Adds a night's share of launches to the budget, and also the launches of questions that were never answered.
+        The budget is limited to the launches of one suspicion, or to the night's share if that is larger."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())

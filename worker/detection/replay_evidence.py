@@ -24,7 +24,7 @@ more from zero, because an earlier build may have made that change."""
 
 @dataclass(frozen=True)
 class ReplayQuestion:
-    """A request to time two builds of a series in `launches` fresh processes, each with one median per build."""
+    """A request to time two builds of a series in `launches` fresh processes. Each gives a median time per build."""
 
     series: int
     base: int
@@ -34,7 +34,7 @@ class ReplayQuestion:
 
 @dataclass(frozen=True)
 class ReplayAnswer:
-    """Holds the medians of a replay's launches. Entry i of `base_us` and entry i of `head_us` come from the same
+    """Holds the medians in us of a replay's launches. Entry i of `base_us` and entry i of `head_us` come from the same
     launch. Both are empty if the question could not be answered."""
 
     series: int
@@ -66,7 +66,7 @@ class Estimate:
 
 @dataclass
 class ReplayEvidence:
-    """Holds for each pair of builds (base, head) the log(head_us / base_us) of each launch of its replays."""
+    """Holds log(head_us / base_us) of each launch, for each pair of builds (base, head) that was replayed."""
 
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class ReplayEvidence:
     _variance: float = 0.0
 
     def add(self, answer: ReplayAnswer) -> int:
-        """Adds an answer and returns how many of its launches are usable."""
+        """Adds an answer and returns the number of its launches with usable times of both builds."""
         times = zip(answer.base_us, answer.head_us, strict=False)
         usable = [math.log(head) - math.log(base) for base, head in times if is_time(base) and is_time(head)]
         if usable:
@@ -84,7 +84,7 @@ class ReplayEvidence:
         return len(usable)
 
     def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
-        """Returns the estimate for each pair of builds. They share one launch variance, of past nights and replays."""
+        """Returns the estimate for each pair of builds. All use one launch variance, of past nights and all replays."""
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
@@ -100,7 +100,7 @@ class ReplayEvidence:
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Sums size / error^2, 1 / error^2 and launches of the replays with base < k <= head, for each build k."""
+        """Returns for each build k the sums of size / error^2, 1 / error^2 and launches where base < k <= head."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (base, head), estimate in self.estimates(launch_variance).items():
             began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
@@ -130,7 +130,7 @@ def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estim
 
 def _variance(spread: float, free: int, launch_variance: float) -> float:
     """Returns the variance of log(head_us / base_us) in one launch: (k s0 + spread) / (k + free). k is PRIOR_LAUNCHES,
-    s0 the variance of past nights. s0 is needed because the variance of as few as four launches is uncertain."""
+    s0 the variance of past nights, `free` the degrees of freedom. s0 is needed because replays have few launches."""
     return (PRIOR_LAUNCHES * _past(launch_variance) + spread) / (PRIOR_LAUNCHES + free)
 
 

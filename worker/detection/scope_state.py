@@ -1,7 +1,6 @@
-"""Keeps what is known of the series of a scope: their nights, their replay answers since the last change, the evidence.
+"""Keeps the nights of a scope (a repository on a GPU model): times, replay answers since the last change, and evidence.
 
-It opens candidates with the evidence for each of their builds, and keeps their results. detector.py asks for
-replays."""
+Opens candidates, which are suspected changes, and keeps their results. detector.py asks for replays."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +69,7 @@ class ScopeState:
         self._plan_probes()
 
     def possible_changes(self) -> list[tuple[int, float]]:
-        """Lists the columns whose change may be worth replays, likeliest first, each with the log-odds of a change."""
+        """Lists series (columns) with a change that may be worth replays, likeliest first, each with its log-odds."""
         if self.evidence is None:
             return []
         by_series = np.log(self.policy.changes_a_point) + np.logaddexp.reduce(self.evidence.log_odds, axis=0)
@@ -78,9 +77,9 @@ class ScopeState:
         return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
-        """Returns how many of the last nights may have changed a series: 0 if its code is the same in all of them. If
-        tonight's code is new, these are the nights that may have brought it; else all since the first that may have
-        changed the code. Counts at most `after_nights` nights, and none before the series' last change."""
+        """Returns how many of the last nights may have measured a changed series; 0 if its code was always the same. If
+        tonight's code is new, counts the nights since the last one with the old code; else since the first whose code
+        may be new. Counts at most `after_nights` nights, and none before the series' last change."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -119,8 +118,9 @@ class ScopeState:
         )
 
     def _fresh_since(self, column: int) -> int:
-        """Returns a series' first fresh build. Fresh are builds of the scope's last `fresh_nights` nights, and builds
-        that only the series' last `fresh_nights` measured nights have (its last one if code is known)."""
+        """Returns the first fresh build. A change from this build on is worth more launches. It is the earlier of two:
+        the first build of the scope's last `fresh_nights` nights, and the first build newer than the series' old
+        nights. Old are all but its last `fresh_nights` measured nights (all but the last one, if code is known)."""
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
@@ -145,8 +145,8 @@ class ScopeState:
         return probe
 
     def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """Yields probes of the build of a confirmed change, one for each other series of the same kernel and node. If
-        tonight's launches run out first, the build stays likelier for these series on later nights."""
+        """Yields a probe (a replay of the changed build) for each other series with the kernel and node of a confirmed
+        change. If tonight's launches run out first, this build counts as likelier for these series on later nights."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
@@ -159,17 +159,17 @@ class ScopeState:
 
     def code_share(self, build: int) -> float:
         """Returns the probability that new code at a build changed a series' time. It is the mean of a beta
-        distribution, from a prior and from what replays showed of other series with new code at that build."""
+        distribution, from a prior and from replays of the series that have new code at this build."""
         answers = self._code_answers.get(build, {})
         guess = probability_of(self.policy.reasoned_log_odds)
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
 
     def note_code_answer(self, candidate: Candidate, probability: float) -> None:
-        """Stores the probability, after a candidate's replays, that the new code at its `head` changed its series."""
+        """Stores `probability`: after a candidate's replays, that the new code at `head` changed the series."""
         self._code_answers.setdefault(candidate.head, {})[candidate.series] = probability
 
     def open_probe(self, key: int, base: int, head: int, prior: float) -> Candidate:
-        """Returns a candidate without a size, for builds that are replayed for a reason other than nightly times."""
+        """Returns a probe (a candidate without a size), for builds to replay for another reason than nightly times."""
         series, column = self.series[key], self.series[key].column
         nightly = NightEvidence(*np.zeros((3, head - base)))
         at = np.searchsorted(np.asarray(self.nights.builds), np.arange(base + 1, head + 1))
@@ -178,8 +178,8 @@ class ScopeState:
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
         """Yields each series that has had `min_history` nights on a new machine or toolchain, with its probe: a replay
-        of tonight's build beside the last build on the old one. The probe is None if no build can have changed the
-        series. The caller sets `probe_at` to None when it uses the probe, so that a series gets only one."""
+        of tonight's build and of the last build before the new machine or toolchain. The probe is None if no build can
+        have changed the series. The caller sets `probe_at` to None when it uses the probe: a series gets only one."""
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]
@@ -193,7 +193,7 @@ class ScopeState:
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """Starts a new level at a series' build with an expected change. Earlier nights and replays count no longer."""
+        """Starts a series' new level at the build of an expected change. Earlier nights and replays no longer count."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
 
@@ -202,8 +202,8 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Returns a candidate's confirmed change, which starts a new level; None if its likeliest build was not
-        replayed."""
+        """Starts a new level at a candidate's change, and returns the change. Returns None if the candidate's likeliest
+        build was not replayed."""
         estimate = candidate.estimate
         if estimate is None:
             return None
@@ -237,8 +237,8 @@ class ScopeState:
             self.evidence.log_odds[again] = -np.inf  # a build that had a night already is no new one
 
     def _by_code(self) -> Floats:
-        """Returns what machine code adds to the log-odds of a change, by build (row) and series (column). It adds more
-        where the code is new, or where that code changed the time of another problem of the kernel."""
+        """Returns how much machine code adds to the log-odds of a change, by build (row) and series (column): more
+        where the code is new or changed another problem of the kernel, minus infinity where the code is unchanged."""
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         is_likely = (builds > 0) | self._sibling_changed
@@ -255,8 +255,8 @@ class ScopeState:
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], base: int, head: int) -> NightEvidence:
-    """Returns the evidence for each build after `base` up to `head`. A build without a night gets that of the next
-    night, because all builds between two nights are equally likely."""
+    """Returns the evidence for each build after `base` up to `head`. A build without a night gets the evidence of the
+    next night, because all builds between two nights are equally likely."""
     at = np.searchsorted(np.asarray(builds), np.arange(base + 1, head + 1))
     by_code = nightly.by_code[at] - np.log(np.bincount(at)[at])
     return NightEvidence(nightly.weighed[at], nightly.precisions[at], by_code)

@@ -12,7 +12,7 @@ MOST_LOG_CHANGE = 700.0
 
 
 def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> SeriesVerdict:
-    """Returns the verdict on a series. `candidate` is its open candidate, or None."""
+    """Returns a verdict: a confirmed change, "undecided" if `candidate` is given or history short, or "unchanged"."""
     series, policy, nights, evidence = state.series[key], state.policy, state.nights, state.evidence
     column = series.column
     here = nights.times[int(nights.starts[column]) :, column] if nights.builds else np.empty(0)

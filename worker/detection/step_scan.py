@@ -1,8 +1,8 @@
-"""Measures how far the level of each series moved at each recent night, as the mean after the night's start minus the
-mean before, with the variance of that move.
+"""Measures how far the level of each series moved at each recent night: the mean from this night on, minus the mean
+before. Computes the variance of this move too.
 
-All series and all possible first nights of a new level are scanned at once. Nights on the previous machine or toolchain
-are used too, shifted by the typical move of the node's series when the machine or toolchain changed."""
+Scans all series and all nights at once. Nights on the previous machine or toolchain are used too, shifted by the
+typical move of the node's series when the machine or toolchain changed."""
 
 from dataclasses import dataclass
 
@@ -27,8 +27,8 @@ MOVE_SPREAD_FACTOR = 1.5
 
 @dataclass(frozen=True)
 class Scan:
-    """Holds how far the level of each series moved at each recent night: `steps`, in units of `noise`. Row 0 is the
-    newest night. `variances` holds the variances of `steps`, in squared noises. Both are NaN without enough history."""
+    """Holds how far the level of each series (column) moved at each recent night (row 0 is the newest): `steps`, in
+    units of `noise`, and their `variances`, in squared noises. Both are NaN without enough history."""
 
     steps: Floats
     variances: Floats
@@ -36,7 +36,7 @@ class Scan:
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """Scans nights for steps. `here` marks nights on a series' present machine and toolchain, `earlier` on its last."""
+    """Returns how far levels moved, from nights on the present (`here`) and last (`earlier`) machine and toolchain."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2
@@ -58,7 +58,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
 
 
 class _Sums:
-    """Holds cumulative sums and counts of values. They give the sum and count of any span of nights, without NaN."""
+    """Holds cumulative sums and counts of values, NaN left out. `between` gives sum and count of a span of nights."""
 
     def __init__(self, values: Floats) -> None:
         nothing = np.zeros((1, values.shape[1]))
@@ -70,8 +70,8 @@ class _Sums:
 
 
 def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """Returns the mean over two spans of nights, and the mean's weight, 1 / variance. The span `other` may have another
-    level, so `unlike` is added to its variance."""
+    """Returns the mean over two spans of nights, each given as sum and count, and the mean's weight, 1 / variance. The
+    span `other` may have another level, so `unlike` is added to its variance."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight

@@ -31,8 +31,8 @@ class NotTheProtocol(Exception):
 def answer_lines(
     lines: Iterable[str], complain: Callable[[str], None], refuse: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Yields one answer per input line. A `world` line has no answer and starts a new detector. If a line as a whole
-    cannot be used, its reason is passed to `refuse` as well as to `complain`."""
+    """Yields an answer to each line, except to a `world` line, which starts a new detector. If a whole line cannot be
+    used, the reason is passed to `refuse` as well as to `complain`."""
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -167,7 +167,7 @@ def _complain_about(launch: tuple[float, ...], where: str, complain: Callable[[s
 
 
 def _launch(value: Any) -> tuple[float, ...]:
-    """Returns the times of a launch. A value that is no number becomes NaN, so that other times keep their places."""
+    """Returns the times of a launch in us. A value that is not a number becomes NaN, so that positions are kept."""
     if not isinstance(value, list):
         return ()
     return tuple(float(each) if isinstance(each, float) or _is_small(each) else math.nan for each in value)

@@ -1,5 +1,5 @@
-"""Judges a total by the verdicts of its series. A total has no replays of its own: the replays of its series show how
-much each series changed, and the weighted sum of these changes is the change of the total."""
+"""Judges a total, a weighted sum of the times of several series. A total has no replays of its own. Its change is the
+weighted sum of the changes that replays of its series show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class JudgedPart:
 
 @dataclass(frozen=True)
 class TotalVerdict:
-    """The verdict of a total. `largest` is the index of the series that contributed most; None if no series changed."""
+    """The verdict of a total. `largest` is the index of the series that changed it most; None without a change."""
 
     verdict: VerdictName
     change: float | None
@@ -47,9 +47,9 @@ class TotalVerdict:
 
 
 def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
-    """Returns a total's verdict. Its change is the sum of its series' confirmed changes, weighted by their shares of
-    the old total. Unless that sum is sure and above what undecided series may add, the total is undecided if they may
-    add `min_change`. Each may add its interval's farther end. A series without interval outweighs no sure sum."""
+    """Returns a total's verdict: "regression" or "improvement" if the weighted sum of its series' changes reaches
+    `min_change`, its interval excludes 0, and undecided series with an interval can add less. Else "undecided" if
+    undecided series, such as any without an interval, can add `min_change`. Else "unchanged"."""
     changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
     before_us = [
         each.time_us / (1 + (each.change or 0.0)) if moved else each.time_us
@@ -84,7 +84,7 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
 
 
 def _error(part: JudgedPart) -> float:
-    """Returns the standard error of a confirmed change."""
+    """Returns the standard error of a series' change, from its 95 % interval; 0 if it has no interval."""
     return 0.0 if part.low is None or part.high is None else (part.high - part.low) / TO_STANDARD_ERROR
 
 

@@ -11,7 +11,7 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 @dataclass(frozen=True)
 class ConfirmedChange:
     """A change of a series at build `first_bad` by the relative `size` (0.031 is 3.1 % slower), with its standard
-    error. If several builds made it together, they are those after `last_good`; otherwise `last_good` is None."""
+    error. If several builds made it, these are the builds after `last_good`; otherwise `last_good` is None."""
 
     series: int
     first_bad: int
@@ -45,6 +45,6 @@ class SeriesVerdict:
     reason: str
 
     def with_change(self, change: ConfirmedChange) -> "SeriesVerdict":
-        """Returns the verdict that a confirmed change gives, with its 95 % interval."""
+        """Returns this verdict with the direction, the size and the 95 % interval of a confirmed change."""
         low, high = change.interval
         return replace(self, verdict=change.direction, change=change.size, low=low, high=high)

@@ -1,7 +1,7 @@
 """Orders the commits of a followed branch by ancestry: each commit comes after all commits that it contains.
 
-The line of a branch consists of its tip, of the commits stored for the branch before, and of the first parents of all
-these. So a commit that a merge moved off the first parents (a foxtrot merge) keeps its place, and a commit that a
+The line of a branch consists of its tip, of the commits stored for the branch before, and of the first-parent ancestors
+of them all. So a commit that a merge moved off the first parents (a foxtrot merge) keeps its place, and a commit that a
 forced push removed comes before the commits that replaced it. The stored order is kept where ancestry allows it. Dates
 have no effect."""
 
@@ -18,7 +18,7 @@ Parents = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """A branch's order. `positions` numbers the commits of its line from 1. Those in `left` have left the branch."""
+    """A branch's order. `positions` maps each commit's hash to a number from 1. `left` has the removed commits."""
 
     positions: Mapping[str, int]
     left: frozenset[str]
@@ -29,9 +29,9 @@ class BranchOrder:
 
 
 def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
-    """Returns one order of a branch's stored commits and of the commits on the way to them. `known` are the stored
-    commits in their stored order. `tips` are the newest commits of the branch, the newest last. In a shallow clone no
-    commit counts as removed, because such a clone lacks commits. Raises RepositoryError if Git cannot read it."""
+    """Returns the order of a branch's stored commits, its tips and their first-parent ancestors. `known` has the stored
+    commits in their stored order, `tips` the newest commits, the newest last. In a shallow clone, which lacks commits,
+    no commit counts as removed. Raises RepositoryError if Git cannot read the repository."""
     first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
     if {*known, *tips} <= set(first_parents):
         return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())
@@ -46,8 +46,8 @@ def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) ->
 
 
 def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
-    """Lists the first parents of all heads, each commit after all commits that it contains. Otherwise, the commits of
-    an earlier head come first, and the commits of a merge's first parent come before those of its second parent."""
+    """Lists the heads and their first-parent ancestors, each after all commits that it contains. If this leaves a
+    choice, commits of an earlier head come first, and a merge's first parent comes before its second parent."""
     line: set[str] = set()
     for head in heads:
         line.update(takewhile(lambda sha: sha not in line, _walk_first_parents(parents, head)))
@@ -86,7 +86,7 @@ def _walk_first_parents(parents: Parents, head: str) -> Iterator[str]:
 
 
 def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]:
-    """Yields each commit once, after its parents. It does not recurse, because histories exceed Python's stack."""
+    """Yields the heads and their ancestors, each once and after its parents. Does not recurse: histories are long."""
     done: set[str] = set()
     for head in heads:
         path = [head] if head not in done else []
@@ -102,7 +102,7 @@ def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]
 
 
 def _list_found(repository: Path, shas: Sequence[str]) -> set[str]:
-    """Returns those of `shas` that are commits of the repository."""
+    """Returns the hashes in `shas` that are commits of the repository."""
     asked = "".join(f"{sha}^{{commit}}\n" for sha in shas)
     answers = git(repository, "cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
     return {sha for sha, answer in zip(shas, answers, strict=True) if answer == sha}

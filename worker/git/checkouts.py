@@ -43,7 +43,7 @@ class KeptCommit:
 
 def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Path:
     """Returns the library's folder in the checkout of a commit: the folder that `watch` in its pyproject.toml names, or
-    else the folder `usual`. Raises RepositoryError if there is none, and BadProject if pyproject.toml is wrong."""
+    else the folder `usual`. Raises RepositoryError if it is missing, and BadProject if pyproject.toml is wrong."""
     checkout_commit(repository, sha, cache)  # first, because its error for a missing commit says what to do
     settings = read_settings(repository, sha)
     return checkout(repository, sha, settings.watch if settings and settings.watch else usual, cache)
@@ -67,9 +67,9 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
 
 
 def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
-    """Returns the folder with a whole commit, which is made once under `cache` and then reused. It appears by a rename,
-    so that other workers never see an incomplete folder. `git archive` is not used, because it omits files that
-    .gitattributes marks export-ignore. Submodules are empty folders."""
+    """Returns a folder with all files of a commit. It is made once under `cache` and then reused. A rename puts it
+    there, so that other workers never see an incomplete folder. `git archive` is not used, because it omits files that
+    .gitattributes marks export-ignore. Submodules are empty folders. Raises RepositoryError if it cannot be made."""
     target = cache / sha
     if _mark_used(target):
         return target
@@ -106,7 +106,7 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
 
 
 def _require_size(repository: Path, sha: str) -> None:
-    """Raises RepositoryError if a commit has more than MOST_FILES or MOST_BYTES. It stops reading Git's list there."""
+    """Raises RepositoryError if a commit has over MOST_FILES files or MOST_BYTES bytes. Lists no further files then."""
     count = size_bytes = 0
     command, variables = ("git", "ls-tree", "-r", "--long", "--full-tree", sha), make_environment(repository)
     with subprocess.Popen(
@@ -122,8 +122,8 @@ def _require_size(repository: Path, sha: str) -> None:
 
 
 def remove_unused(cache: Path, now: float) -> None:
-    """Removes the checkouts that `choose_unused` returns, except those that are used meanwhile. Also removes incomplete
-    checkouts that killed processes left behind."""
+    """Removes the checkouts that `choose_unused` returns, except checkouts that were used meanwhile. Also removes
+    incomplete checkouts that killed processes left behind."""
     for left in (*cache.glob(f"{_REMOVING}*"), *cache.glob(f"{_MAKING}*")):
         with contextlib.suppress(FileNotFoundError):
             if left.name.startswith(_REMOVING) or now - left.stat().st_mtime > IN_USE_S:
@@ -155,7 +155,7 @@ def delete(folder: Path) -> None:
 
 
 def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
-    """Returns the checkouts to remove: the longest unused ones not in use, until the rest is within the limits."""
+    """Returns folders to remove so that KEPT_COMMITS and KEPT_BYTES hold: the longest unused, and none in use."""
     count, total_bytes = len(kept), sum(each.size_bytes for each in kept)
     chosen: list[Path] = []
     for each in sorted(kept, key=lambda each: each.used_at):
@@ -167,7 +167,7 @@ def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
 
 
 def _mark_used(folder: Path) -> bool:
-    """Marks a checkout as used just now. Returns False if it does not exist."""
+    """Marks a checkout as used now, by its time of change. Returns whether the checkout exists."""
     try:
         os.utime(folder)
     except (FileNotFoundError, NotADirectoryError):

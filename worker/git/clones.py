@@ -54,14 +54,14 @@ class Clone:
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
-    """Returns the clone of a repository. Its folder's name contains the repository's name for people to recognise."""
+    """Returns the clone of a repository. The folder's name contains the repository's name, for people to recognise."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
     digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
     return Clone(name, url, clones / f"{readable}-{digest}.git")
 
 
 def clean_address(address: str) -> str:
-    """Returns the address to store, with an absolute path for a folder. Raises BadAddress if it cannot be used."""
+    """Returns a folder's absolute path, or another address unchanged. Raises BadAddress if it cannot be used."""
     folder = Path(address).expanduser()
     if folder.is_dir():
         return str(folder.resolve())
@@ -78,14 +78,14 @@ def clean_address(address: str) -> str:
 
 
 def fetch(clone: Clone) -> None:
-    """Fetches all branches and tags, or clones the repository. Raises FetchFailed, which leaves the clone unchanged."""
+    """Fetches all branches and tags, or makes a missing clone. Raises FetchFailed if git does not succeed."""
     with _locked(clone):
         _fetch(clone)
 
 
 def follow(clone: Clone, branch: str) -> None:
-    """Makes a branch the clone's HEAD, and fetches if it is behind. Raises FetchFailed if the remote lacks the branch.
-    Raises it too if Git reports no error but leaves the clone's branch at another commit than the remote's."""
+    """Makes a branch the clone's HEAD, and fetches the branch if it is behind. Raises FetchFailed if the remote lacks
+    the branch, or if Git reports no error but leaves the branch at another commit than the remote's."""
     remote = ask_remote(clone, branch)
     if remote.branch_sha is None:
         raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
@@ -101,14 +101,14 @@ def follow(clone: Clone, branch: str) -> None:
 
 @dataclass(frozen=True)
 class Remote:
-    """The state of a remote: the commit of a branch, and the default branch's name; None for what it lacks."""
+    """The state of a remote: the commit of a branch, and the default branch's name; None if the remote has none."""
 
     branch_sha: str | None
     default_branch: str | None
 
 
 def ask_remote(clone: Clone, branch: str) -> Remote:
-    """Returns the remote's commit of a branch, and its default branch. Raises FetchFailed if it cannot be read."""
+    """Returns the remote's commit of a branch, and its default branch. Raises FetchFailed if it does not answer."""
     ref = f"refs/heads/{branch}"
     listed = run_remote(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
     sha = default = None
@@ -140,7 +140,7 @@ def _read_ref(clone: Clone, ref: str) -> str | None:
 
 
 def bring_commit(clone: Clone, sha: str) -> None:
-    """Fetches a commit if the clone lacks it. Raises FetchFailed, or RepositoryError if the remote lacks it too."""
+    """Fetches a commit if the clone lacks it. Raises FetchFailed, or RepositoryError if the remote lacks the commit."""
     if has(clone, sha):
         return
     with _locked(clone):
@@ -162,7 +162,7 @@ def bring_revision(clone: Clone, revision: str) -> str:
 
 def choose_branch(clone: Clone) -> str:
     """Returns the branch to follow if none is named: `branch` of [tool.tilewatch] on the remote's default branch, else
-    that branch itself. Raises FetchFailed if the remote cannot be read, RepositoryError if its HEAD is not a branch,
+    the default branch. Raises FetchFailed if the remote cannot be read, RepositoryError if its HEAD is not a branch,
     and BadProject if the setting is wrong."""
     default = ask_remote(clone, "HEAD").default_branch
     settings = read_settings(clone.folder, "HEAD" if default is None else f"refs/heads/{default}")
@@ -239,7 +239,7 @@ def _locked(clone: Clone) -> Iterator[None]:
 
 
 def run_remote(clone: Clone, *arguments: str, does: str = "fetched") -> str:
-    """Runs git over the network, without a terminal. Returns its output. Raises FetchFailed ("cannot be DOES: WHY")."""
+    """Runs git over the network and returns its output. Raises FetchFailed, whose message has the verb `does`."""
     environment = {**make_environment(), "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **clone.variables}
     with tempfile.TemporaryFile() as log:
         command = ("git", *SAFE, *SLOWEST, *clone.options, *arguments)

@@ -24,7 +24,7 @@ LINK = "120000"
 
 
 class RepositoryError(ExpectedError, RuntimeError):
-    """Raised if the repository lacks what was to be read. The message is a sentence for a person."""
+    """Raised if a repository cannot be read, or lacks a commit, branch or file. The message is a sentence."""
 
 
 class GitFailed(RepositoryError):
@@ -36,7 +36,7 @@ class GitFailed(RepositoryError):
 
 
 def resolve(repository: Path, revision: str) -> GitCommit:
-    """Returns the commit that a revision names. A branch takes precedence over a tag. Raises RepositoryError."""
+    """Returns the commit that a revision names, by branch before tag. Raises RepositoryError if there is none."""
     require_history(repository)
     try:
         return commit_of(repository, find_branch(repository, revision) or revision)
@@ -53,7 +53,7 @@ def is_shallow(repository: Path) -> bool:
 
 
 def find_branch(repository: Path, name: str) -> str | None:
-    """Returns the full name of a branch of this repository or its remote; None for HEAD and for an unknown branch."""
+    """Returns the full ref of a local branch, or of a remote branch "origin/main"; None for HEAD or an unknown name."""
     refs = [] if name == "HEAD" else [f"refs/heads/{name}", f"refs/remotes/{name}"]
     return next((ref for ref in refs if _succeeds(repository, "show-ref", "--verify", "--quiet", "--", ref)), None)
 
@@ -65,7 +65,7 @@ def between(repository: Path, revisions: str) -> list[str]:
 
 
 def list_range(repository: Path, start: str, end: str) -> set[str]:
-    """Returns all commits that `end` contains and `start` does not."""
+    """Returns the hashes of all commits that `end` contains and `start` does not."""
     return set(git(repository, "rev-list", f"{start}..{end}", "--").split())
 
 
@@ -139,7 +139,7 @@ def _find_upstream(repository: Path, ref: str) -> str | None:
 
 
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:
-    """Lists a commit and its first parents, newest first. The list is empty if the repository lacks the commit."""
+    """Lists a commit and its first parents, newest first, at most `count`. Lists nothing if the commit is missing."""
     try:
         require_history(repository)
         return git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha, "--").split()
@@ -165,7 +165,7 @@ def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> st
 
 
 def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
-    """Returns [tool.tilewatch] of a commit's pyproject.toml; None if it has none. Raises BadProject if it is wrong."""
+    """Returns [tool.tilewatch] of a commit's pyproject.toml; None without it. Raises BadProject if it is wrong."""
     text = read_file(repository, revision, project_settings.FILE, MOST_TOML_BYTES)
     where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
     return None if text is None else project_settings.parse(text, where)
@@ -207,8 +207,8 @@ def _succeeds(repository: Path, *arguments: str) -> bool:
 
 
 def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
-    """Runs git and returns its output. Git uses exactly this repository: neither a repository around it, nor that of a
-    hook that started this process. Raises GitFailed if the command fails, RepositoryError if git is not installed."""
+    """Runs git and returns its output. Git uses this repository, even if another is around it, or if another's hook
+    started this process. Raises GitFailed if the command fails, RepositoryError without git or the folder."""
     if not repository.is_dir():
         raise RepositoryError(f"{repository} is not a folder")
     try:

@@ -1,6 +1,6 @@
 """Keeps the path of the Python with which a node runs a repository's host code, if it is not Tilewatch's own Python.
 
-The database says that a repository needs such a Python. Each node has the path in a file beside its clone. Only
+The database says which repository needs a Python of its own. Each node has the path in a file beside its clone. Only
 `tilewatch watch add` writes this file. So neither a commit nor the database can choose the program that runs."""
 
 import os
@@ -20,11 +20,11 @@ from tilewatch.worker.git.commits import read_file, read_settings
 
 
 class BadPython(ExpectedError):
-    """Raised if host code cannot be recorded with a Python. The message is a sentence."""
+    """Raised if a Python cannot run and record a repository's host code. The message is a sentence."""
 
 
 def write(clone: Clone, python: Path) -> None:
-    """Stores the path of the Python with which this node records a repository's host code."""
+    """Stores the path of the Python that runs a repository's host code on this node."""
     _find_file(clone).parent.mkdir(parents=True, exist_ok=True)
     _find_file(clone).write_text(f"{python}\n", encoding="utf-8")
 
@@ -34,7 +34,7 @@ def forget(clone: Clone) -> None:
 
 
 def find(clone: Clone) -> Path | None:
-    """Returns the path of the Python with which this node records a repository; None for Tilewatch's own Python."""
+    """Returns the path of the Python that runs a repository's host code on this node; None for Tilewatch's own."""
     try:
         return Path(_find_file(clone).read_text(encoding="utf-8").strip())
     except FileNotFoundError:
@@ -43,8 +43,8 @@ def find(clone: Clone) -> Path | None:
 
 def find_environment(repository: Path, branch: str, python: Path | None) -> Environment | None:
     """Returns this node's environment for the host code of a branch's last commit: `python` with the packages in the
-    file that `requirements` of [tool.tilewatch] names. Returns None without that setting. Raises BadInterpreter,
-    BadProject or RepositoryError on failure."""
+    file that `requirements` of [tool.tilewatch] names; None without this setting. Raises BadInterpreter, BadProject or
+    RepositoryError on failure."""
     settings = read_settings(repository, branch)
     if settings is None or settings.requirements is None:
         return None
@@ -55,8 +55,8 @@ def find_environment(repository: Path, branch: str, python: Path | None) -> Envi
 
 
 def use(clone: Clone, library: Path, own_python: bool) -> None:
-    """Makes this process run a library with the Python of its repository. If this node has no such Python, starting a
-    child process raises BadInterpreter. Operators that another node recorded can still be compiled."""
+    """Makes this process run a library with its repository's Python if `own_python`, else with Tilewatch's. Without the
+    repository's Python, starting a child process raises BadInterpreter, but recorded operators can be compiled."""
     missing = (
         f"{clone.name} is recorded by a Python of its owner's, which this node lacks: `tilewatch watch add {clone.url} "
         f"--name {clone.name} --python PYTHON` here names one"
@@ -65,7 +65,7 @@ def use(clone: Clone, library: Path, own_python: bool) -> None:
 
 
 def require(python: Path) -> None:
-    """Raises BadPython if host code cannot be recorded with this Python and the cuda-tile package of Tilewatch."""
+    """Raises BadPython if this Python cannot run host code for Tilewatch, or has another cuda-tile package."""
     if not os.access(python, os.X_OK):  # a server of children that runs by it may be left
         raise BadPython(f"{python} is no program that can be started")
     with tempfile.TemporaryDirectory(prefix="tilewatch-python-") as folder:

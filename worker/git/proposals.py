@@ -1,4 +1,4 @@
-"""Proposes a watch file for a commit that lacks a watch file."""
+"""Proposes a watch file, which names the operators to watch, for a commit that lacks a watch file."""
 
 import tempfile
 from collections.abc import Callable

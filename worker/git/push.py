@@ -19,7 +19,7 @@ line. GitHub and GitLab accept any user name with a token (2026-11)."""
 
 
 def commit_file(repository: Path, base_sha: str, path: str, text: str, message: str) -> str:
-    """Makes a commit on `base_sha` that sets one file's content to `text`. Returns its hash. Raises GitFailed."""
+    """Makes a commit on `base_sha` that replaces the text of one file. Returns the commit's hash. Raises GitFailed."""
     mode = git(repository, "ls-tree", "--full-tree", base_sha, "--", path).split()[0]
     blob = git(repository, "hash-object", "-w", "--stdin", stdin=text).strip()
     with tempfile.TemporaryDirectory() as scratch:
@@ -34,7 +34,7 @@ def commit_file(repository: Path, base_sha: str, path: str, text: str, message: 
 
 
 def with_token(clone: Clone, token: str) -> Clone:
-    """Returns the clone with settings by which git sends a token to the host of its https address, and to no other
+    """Returns the clone with settings that make git send a token to the host of its https address, and to no other
     host. For an address of another kind, git uses the SSH agent or the user's own credential helper."""
     parts = urlsplit(clone.url)
     if parts.scheme != "https":
@@ -55,7 +55,7 @@ def push_branch(clone: Clone, branch: str, sha: str) -> None:
 
 
 def _is_own(repository: Path, sha: str) -> bool:
-    """Returns whether `commit_file` made this commit; False if the clone lacks the commit."""
+    """Returns whether a commit has the committer that `commit_file` sets; False if the clone lacks the commit."""
     try:
         return git(repository, "show", "--no-patch", "--format=%cn <%ce>", sha, "--").strip() == (
             f"{AUTHOR['NAME']} <{AUTHOR['EMAIL']}>"

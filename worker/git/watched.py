@@ -1,4 +1,4 @@
-"""Finds the watched repositories: those of `tilewatch watch add`, and the repository TILEWATCH_REPOSITORY.
+"""Finds the watched repositories: those added by `tilewatch watch add`, and the repository TILEWATCH_REPOSITORY.
 
 The default of TILEWATCH_REPOSITORY is the checkout of Tilewatch, if there is one. That checkout is only watched as long
 as no repository was added. Each node has its own clones, made from the addresses in the database."""
@@ -60,8 +60,8 @@ def list_names(database_url: str, settings: Settings) -> list[str]:
 
 
 def list_environments(database_url: str, settings: Settings) -> dict[str, str]:
-    """Maps names of watched repositories to what `describe_environment` says of them on this node. Leaves out those
-    whose host code runs in Tilewatch's environment."""
+    """Returns the text of `describe_environment` for each watched repository, by name. Leaves out repositories whose
+    host code runs in Tilewatch's environment."""
     with session(database_url) as opened:
         watched = list_watched(opened, settings)
     described = {each.name: describe_environment(each) for each in watched}
@@ -69,8 +69,8 @@ def list_environments(database_url: str, settings: Settings) -> dict[str, str]:
 
 
 def describe_environment(watched: WatchedRepository) -> str:
-    """Returns, in words, the Python that runs a repository's host code on this node, and whether the packages that the
-    repository's branch names are installed."""
+    """Returns a text about a repository on this node: the path of the Python that runs its host code, and whether the
+    packages that its branch asks for are installed."""
     python = owner_python.find(watched.clone) if watched.clone is not None and watched.own_python else None
     words = str(python or "nothing: --python is missing") if watched.own_python else OWN
     if not watched.folder.is_dir():
@@ -85,7 +85,7 @@ def describe_environment(watched: WatchedRepository) -> str:
 
 
 def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:
-    """Returns the watched repository `name`. If `name` is None, returns the only one, else TILEWATCH_REPOSITORY.
+    """Returns the watched repository `name`. For None, returns the only watched repository, else TILEWATCH_REPOSITORY.
     Raises RepositoryError with the known names if there is no such repository, or if several could be meant."""
     watched = list_watched(opened, settings)
     if not watched:
@@ -105,7 +105,7 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def describe_dropped(settings: Settings, watched: Sequence[WatchedRepository]) -> str:
-    """Returns a clause that the checkout of Tilewatch is not one of the `watched`; an empty text if it is."""
+    """Returns a clause that Tilewatch's checkout is not watched, to end a message; an empty text if it is watched."""
     own = settings.repository
     if any(each.clone is None or each.name == _own_name(own) for each in watched) or not _has_git(own):
         return ""
@@ -114,7 +114,7 @@ def describe_dropped(settings: Settings, watched: Sequence[WatchedRepository]) -
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
     """Returns the watched repository that has one of these addresses. If no repository has one, as with the addresses
-    of a mirror, returns what `choose` returns for the name None, or raises its RepositoryError."""
+    of a mirror, returns the repository of `choose` for the name None, or raises its RepositoryError."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -132,8 +132,8 @@ def add(
     python: Path | None = None,
 ) -> WatchedRepository:
     """Clones a repository and starts watching it. If `branch` is None, follows the branch in its pyproject.toml, else
-    the default branch. With `python`, this node records host code with that Python. If the repository is already
-    watched, only this changes. Raises BadAddress, BadPython, RepositoryError or RepositoryRefused on failure."""
+    the default branch. With `python`, this node records host code with that Python. For a watched repository, only the
+    Python is changed. Raises BadAddress, BadPython, RepositoryError or RepositoryRefused on failure."""
     if python is not None:
         owner_python.require(python)
     url = clones.clean_address(address)
@@ -160,8 +160,8 @@ def add(
 
 
 def fetch(watched: WatchedRepository) -> str | None:
-    """Fetches a repository that was added. Returns None if that succeeded. If it failed, the clone is unchanged, and a
-    sentence about the error is returned. Raises FetchFailed if the clone then lacks the followed branch."""
+    """Fetches a repository that `tilewatch watch add` added; leaves TILEWATCH_REPOSITORY to its owner. Returns None, or
+    a sentence about an error. Raises FetchFailed if, after an error, the clone lacks the followed branch."""
     if watched.clone is None:
         return None
     try:
@@ -175,14 +175,14 @@ def fetch(watched: WatchedRepository) -> str | None:
 
 
 def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
-    """Returns the order of the followed branch and its stored commits. Raises RepositoryError without such a branch."""
+    """Returns the order of the followed branch and its stored commits. Raises RepositoryError without the branch."""
     known = [each.sha for each in commit_positions.list_known(opened, watched.name)]
     return order_branch(watched.folder, commits.find_tips(watched.folder, watched.branch), known)
 
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
     """Stores the order of the commits of `stored_as`, the name of a repository or of its branch. `newest` is the last
-    submitted commit. Returns how many commits left the branch since the last call. Raises RepositoryError."""
+    submitted commit. Returns how many commits left the branch since the last call. Can raise RepositoryError."""
     take_turns(opened, f"order of {stored_as}")
     branch = branch_without_toolchain(stored_as)
     if branch is None:
@@ -232,7 +232,7 @@ def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) 
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:
-    """Returns this node's clone of the repository `name`; None if there is no clone or `name` is that of a branch."""
+    """Returns this node's folder of the repository `name`: its clone, or TILEWATCH_REPOSITORY; else None."""
     row = repositories.find_repository(opened, name)
     if row is not None:
         folder = _clone(row, context.clones).folder

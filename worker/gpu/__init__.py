@@ -1,1 +1,1 @@
-"""Gives a worker its GPU, real or simulated, and keeps its quarantine. Only gpu/ and steps/ use kernels/measuring."""
+"""Gives a worker its GPU, real or simulated, and puts the GPU into quarantine while it is ill."""

@@ -18,7 +18,7 @@ GpuProbe: TypeAlias = RealProbe | SimulatedProbe
 
 
 def backend_for(gpu_models: Collection[str], context: Context) -> GpuBackend:
-    """Returns the real or the simulated GPU of a worker for these GPU models, which are given by their slugs."""
+    """Returns the simulated GPU if `gpu_models` has only its slug, else the real GPU of a worker for these models."""
     if set(gpu_models) == {SIMULATED.slug}:
         return SimulatedGpu(context.simulation)
     return RealGpu(frozenset(gpu_models), context)

@@ -17,12 +17,12 @@ from tilewatch.worker.queue.outage import NotNow
 
 
 class FellIll(NotNow):
-    """Raised if the GPU went into quarantine while a step used it, so that the measurements are worthless."""
+    """Raised if the GPU went into quarantine while a step used it, because its measurements are then worthless."""
 
 
 @dataclass(frozen=True)
 class HealthyGpu:
-    """A GPU that is not in quarantine. `times_ill` counts the quarantines that it has had so far."""
+    """A GPU that is not in quarantine. `times_ill` is how often it was in quarantine before."""
 
     backend: GpuBackend
     gpu: Gpu
@@ -31,9 +31,9 @@ class HealthyGpu:
 
 @contextmanager
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
-    """Gives a step this worker's GPU, which must be of this model, and have this UUID if one is given. Raises NotNow if
-    the GPU is in use, missing, in quarantine or not the requested one, because another worker may do the job. Raises
-    FellIll at the end, even after an error, if the GPU went into quarantine meanwhile."""
+    """Yields this worker's GPU, which must be of this model, and have this UUID if one is given. Raises NotNow if the
+    GPU is in use, missing, in quarantine or another GPU, because another worker may do the job. Raises FellIll at the
+    end, even after an error, if the GPU went into quarantine meanwhile."""
     backend = backend_for({gpu_model}, context)
     try:
         gpu = backend.own_gpu()

@@ -1,7 +1,7 @@
-"""Puts a GPU that is found ill into quarantine, where it gets no sweeps, and ends the quarantine after a clean canary.
+"""Puts an ill GPU into quarantine, where it gets no sweeps. A clean canary (a short test) ends the quarantine.
 
-kernels/gpu/health/illness.py decides what counts as an illness. db/lifecycle/quarantine.py stores the quarantine. The
-thread that reads the GPU's health runs in the worker's parent process, even during sweeps."""
+kernels/gpu/health/illness.py decides which readings show an illness. db/lifecycle/quarantine.py stores the quarantine.
+The thread that reads the GPU's health runs in the worker's parent process, even during sweeps."""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +31,7 @@ NOTICED_S = 2 * LOOK_EVERY_S
 
 
 class GpuWatch:
-    """The thread that watches a GPU's health. It calls `consume` to make the worker stop or resume taking sweeps."""
+    """The thread that watches a GPU's health. It calls `consume` with whether the worker shall take sweeps."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class GpuWatch:
         self._over.set()
 
     def look(self) -> None:
-        """Reads the GPU's health. May begin a quarantine or run a canary. Raises SQLAlchemyError without Postgres."""
+        """Begins a quarantine if the GPU is ill, or runs a canary in one. Raises SQLAlchemyError without Postgres."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
         well = ill is None
@@ -77,7 +77,7 @@ class GpuWatch:
             self._consume(well)
 
     def _find_illness(self) -> Illness | None:
-        """Returns the illness that the last two readings of the GPU's error counts show; None for a healthy GPU."""
+        """Returns the illness that the last two readings of the GPU's error counts show; None without illness."""
         try:
             self._readings = [*self._readings[-1:], self._probe.look()]
         except NoAnswer as error:  # this does not make the GPU ill; if it is gone, its sweeps fail anyway

@@ -52,12 +52,12 @@ class RealGpu:
         require_packages()
 
     def find_need_of_root(self, gpu: Gpu) -> str | None:
-        """Returns why host code stays root on this GPU; None if it has its own user, or if this process is not root."""
+        """Returns why host code runs as root on this GPU; None if it has its own user or this process is not root."""
         return gpu_user.find_refusal(gpu.uuid, ChildProcess) if gpu_user.is_of_root() else None
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
-        """Measures a sweep. Trials that an interrupted attempt of this job timed on this GPU are read from disk and not
-        repeated. Times in the database are not used, because they may be those of another GPU."""
+        """Measures a sweep and returns the run. Reads trials from disk that an interrupted attempt of this job timed on
+        this GPU. Does not use times in the database, because another GPU may have measured them."""
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
         together = sweep.together
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
@@ -102,7 +102,7 @@ class RealGpu:
         return result
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed if it cannot."""
+        """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed if that fails."""
         question = asked.question
         kernel, metric = split_kernel(question.kernel)
         request = ReplayRequest(
@@ -140,7 +140,7 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Returns a canary's readings. Raises NoAnswer if another process, which would spoil them, uses the GPU."""
+        """Returns a canary's readings. Raises NoAnswer if another process uses the GPU, which would spoil them."""
         self._require_alone()
         readings = watcher.canary(self._gpu_uuid)
         self._require_alone()

@@ -1,4 +1,4 @@
-"""Simulates a GPU: makes times from a seed, for tests, load figures and demonstrations on machines without one.
+"""Simulates a GPU: makes times from a seed, for tests, tests of load and demonstrations on machines without a GPU.
 
 Its runs have the timer and the origin "simulated" and the GPU model "sim", so that they cannot be mistaken for
 measurements. All times follow from the seed: the same code on the same problem is equally fast at every commit. Other
@@ -94,7 +94,7 @@ class SimulatedGpu:
         )
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Returns simulated launches of two builds, all at once. Their noise is seeded by the question's key."""
+        """Returns simulated medians of two builds' launches, all at once. The question's key seeds their noise."""
         started_at = dt.datetime.now(dt.UTC)
         simulation, question = self.simulation, asked.question
         medians_us = []
@@ -145,8 +145,8 @@ class SimulatedProbe:
 
 
 class SimulatedBench:
-    """Simulates launches of pairs and races of configs. The noise of a launch is seeded by the cubins and the launch's
-    number. The config with the smallest `true_us` wins a race."""
+    """Simulates launches of pairs of cubins, and races that find the fastest config. The noise of a launch is seeded by
+    the cubins and the launch's number. The config with the smallest time without noise wins a race."""
 
     def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
         self._simulation, self._sleep = simulation, sleep
@@ -198,8 +198,8 @@ def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> 
 
 
 def _telemetry(sweep: SweepToMeasure, simulation: Simulation) -> tuple[Reading, ...]:
-    """Returns the readings before and after a sweep, during which the GPU may fall ill. The seed contains `times_ill`,
-    so that a sweep in which the GPU fell ill succeeds when it is repeated."""
+    """Returns the health readings before and after a sweep, in which the GPU may fall ill. The seed contains
+    `times_ill`, so that a sweep in which the GPU fell ill succeeds when it is repeated."""
     facts = sweep.facts
     chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(sweep.times_ill))
     illness = chance.choice(ILLNESSES) if chance.random() < simulation.ill else None
@@ -226,7 +226,7 @@ def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
 
 
 def _find_planted(content_key: str, simulation: Simulation) -> tuple[str, float]:
-    """Returns the key of the cubin that a planted cubin replaces, and its time's factor; else the same key and 1.0."""
+    """Returns, for a planted cubin, the key of the cubin whose time it takes and a factor; else its own key and 1.0."""
     return simulation.planted.get(content_key, (content_key, 1.0))
 
 

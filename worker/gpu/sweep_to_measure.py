@@ -1,4 +1,4 @@
-"""Defines the sweep of a measure job, as a GPU backend needs it."""
+"""Defines a sweep with all that a GPU backend needs to measure it, and chooses which of its configs to measure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tilewatch.kernels.toolchains.versions import MEASURING, versions
 
 @dataclass(frozen=True)
 class SweepToMeasure:
-    """A sweep, and all that is needed to measure it."""
+    """A sweep with its compiled configs, its library, its baselines, and results of earlier runs that save work."""
 
     job_key: str
     facts: SweepFacts
@@ -27,8 +27,8 @@ class SweepToMeasure:
     last_sweep: LastSweep | None = None
 
     def choose_configs(self, gpu: Gpu) -> Sequence[CompiledConfig]:
-        """Returns the configs to measure: the drawn configs and `last_sweep.timed_again` if the last sweep tried the
-        same machine code with the same toolchain and driver (major version), else all configs."""
+        """Returns all configs. If the last sweep tried the same machine code with the same toolchain and major driver
+        version, returns only the drawn (outside the short list) and those of `last_sweep.timed_again`."""
         last = self.last_sweep
         here = {each.config_id: each.content_key for each in self.configs if not each.drawn}
         now = {**versions(MEASURING), "harness": HARNESS, "driver": gpu.driver.split(".")[0]}

@@ -1,7 +1,7 @@
 """Keeps the launches of runs on disk until their hardware counters are read, for many runs at once.
 
 Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measured at once, which is more than the rest
-of a run (four H100, driver 580.159.04, 2026-11-28). Most of that is its start, so one start serves many runs."""
+of a run takes (four H100, driver 580.159.04, 2026-11-28). Most of it is the start, so one start serves many runs."""
 
 import contextlib
 import functools
@@ -66,7 +66,7 @@ Write = Callable[[str, Mapping[str, Any]], bool]
 
 
 def refuse_for_now() -> Profiler:
-    """Raises NoCounters and starts no profiler. It replaces the profiler while series wait for the GPU."""
+    """Raises NoCounters, so that no profiler starts while a run is measured: its counters are read later."""
     raise NoCounters(LATER)
 
 
@@ -88,8 +88,8 @@ def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: Measu
 
 
 def list_waiting(folder: Path, gpu: Gpu) -> list[Path]:
-    """Lists the files of a GPU's runs that have no counters yet, the oldest first, then those of runs whose counters
-    were read before the run was stored."""
+    """Lists the files of a GPU's runs that wait for counters, the oldest first. A file counts as new again if its
+    counters were read before its run was stored."""
     return sorted((folder / gpu.uuid).glob("*.json"))
 
 
@@ -99,8 +99,8 @@ def is_overdue(waiting: Sequence[Path]) -> bool:
 
 
 def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
-    """Reads the counters of the oldest waiting runs, and writes them with the checklists. Returns the number of runs; 0
-    if another process reads counters on this GPU, or if a series came meanwhile."""
+    """Reads the counters of the oldest waiting runs, and passes them with checklists to `write`. Returns the number of
+    runs; 0 if another process reads counters on this GPU, or if a series came meanwhile."""
     (folder / gpu.uuid).mkdir(parents=True, exist_ok=True)
     with (folder / gpu.uuid / "lock").open("w") as lock:
         return _read_oldest(folder, gpu, store_url, write) if processes.try_lock(lock) else 0

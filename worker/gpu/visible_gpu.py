@@ -43,7 +43,7 @@ def require_packages() -> None:
 
 
 def require_compiler(wanted: str | None) -> None:
-    """Raises WrongWorker if `wanted` is given and this machine's compiler differs from it. Two compilers in one fleet
+    """Raises WrongWorker if this machine has no tile compiler, or another than `wanted`. Two compilers in one fleet
     would compile everything twice, and builds would differ by their compiler."""
     here = compiler_version()
     if not here:

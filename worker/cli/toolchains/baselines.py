@@ -53,7 +53,7 @@ def add(
 
 @baselines.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the environments of this machine: packages, disk use, and the hash of the list.
+    """List the environments of this machine: packages, disk use, and a hash, which is equal for equal packages.
 
     Example: tilewatch baselines list
     """

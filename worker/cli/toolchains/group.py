@@ -32,8 +32,8 @@ Wheels = Annotated[
 
 @dataclass(frozen=True)
 class ToolchainRow:
-    """A row of `tilewatch toolchain list`. `sha256` is the hash of the toolchain's list of packages; None for the
-    toolchain that Tilewatch was installed with, whose list is requirements/base.txt."""
+    """A row of `tilewatch toolchain list` or `tilewatch baselines list`. `sha256` is the hash of the list of packages.
+    It is None for the toolchain that Tilewatch was installed with, whose list is requirements/base.txt."""
 
     name: str
     packages: dict[str, str]

@@ -37,8 +37,8 @@ def toolchain(
     --gpu, every GPU model with a worker times the comparison. --arch adds architectures that are only compiled for.
     If an equal comparison is in progress, its report is shown and nothing new is submitted.
 
-    With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse, 2
-    could not tell, or an error.
+    With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse, 2 could
+    not tell, or an error.
 
     Example: tilewatch submit toolchain installed next --gpu h200 --wait
     """
