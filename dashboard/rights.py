@@ -1,10 +1,10 @@
-"""Decides what a visitor may do: browse, or also act. Only named triagers act, and nobody acts without a name.
+"""Decides whether a visitor may browse, or also act. Only named triagers act, and nobody acts without a name.
 
 Sign-in is OpenID Connect through Streamlit if its secrets have an [auth] section (docs/use/dashboard.md). There are
 three settings, in the environment or in the secrets:
 
     TILEWATCH_TRIAGERS   the addresses of triagers, separated by commas; "*@example.org" names a domain
-    TILEWATCH_ANONYMOUS  what visitors may do who did not sign in: "nothing", "browse" or "act". The default is
+    TILEWATCH_ANONYMOUS  the right of visitors who did not sign in: "nothing", "browse" or "act". The default is
                          "browse" if no sign-in is configured, else "nothing".
     TILEWATCH_TRUST_ADDRESSES  "1" if the provider verifies every address but does not say so
 
@@ -26,7 +26,7 @@ ANONYMOUS = ("nothing", "browse", "act")
 
 @dataclass(frozen=True)
 class Rights:
-    """The rights of a visitor. Actions are stored with the name `who`. `why_not` says what is missing for acting."""
+    """The rights of a visitor. Actions are stored with the name `who`. `why_not` says why the visitor may not act."""
 
     browse: bool
     act: bool
@@ -90,8 +90,8 @@ def _signed_in() -> str | None:
 
 
 def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
-    """Returns the visitor's address if the provider says that it is verified, or says nothing and `trusts_silence` is
-    True; else None. The text "true" counts as True, because some providers send it."""
+    """Returns the visitor's address if the provider calls it verified, or if the provider does not say and
+    `trusts_silence` is True; else None. The text "true" counts as True, because some providers send it."""
     verified = claims.get("email_verified", trusts_silence)
     return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None
 

@@ -6,7 +6,7 @@ from tilewatch.dashboard import rights
 
 
 def admit() -> bool:
-    """Returns whether this visitor may see the pages. If not, shows the reason."""
+    """Returns whether this visitor may see the pages. If the visitor may not, shows the reason."""
     try:
         rules = rights.find_rules()
     except rights.BadRules as wrong:

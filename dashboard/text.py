@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[+-]?[\d,.]+( %)?( \([\d,.%? to+-]+\)(, [\w ]+)?)?")
 
 
 def without_formula(value: object) -> object:
-    """Returns a table cell that spreadsheets do not calculate: puts an invisible character before a formula."""
+    """Returns the value of a table cell. A text that spreadsheets would calculate gets an invisible first character."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return WORD_JOINER + value
@@ -47,7 +47,7 @@ def rate_text(flops: int, bytes_moved: int, microseconds: float) -> str:
 
 
 def count_decimals(rates: Iterable[float]) -> int:
-    """Returns the number of decimals for a column of throughputs: 2 if one is below LOW_RATE, else 0."""
+    """Returns the number of decimals for a column of throughputs: 2 if any throughput is below LOW_RATE, else 0."""
     return 2 if any(rate < LOW_RATE for rate in rates) else 0
 
 
@@ -56,7 +56,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def label_baseline(baseline: str | None) -> str:
-    """Returns a baseline's label, with its version if it has one. Unknown names stay; None gives "its baseline"."""
+    """Returns a baseline's label and version, e.g. "DeepGEMM 0.2.5"; unknown names unchanged; None: "its baseline"."""
     if baseline is None:
         return "its baseline"
     name, _, version = baseline.partition(" ")
@@ -93,7 +93,7 @@ def span_text(seconds: float) -> str:
 
 
 def timer_text(timer: str) -> str:
-    """Returns words that follow a GPU's name and say what timed the run; an empty text for a simulated run."""
+    """Returns words on the timer of a run, such as ", timed with events"; an empty text for a simulated run."""
     return "" if timer == "simulated" else f", timed with {timer}"
 
 
@@ -103,7 +103,7 @@ def source_text(origin: str, machine: str, at: dt.datetime) -> str:
 
 
 def commit_address(repository: str, sha: str) -> str | None:
-    """Returns the address of a commit's page at GitHub or GitLab; None if the repository is not at either of them."""
+    """Returns the address of a commit's page at GitHub or GitLab; None for other places, and for a short hash."""
     parts = urlsplit(repository)
     host = parts.hostname or ""
     if parts.scheme != "https" or not re.fullmatch("[0-9a-f]{40}", sha):

@@ -1,4 +1,4 @@
-"""Makes axes for several kinds of figures."""
+"""Makes log axes and round tick numbers for Plotly's figures."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ TICKS = 5
 
 
 def log_numbers(values: Sequence[float]) -> dict[str, Any]:
-    """Returns a Plotly log axis for these values: LOG_NUMBERS, or one with other ticks if the values are too close."""
+    """Returns a log axis for Plotly: LOG_NUMBERS and, if `values` are within a factor of WIDE, round ticks for them."""
     low, high = min(values, default=1.0), max(values, default=WIDE)
     return LOG_NUMBERS if high >= WIDE * low else {**LOG_NUMBERS, "tickvals": round_between(low, high)}
 

@@ -34,8 +34,8 @@ BY = ("kernel", "problem")
 
 
 def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> go.Figure:
-    """Draws one point per problem at its N and M. Its size shows K, and its colour the median change, which `label`
-    names. `pairs` are rows of `keep_shaped`, with at least one change. Changes that pages may not claim count as 0."""
+    """Draws a point for each problem at its N and M. Its size shows K. Its colour shows the median change, where
+    changes that are unconfirmed or within noise count as 0. `label` names the change. `pairs` is from `keep_shaped`."""
     rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
     problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem"))]
     m, n, k, claimed, labels, hints = zip(*problems, strict=True)
@@ -80,14 +80,14 @@ def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> g
 
 
 def _records(pairs: pd.DataFrame, *columns: str) -> list[Row]:
-    """Returns `columns`, `change` and `finding` of the rows that have a change, one dict per row."""
+    """Returns a dict for each row that has a change, with the values of `columns`, `change` and `finding`."""
     rows: list[Row] = pairs[[*columns, "change", "finding"]].dropna(subset="change").to_dict("records")
     return rows
 
 
 def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
-    """Returns, for each problem (M, N), whether its label is above or below its point: away from the nearest point with
-    the same N. If no point is near, labels of one M alternate, so that they do not overlap on a phone."""
+    """Returns ABOVE or BELOW for the label of each point (M, N): the side away from the nearest point with the same N.
+    If no point is near, the labels of points with the same M alternate, so that they do not overlap on a phone."""
     sides: dict[tuple[int, int], str] = {}
     for m, row in groupby(sorted(places), itemgetter(0)):
         last = ABOVE
@@ -101,7 +101,7 @@ def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """Returns the sizes that get a tick, sorted. Omits a size too close above the last tick; hover texts show it."""
+    """Returns the sizes that get a tick, sorted. Leaves out a size that is too close above the last one with a tick."""
     span = math.log(max(sizes) / min(sizes))
     kept: list[int] = []
     for size in sorted(set(sizes)):
@@ -111,7 +111,7 @@ def _ticks(sizes: Sequence[int]) -> list[int]:
 
 
 def keep_shaped(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows whose problem name gives M, N and K. Omits other rows, such as those of softmax kernels."""
+    """Returns the rows whose problem name gives M, N and K. Leaves out, for example, the rows of softmax kernels."""
     return pairs[pairs["problem"].map(_shape).notna()]
 
 
@@ -121,7 +121,7 @@ def _shape(problem: str) -> tuple[int, int, int] | None:
 
 
 def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str, str]:
-    """Returns M, N and K of a problem, its median change for the colour and in words, and its hover text."""
+    """Returns M, N, K, the change that the colour shows, the median change in words, and the hover text."""
     shape = _shape(name)
     assert shape, "else it has no place"
     lines = [
@@ -135,7 +135,7 @@ def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str
 
 
 def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of the problems that changed on some GPU model: a column per model, and the likely cause."""
+    """Returns a table of the problems that changed: direction, likely cause, and the change on each GPU model."""
     compared = sorted(_records(pairs, *BY, "gpu_model", "arch"), key=itemgetter(*BY))
     models = sorted({row["gpu_model"] for row in compared})
     rows = []
@@ -161,7 +161,7 @@ def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def explain_pattern(moved: Sequence[Row], everywhere: Sequence[Row]) -> str:
-    """Returns words for what the GPU models in `moved` have in common. `everywhere` are the rows of all GPU models."""
+    """Returns the likely cause, e.g. "everywhere: the algorithm". `moved` are the rows of `everywhere` that changed."""
     archs, models = sorted({row["arch"] for row in moved}), sorted({row["gpu_model"] for row in moved})
     if len(everywhere) == 1:
         return "measured on one GPU model only"

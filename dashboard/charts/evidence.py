@@ -1,4 +1,4 @@
-"""Draws the raw times of a run, and the state of the GPU while they were measured."""
+"""Draws the raw times of a run and of a replay, the GPU's clock and power, and the roofline."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,8 +22,8 @@ TFLOP_GB = 1e3
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
-    """Draws the times of every implementation by paired round. If all implementations change in the same round, the GPU
-    is the cause. Crosses after the last round are times of a throttled GPU, which are left out of all results."""
+    """Draws the times of every implementation by round; each round times all implementations. If all of them change in
+    the same round, the GPU is the cause. Crosses are times of a throttled GPU. All results leave these times out."""
     figure = go.Figure()
     for row in sampled:
         figure.add_scatter(
@@ -50,7 +50,7 @@ def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
 
 
 def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
-    """Draws the distributions of the kernel's times in this run and in the run before this run."""
+    """Draws a histogram of the kernel's times in this run and, if `before` is not None, of the earlier run's times."""
     figure = go.Figure()
     for row, name, colour in (
         (before, "before", BEFORE_COLOUR),
@@ -78,7 +78,7 @@ def _compared(old_us: float, new_us: float) -> str:
 
 
 def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
-    """Draws the times of both cubins of a replay. Each line joins the two times that were measured in one launch."""
+    """Draws a line for each launch of a replay, from the old cubin's median time to the new cubin's median time."""
     figure = go.Figure()
     for good_us, bad_us in zip(old_us, new_us, strict=True):
         figure.add_scatter(
@@ -95,7 +95,7 @@ def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
 
 
 def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
-    """Draws the GPU's clock and power around each group of rounds, over the seconds since the first reading."""
+    """Draws the GPU's clock in MHz and its power in W over the seconds since the first reading."""
     readings = [reading for reading in readings if reading.get("sm_clock_mhz") is not None]
     first_s = readings[0]["unix_s"] if readings else 0.0
     at = [reading["unix_s"] - first_s for reading in readings]
@@ -130,7 +130,7 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
 
 
 def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gbps: float | None) -> go.Figure:
-    """Draws TFLOP/s over operations per byte. Draws the datasheet's limits only if `bandwidth_gbps` is known."""
+    """Draws TFLOP/s over operations per byte for each point. Draws datasheet limits if `bandwidth_gbps` is known."""
     figure = go.Figure()
     intensities = [point.operations / point.moved_bytes for point in points]
     speeds = [point.operations / point.time_us / US_TFLOP for point in points]

@@ -43,8 +43,8 @@ NO_SPARKS: Sparks = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Scale:
-    """The meaning of a table's colours: they show `column` of the frame from `middle` - `span` to `middle` + `span`.
-    Two scales of a page have different `key`s."""
+    """A scale that gives a number in `column` a cell's colour. The numbers `middle` - `span` and `middle` + `span` have
+    the colours at the two ends. Two scales of a page have different `key`s."""
 
     key: str
     column: str
@@ -63,9 +63,9 @@ class Scale:
 def ratio_table(
     series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS, scale: "Scale | None" = None
 ) -> str:
-    """Returns a table with the ratio of each series. A cell shows the ratio's change if noise or equal code cannot
-    explain it, and names every baseline except DeepGEMM. `series` is from `changes.one_row_per_series`. `sparks` are
-    the latest ratios, drawn as sparklines. The default scale is the one for DeepGEMM."""
+    """Returns an HTML table with the ratio of each series. A cell adds the change if noise or identical code cannot
+    explain it. A cell names its baseline if this is not DeepGEMM. `series` is from `changes.one_row_per_series`.
+    `sparks` are the latest ratios, drawn as sparklines. `scale` is by default the scale of ratios to DeepGEMM."""
     scale = scale or RATIO
     models = _models(series)
     width = f'style="width:{100 / max(len(models), 1):.1f}%"'
@@ -86,7 +86,7 @@ def ratio_table(
 
 
 def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) -> dict[str, str]:
-    """Returns the HTML of a table for each group of the Overview that has ratios. Each table has its own scale."""
+    """Maps each group of the Overview to the HTML of its table of ratios. Leaves out groups without ratios."""
     pairs = pairs[pairs["ratio"].notna()]
     groups = [
         scores.find_group(kernel, baseline) for kernel, baseline in zip(pairs["kernel"], pairs["baseline"], strict=True)
@@ -99,21 +99,21 @@ def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) ->
 
 
 def index_sparks(recent: pd.DataFrame) -> Sparks:
-    """Returns the ratios for the sparklines from a frame with the columns of RecentRatiosRow."""
+    """Returns latest ratios by kernel, problem, GPU model and origin. `recent` has the columns of RecentRatiosRow."""
     keys = zip(recent["kernel"], recent["problem"], recent["gpu_model"], recent["origin"], strict=True)
     return dict(zip(keys, recent["ratios"], strict=True))
 
 
 @dataclass(frozen=True)
 class KernelRows:
-    """The rows of one kernel by problem and GPU model, the worst problem first."""
+    """The rows of one kernel. `problems` maps each problem to its row per GPU model, the worst problem first."""
 
     kernel: str
     problems: Mapping[str, Mapping[str, Row]]
 
 
 def _worst_first(series: pd.DataFrame, scale: Scale) -> list[KernelRows]:
-    """Returns the kernels that the judge found slower, then the others. Both parts begin with the lowest value."""
+    """Returns the kernels with a series judged slower, then the others. In both parts, low ratios come first."""
     kernels: dict[str, dict[str, dict[str, Row]]] = {}
     for row in series.to_dict("records"):
         kernels.setdefault(row["kernel"], {}).setdefault(row["problem"], {})[row["gpu_model"]] = row
@@ -143,7 +143,7 @@ def _write_kernel(
     *,
     is_open: bool,
 ) -> str:
-    """Returns a kernel's rows as HTML. Several problems start folded unless `is_open` or a series is slower."""
+    """Returns a kernel's rows as HTML. Folds several rows, except if `is_open` is True or a series became slower."""
     several = len(operator.problems) > 1
     is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
     folded = "" if is_open else " hidden"
@@ -170,7 +170,7 @@ def _write_name(name: str) -> str:
 
 
 def _range(rows: Sequence[Row | None], scale: Scale) -> str:
-    """Returns the cell above a kernel's problems for one GPU model: worst and best value, count of changed series."""
+    """Returns the cell that sums up a kernel on a GPU model: the lowest and highest ratio, the numbers of changes."""
     there = [row for row in rows if row is not None and not pd.isna(row[scale.column])]
     if not there:
         return "<td></td>"
@@ -184,13 +184,13 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
 
 
 def _name_baselines(rows: Sequence[Row], scale: Scale) -> list[str]:
-    """Returns the baselines of a folded kernel, named as in its cells; empty if DeepGEMM is the only baseline."""
+    """Returns the baselines of `rows` in one text, as "A or B"; an empty list if DeepGEMM is the only baseline."""
     baselines = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
     return [escape(" or ".join(sorted(map(label_baseline, baselines))))] if baselines - {DEEPGEMM} else []
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:
-    """Returns the heading of each GPU model's column. It names the origins if no series was measured here."""
+    """Maps each GPU model to its column's heading, which ends e.g. with "(recorded)" if no series was measured here."""
     named = {}
     for model, rows in series.groupby("gpu_model", sort=False):
         origins = sorted(set(rows["origin"]))
@@ -260,7 +260,7 @@ def _two_digits(ratio: float) -> str:
 
 
 def _arrow(row: Row) -> str:
-    """Returns a filled arrow for a change that pages may claim, or an open arrow for any other change."""
+    """Returns an arrow: up for faster, down for slower. The arrow is filled if the change is confirmed, else open."""
     up, down = "▲▼" if row["finding"] in differences.CLAIMS else "△▽"
     return up if row["change"] < 0 else down
 

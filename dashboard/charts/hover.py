@@ -52,14 +52,14 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
 
 
 def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
-    """Returns the change of a row in words, without "faster" and "slower" if its ratios are of two GPU models."""
+    """Returns the change of a row in words. Leaves out "faster" and "slower" for the ratios of two GPU models."""
     if not row["of_ratio"]:
         return write_change(row["change"])
     return f"{change_text(row['change']) if other_gpu else write_change(row['change'])} beside the baseline"
 
 
 def _split(row: Mapping[Any, Any]) -> list[str]:
-    """Returns how the kernel's and the baseline's time changed, for two ratios to one baseline; else an empty list."""
+    """Returns a line on how the kernel's and the baseline's time changed; empty without two ratios to one baseline."""
     if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
         return []
     now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]
@@ -102,7 +102,7 @@ _OF_POINTS = (
 
 
 def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str, npt.NDArray[np.object_]]:
-    """Returns a template with the text that all points share, and the customdata that fill it for each point."""
+    """Returns a Plotly template with the text that all points share, and for each point the texts that differ."""
     template = ""
     columns: list[list[Any]] = [run_ids]
     for before, words in parts:
@@ -132,7 +132,7 @@ def _ratio(row: Mapping[Any, Any]) -> str:
 
 
 def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:
-    """Returns the text of each point. Calls `write` only once for points with equal values."""
+    """Returns a text per point, made by `write` from the columns `names`. Makes the text of equal points only once."""
     written: dict[tuple[Any, ...], str] = {}
     values = list(zip(*(about[name] for name in names), strict=True))
     for value in values:
@@ -142,7 +142,7 @@ def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str
 
 
 def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[str]:
-    """Returns the text of each JSON value. Calls `write` once per Python object, because rows share equal values."""
+    """Returns a text per JSON value, made by `write`. Calls `write` only once for an object that points share."""
     written = {id(document): write(document) for document in {id(each): each for each in documents}.values()}
     return [written[id(document)] for document in documents]
 

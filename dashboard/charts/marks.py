@@ -60,7 +60,7 @@ def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 
 def node_changes(points: pd.DataFrame) -> list[Mark]:
-    """Lists marks where the series moved to another machine. Ignores recordings, which are from other machines."""
+    """Lists marks where the machine changed, ignoring recordings; empty if there are more than MOST_NODE_CHANGES."""
     here = [row for row in _list_kernel(points) if row["origin"] != "recorded"]
     changes = [
         Mark(before["position"], after["position"], f"{before['machine']} → {after['machine']}", dash="dot")
@@ -112,7 +112,7 @@ def _changes(rows: Sequence[Row], name: str) -> Iterator[tuple[Row, Row]]:
 
 
 def _list_kernel(points: pd.DataFrame, *names: str) -> list[Row]:
-    """Lists the kernel's points with only the columns that marks read. Reading all forty takes four times longer."""
+    """Lists the kernel's points with the columns that marks need. Reading all forty columns takes four times longer."""
     columns = ("role", "position", "origin", "machine", *names)
     rows = (
         dict(zip(columns, row, strict=True)) for row in zip(*(points[name].tolist() for name in columns), strict=True)

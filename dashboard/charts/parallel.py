@@ -23,9 +23,9 @@ BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "paralle
 
 
 def drawing(trials: pd.DataFrame) -> dict[str, Any]:
-    """Returns `axes` with labels and ticks, and `lines` with their position from 0 to 1 on each axis, the best line
-    last. Colours show the time if the sweep was measured, else the registers. The colour scale ends at the median,
-    because a scale to the slowest config would leave one colour for the fast half."""
+    """Returns the data for parallel.js: `axes` with labels and ticks, and `lines` with positions from 0 to 1 on the
+    axes, the best line last. Colours show the time if the sweep was measured, else the registers. The colour scale ends
+    at the median, because a scale to the slowest config would leave one colour for the fast half."""
     by = "median_us" if trials["median_us"].notna().any() else "registers"
     drawn = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable").to_dict("records")
     names = parameters(trials)

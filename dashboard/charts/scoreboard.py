@@ -28,7 +28,7 @@ DATES_PX, MOST_LETTERS = 110, 48
 
 
 def draw_scores(scores: Sequence[GpuScore]) -> str:
-    """Returns the cards of all GPU models, in the order of `scores`."""
+    """Returns the HTML of one card per GPU model, in the order of `scores`."""
     return f'<div class="cards">{"".join(map(_card, scores))}</div>'
 
 
@@ -60,7 +60,7 @@ def _direction(score: GpuScore) -> str:
 
 
 def _line(line: Sequence[LinePoint]) -> str:
-    """Returns the history of a score as SVG, with a level at 1.00; an empty text if there is only one point."""
+    """Returns the history of a score as SVG, with a horizontal line at 1.00; an empty text for a single point."""
     if len(line) < 2:
         return ""
     low, high = find_range([place.ratio for place in line])

@@ -1,5 +1,5 @@
 """Compares the search spaces of two sweeps, and computes the cost of keeping an earlier winner. The times are from the
-few timings of a sweep, not from the careful timing of a run. The frames are `prepare(reads.trials(...))`."""
+few timings of a sweep, not from the careful timing of a run. The frames of trials are from `sweep.prepare`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class Regret:
-    """The cost of an earlier config: its time over the fastest, minus 1 (`slower`), or why it has none (`why`)."""
+    """The cost of keeping a config. `slower` is its time / the fastest time - 1. If this is None, `why` says why."""
 
     name: str
     config: str
@@ -35,7 +35,7 @@ class Regret:
 
 
 def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
-    """Returns how much slower this config is than a sweep's fastest. `tie` are the ids of configs tied for fastest."""
+    """Returns how much slower the config `params` is than the fastest trial. `tie` has the ids tied for fastest."""
     text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):
@@ -52,7 +52,7 @@ def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Coll
 
 
 def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per config that is in either sweep. `change` is +0.05 for a time that became 5 % longer."""
+    """Returns one row per config of the two sweeps. `change` is 0.05 for 5 % more time, NaN if a time is missing."""
     keep = ["config_id", "outcome", "median_us", "failure"]
     named = [f"param.{name}" for name in parameters(after)]
     both = (
@@ -118,8 +118,8 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
 
 
 def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Returns a table for each kind of change of a config's outcome, the bad kinds first. Leaves out a config that
-    waited in a sweep, or that compiled in both sweeps and was launched in only one."""
+    """Maps each kind of change of a config's outcome, such as "Newly failing", to a table of configs, the bad kinds
+    first. Leaves out configs that waited in a sweep, or that compiled in both sweeps and were launched in only one."""
     trials = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
     before, after = trials["outcome_before"], trials["outcome_after"]
     waits = before.isin(["waiting"]) | after.isin(["waiting"])
@@ -155,6 +155,6 @@ def describe_space_changes(both: pd.DataFrame) -> str:
 
 
 def rank(trials: pd.DataFrame, config_id: int) -> tuple[int, int] | None:
-    """Returns the rank of a config's time and the number of timed configs; None if the config was not timed."""
+    """Returns the rank of a config's time (1: fastest) and the number of timed configs; None if it was not timed."""
     timed = trials.dropna(subset="median_us").sort_values(["median_us", "config_id"])["config_id"].tolist()
     return (timed.index(config_id) + 1, len(timed)) if config_id in timed else None

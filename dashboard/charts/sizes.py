@@ -12,8 +12,8 @@ from tilewatch.text import plain_html
 
 
 def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows with the columns `line`, `type` (the part of a problem's name after the first dash), `unit`, and
-    the throughputs `value`, `low` and `high`. The unit is GB/s if memory limits every problem, else TFLOP/s."""
+    """Returns `rows` with the new columns `line` (implementation), `type` (the problem's name after the first dash),
+    `unit`, `value`, `low` and `high` (throughput). The unit is GB/s if memory limits every problem, else TFLOP/s."""
     units = [rate_unit(*each) for each in zip(rows["flops"], rows["bytes"], strict=True)]
     unit = "TFLOP/s" if "TFLOP/s" in units else "GB/s"
     work = rows["bytes"] / US_GB if unit == "GB/s" else rows["flops"] / US_TFLOP
@@ -28,7 +28,7 @@ def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def sizes(rated: pd.DataFrame) -> go.Figure:
-    """Draws one line per implementation and data type over the problems, which are sorted by number of operations."""
+    """Draws throughput over problems, the fewest operations first. Each implementation and data type has a line."""
     figure, decimals = go.Figure(), count_decimals(rated["value"])
     for (name, role, kind), line in rated.groupby(["line", "role", "type"], sort=False):
         colour = colours.colour_of(line["implementation"].iloc[-1], role)
@@ -61,7 +61,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
 
 
 def rate_table(rated: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of throughputs, a row per problem and a column per implementation, which names the unit."""
+    """Returns a table of throughputs: a row per problem, a column per implementation. Column names end in the unit."""
     order = list(dict.fromkeys(rated["problem"].map(plain_html))), list(dict.fromkeys(rated["line"]))
     table = rated.pivot_table(index="problem", columns="line", values="value", aggfunc="first")
     return table.reindex(index=order[0], columns=order[1]).add_suffix(f", {rated['unit'].iloc[0]}").reset_index()

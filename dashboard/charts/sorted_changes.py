@@ -1,4 +1,4 @@
-"""Draws the differences between two snapshots of all series, sorted by size."""
+"""Draws the changes of all series between two snapshots, such as two commits, sorted by size."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -27,8 +27,8 @@ SYMBOLS = {
 def draw_sorted_changes(
     pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME, minus: str = "minus is faster"
 ) -> go.Figure:
-    """Draws the largest changes in both directions with their intervals. Changes that pages may not claim are grey.
-    `label` and `minus` name the axis. The axis title is right-aligned because a phone would cut a centred title."""
+    """Draws the largest changes in both directions with their intervals. Changes that are unconfirmed or within noise
+    are grey. `label` and `minus` are the axis title. It is right-aligned because a phone would cut a centred title."""
     ordered = pairs.dropna(subset="change").sort_values("change")
     # The last row, the slowest, is drawn at the top.
     shown = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])

@@ -1,5 +1,5 @@
-"""Draws static facts over the commits, and sorts the cubins that changed between two sweeps by kind of change. The
-frames have the columns of StaticRow and CubinChangeRow in db/page_reads/static_facts.py."""
+"""Draws static facts of cubins, such as spills, over the commits. Sorts cubins that changed between two sweeps by kind
+of change. The frames have the columns of StaticRow and CubinChangeRow in db/page_reads/static_facts.py."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -21,8 +21,8 @@ COUNTS = (
 
 
 def over_commits(counts: pd.DataFrame) -> go.Figure:
-    """Draws, over the commits, the share of configs with each static fact. A dashed line marks a change of the
-    compiler. Only configs whose compilation ended count, so that a sweep in progress does not look like a loss."""
+    """Draws, over the commits, the share of configs with each static fact, such as spills. A dashed line marks a change
+    of the compiler. Only configs whose compilation ended count: a sweep in progress must not look like a loss."""
     figure = go.Figure()
     commits = [short_sha(sha) for sha in counts["sha"]]
     for column, name, colour, symbol in COUNTS:
@@ -53,7 +53,7 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
 
 
 def by_kind(changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Returns the changed configs by kind of change, the bad kinds first. A config may have several kinds of change."""
+    """Maps each kind of change, e.g. "Lost TMA loads", to its configs, the bad kinds first. Kinds may share configs."""
     ok_before, ok_after = changed["status_before"] == "ok", changed["status_after"] == "ok"
     both = ok_before & ok_after
     spills = changed["stack_after"].fillna(0) - changed["stack_before"].fillna(0)
@@ -72,7 +72,7 @@ def by_kind(changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def table(changed: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of configs with their static facts before and after, without the facts that no config changed."""
+    """Returns a table of configs with their static facts before and after. Leaves out facts that did not change."""
     columns = {"config": [config_text(params) for params in changed["params"]]}
     for name, label in (
         ("status", "compiled"),

@@ -1,5 +1,5 @@
 """Draws one sweep from its trials: their outcomes, which parameters are fast, static facts and throughput. The frames
-are `prepare(reads.trials(...))`: one row per config, one column `param.NAME` per parameter."""
+of trials are from `prepare`: one row per config, one column `param.NAME` per parameter."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
-    """Draws the numbers of trials with each outcome as one bar, with space below for the names on a phone."""
+    """Draws one bar, divided by outcome, with the numbers of trials. Below is space for the legend, also on a phone."""
     counts = Counter(trials["outcome"])
     bars = [
         {
@@ -53,7 +53,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """A time or static fact of each config, and the function that combines the values of the configs in a cell."""
+    """A time or static fact of each config. `summarize` combines the values of the configs in one cell of a figure."""
 
     key: str
     label: str
@@ -91,8 +91,8 @@ def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame
 
 
 def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
-    """Draws a fact over two parameters. A cell combines the configs that differ in other parameters. A cell without a
-    value names the most frequent outcome of its configs."""
+    """Draws a heatmap of a fact over the parameters `x` and `y`. A cell combines the configs that differ in other
+    parameters. A cell without a value names the most frequent outcome of its configs."""
     across, down = f"param.{x}", f"param.{y}"
     places = group_by(trials[[across, down, "outcome", fact.key]].to_dict("records"), itemgetter(across, down))
     columns, rows = (sorted({place[i] for place in places}) for i in (0, 1))
@@ -168,7 +168,7 @@ def parameters(trials: pd.DataFrame) -> list[str]:
 
 
 def config_of_trial(trial: Row) -> str:
-    """Returns the config of a frame's row in the notation of the pages."""
+    """Returns the config of a trial as text, in the notation of the pages."""
     names = [str(column) for column in trial if str(column).startswith("param.")]
     return config_text({name.removeprefix("param."): trial[name] for name in names})
 

@@ -23,13 +23,13 @@ SAFETIES = {
 
 
 def name_operators(rows: Sequence[OperatorRow]) -> list[str]:
-    """Returns a name for each row. The names include the head toolchain if the rows have several."""
+    """Returns a name for each row: the kernel and problem, and also the newer toolchain if the rows have several."""
     several = len({row.head for row in rows}) > 1
     return [f"{row.kernel} {row.problem}{f', {row.head}' if several else ''}" for row in rows]
 
 
 def changes(operators: Sequence[OperatorRow]) -> go.Figure:
-    """Draws the changes of the times of operators that a GPU timed, the slowest on top. Crosses are after re-tuning."""
+    """Draws how much the times of the AT_MOST slowest operators changed. Crosses are the changes after re-tuning."""
     timed = sorted((row for row in operators if row.frozen is not None), key=_change, reverse=True)[:AT_MOST]
     named = list(zip(map(plain_html, name_operators(timed)), timed, strict=True))
     newer = ", ".join(dict.fromkeys(row.head for row in timed))
@@ -83,7 +83,7 @@ def _add(
 
 
 def _length(end: float | None, start: float | None) -> float:
-    """Returns `end` - `start` in %, the length of one side of an error bar; 0 if one of the two is unknown."""
+    """Returns 100 * (`end` - `start`), the length in % of one side of an error bar; 0 if `end` or `start` is None."""
     return 0.0 if end is None or start is None else 100 * (end - start)
 
 

@@ -24,7 +24,7 @@ _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Drawing:
-    """The figure of one series with its description and caption. If `figure` is None, the description says why."""
+    """A figure, its description `words` and its caption. If `figure` is None, `words` say why nothing is drawn."""
 
     figure: dict[str, Any] | None
     words: str
@@ -39,8 +39,8 @@ def trend(
     marks: Sequence[Mark] = (),
     branches: Mapping[str, pd.DataFrame] = _NONE,
 ) -> dict[str, Any]:
-    """Draws one series: the kernel and its baselines with 95 % intervals, and the marks. Returns a dict, which can be
-    cached for several viewers. `branches` maps the names of branches to the kernel's points on each branch."""
+    """Returns Plotly's JSON of one series: the kernel and its baselines with 95 % intervals, and the marks. Several
+    viewers can share a cached dict. `branches` maps the names of branches to the kernel's points on each branch."""
     points = points.join(metric.values(points)).dropna(subset="value")
     points = points.assign(line=name_lines(points))
     beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
@@ -69,7 +69,7 @@ def trend(
 
 
 def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along = "commits") -> dict[str, Any]:
-    """Draws several series over the same commits. Draws only the points of their kernels, with intervals."""
+    """Returns Plotly's JSON of several series over the same commits: their kernels' points with intervals."""
     traces: list[Trace] = []
     shown = []
     own = (colours.KERNEL, *colours.OTHERS)
@@ -96,8 +96,8 @@ def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
 
 
 def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
-    """Returns the figure `name`, zoomed as an address asks. `asked` is a figure's name and the four ends of both axes,
-    separated by commas. Does not zoom if `asked` has another name. serving/zoom.js reads the name in the layout."""
+    """Returns the figure, zoomed to `asked`: a figure's name and the four ends of both axes, separated by commas. Does
+    not zoom if `asked` has another name than `name`. Writes `name` into the layout, where serving/zoom.js reads it."""
     about, *ends = asked.split(",")
     layout = {**figure["layout"], "meta": name}
     if about == name and len(ends) == 4 and all(NUMBER.fullmatch(end) or DATE.fullmatch(end) for end in ends):
@@ -107,7 +107,7 @@ def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
-    """Maps each name to a colour: its hash picks one, or the next free one. Names share colours if none is free."""
+    """Maps each name to a colour of `palette`, chosen by a hash. Names share a colour only if all colours are taken."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
         start = zlib.crc32(name.encode()) % len(palette)

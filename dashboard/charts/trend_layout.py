@@ -26,7 +26,7 @@ SLANT_DEGREES = -40
 
 
 def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[Mark]) -> dict[str, Any]:
-    """Returns Plotly's layout. `points` are all points of the figure, in the order of their commits."""
+    """Returns the axes, marks and legend of a trend as Plotly's layout. `points` are in the order of their commits."""
     commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
     names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
@@ -65,7 +65,7 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
 
 
 def label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the labels of a commit axis: day and subject of the newest commit and of other commits, evenly spread."""
+    """Returns axis settings with the day and subject of at most MOST_LABELS evenly spread commits, also the newest."""
     step = max(1, -(-len(names) // MOST_LABELS))
     shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
     days, subjects = (commits[name].iloc[shown] for name in ("committed_at", "subject"))

@@ -1,4 +1,4 @@
-"""Writes the names of baseline versions and of what a baseline ran, from the JSON stored with a measurement."""
+"""Writes a baseline's version, and the config or GPU kernels that it ran, from the JSON stored with a measurement."""
 
 import re
 from collections import Counter
@@ -19,14 +19,14 @@ SETTINGS = (
 
 
 def version_name(implementation: str, detail: Mapping[str, Any]) -> str:
-    """Returns a baseline's name with its version, as environments write it; the name alone if no version is stored."""
+    """Returns a baseline's name with its version, e.g. "deepgemm 0.2.5"; the name alone if no version is stored."""
     version = str(detail.get("version") or "").split("+cu")[0]
     return implementation if not version or has_version(implementation) else name_version(implementation, version)
 
 
 def name_lines(points: pd.DataFrame) -> pd.Series:
-    """Returns, for each point of a trend, the name of the line that contains it. A baseline has one line per version.
-    If a run timed one version both as installed and in an environment, the environment's points get their own line."""
+    """Returns the name of the line to which each point of a trend belongs. A baseline has one line per version. If a
+    run timed a version both as installed and in a separate environment, the environment has its own line."""
     rows = zip(points["implementation"], points["detail"], points["role"], strict=True)
     names = [name if role == "kernel" else version_name(name, detail) for name, detail, role in rows]
     lines = pd.Series(names, index=points.index, dtype=object)
@@ -38,8 +38,8 @@ def name_lines(points: pd.DataFrame) -> pd.Series:
 
 
 def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any]) -> str:
-    """Returns what a baseline ran: its config, DeepGEMM's settings, or the distinct names of its GPU kernels, which for
-    cuBLAS include the tile. Returns an empty text if none of these is stored."""
+    """Returns the config that a baseline ran, else the settings that DeepGEMM printed, else the distinct names of its
+    GPU kernels, which for cuBLAS include the tile. Returns an empty text if `detail` has none of these."""
     if params is not None:
         return config_text(params)
     printed = dict(SETTING.findall(" ".join(detail.get("chose") or ())))
@@ -53,7 +53,7 @@ def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any])
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:
-    """Returns, per reason, a sentence on which baselines could not run. Keeps only the first sentence of a reason."""
+    """Returns one sentence per reason: the baselines that could not run, and the first sentence of the reason."""
     names: dict[str, list[str]] = {}
     for name, why in (detail.get("missing") or {}).items():
         names.setdefault(str(why).split(". ")[0].rstrip("."), []).append(name)

@@ -1,8 +1,8 @@
-"""Compares two snapshots of all series, and says how a night went.
+"""Compares two snapshots of all series, and names the state of a night.
 
-A change is relative to the earlier time, so a negative change is faster. If both sides have a ratio to the same
-baseline version, the times are divided by the baseline's, so that a faster DeepGEMM makes no kernel slower. The judge
-gives the verdicts. This module only says whether noise explains a change; differences.py says what a page may claim.
+A change is relative to the earlier time: negative is faster. If both sides have a ratio to one version of a baseline,
+each time is divided by the baseline's time. Ratios to two versions are not compared, so that a faster DeepGEMM makes no
+kernel slower. The module only says whether noise explains a change; differences.py says which changes pages may claim.
 """
 
 import datetime as dt
@@ -27,11 +27,11 @@ CERTAIN = 2.58
 
 
 def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD_SERIES) -> pd.DataFrame:
-    """Returns the rows of `after` with the columns change, change_low, change_high, of_ratio and apart. The first three
-    are NaN if `before` lacks the series, or if both sides are the same run.
+    """Returns the rows of `after` with five new columns. `change`, `change_low` and `change_high` are NaN if `before`
+    lacks the series, or if both sides are the same run. `of_ratio` is True if ratios were compared, not times.
 
-    The interval from change_low to change_high adds two independent errors: the 95 % intervals of both medians, and the
-    noise between runs of the series. `apart` is True if the interval does not contain zero.
+    The interval from `change_low` to `change_high` adds two independent errors: the 95 % intervals of both medians, and
+    the noise between runs of the series. `apart` is True if the interval does not contain zero.
     """
     numbers = ["run_id", "sha", "position", "gpu_name", "median_us", "low_us", "high_us"]
     numbers += ["ratio", "ratio_low", "ratio_high", "baseline", "baseline_version", "gpu_uuid", "noise", "committed_at"]
@@ -60,14 +60,14 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
 
 
 def _noise(pairs: pd.DataFrame) -> pd.Series:
-    """Returns each series' noise as judged. It is NOISE_BETWEEN_RUNS if unknown, or if smaller on different GPUs."""
+    """Returns each row's stored noise, else NOISE_BETWEEN_RUNS; at least this value if the two GPUs differ."""
     own = pairs[["noise", "noise_before"]].astype(float).max(axis="columns")
     same_gpu = pairs["gpu_uuid"] == pairs["gpu_uuid_before"]
     return own.where(same_gpu, own.clip(lower=NOISE_BETWEEN_RUNS)).fillna(NOISE_BETWEEN_RUNS)
 
 
 def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per series: the point measured here, else the newest recorded, else a simulated point."""
+    """Returns one row per series: the point measured here, else the newest recorded point, else a simulated point."""
     rank = rows["origin"].map({"measured": 2, "recorded": 1, "simulated": 0})
     order = rows.assign(rank=rank).sort_values(["rank", "measured_at"], ascending=False)
     return order.drop_duplicates(list(SERIES)).drop(columns="rank").sort_values(list(SERIES))
@@ -80,8 +80,8 @@ def keep_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
 
 
 def night_state(night: pd.Series, last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> str:
-    """Returns the state of a GPU model's newest nightly: done, running, late, missing or failed. An alarm uses the same
-    definitions of late and missing. `last` is the newest night of all GPU models; None if no other night is due."""
+    """Returns the state of a GPU model's newest nightly: done, running, late, missing or failed. Alarms define late and
+    missing in the same way. `last` is the repository's newest night; if it is None, no nightly counts as missing."""
     if night["night"] == last and missing_night(last, now, times):
         return "missing"
     if night["state"] in IN_PROGRESS:

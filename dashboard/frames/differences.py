@@ -31,9 +31,9 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
     `confirmed_at` is the commit whose verdict supports a claim, else None. `undecided` is the reason of the newest
     undecided verdict, else None.
 
-    `judged` are the verdicts other than unchanged. A difference is faster or slower only if a verdict says so for a
-    commit after the earlier side, up to the later side. If no verdict does and both sides have equal code, the finding
-    is equal code, because the cause is then the GPU, the toolchain or noise.
+    `judged` are all verdicts except unchanged. The finding is faster or slower only if a verdict says so for a commit
+    after the earlier side's commit, up to the later side's commit. Without such a verdict, sides with identical code
+    have the finding SAME_CODE, because the cause is then the GPU, the toolchain or noise.
     """
     confirmed_at, undecided = _read_verdicts(pairs, judged)
     confirmed = confirmed_at.notna()
@@ -83,7 +83,7 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
 
 
 def write_counts(pairs: pd.DataFrame, since: str) -> str:
-    """Returns how many series changed, and the days of the commits that they are compared with. These days may be
+    """Returns words on how many series changed since `since`, with the days of the earlier commits. These days may be
     before `since`, because a series is compared with its newest commit up to that time."""
     compared = pairs[pairs["change"].notna()]
     if compared.empty:
@@ -96,7 +96,7 @@ def write_counts(pairs: pd.DataFrame, since: str) -> str:
 
 
 def write(row: Mapping[Any, Any]) -> str:
-    """Returns a finding in words. A claim names its verdict's commit; an undecided finding says what will decide it."""
+    """Returns a finding in words: a claim with its verdict's commit, an undecided finding with the next step."""
     if row["finding"] == UNDECIDED:
         return f"{UNDECIDED}: {write_plan(row['undecided'], is_recorded=row['origin'] == 'recorded')}"
     if pd.isna(row["confirmed_at"]):
@@ -105,7 +105,7 @@ def write(row: Mapping[Any, Any]) -> str:
 
 
 def write_cell(row: Mapping[Any, Any]) -> str:
-    """Returns the text of a table cell: the change alone for a finding in CLAIMS, else with the finding or with "≈"."""
+    """Returns a cell's text: the change, with its finding if unconfirmed, or with "≈" for noise or equal code."""
     change = change_text(row["change"])
     if row["finding"] in CLAIMS:
         return change
@@ -113,8 +113,8 @@ def write_cell(row: Mapping[Any, Any]) -> str:
 
 
 def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Returns, for the commits between the two sides, the commit of the newest verdict that has the change's direction,
-    and the reason of the newest undecided verdict. Each is None without such a verdict."""
+    """Returns two values per pair, from the verdicts on commits between its sides: the commit of the newest verdict in
+    the change's direction, and the reason of the newest undecided verdict. A value is None without such a verdict."""
     named = [*SERIES, "origin"]
     verdicts: dict[tuple[str, ...], list[tuple[int, str, str, str]]] = {}
     columns = [*named, "position", "verdict", "sha", "reason"]
@@ -143,7 +143,7 @@ PLANS = {
 
 
 def write_plan(reason: str, *, is_recorded: bool) -> str:
-    """Returns what will decide a verdict with this reason, in words that can follow "undecided"."""
+    """Returns the next step that decides a verdict with this reason, e.g. "the replay in the queue decides"."""
     if is_recorded:
         return "a later recording or a run here decides"
     if plan := next((plan for words, plan in PLANS.items() if words in reason), None):

@@ -38,7 +38,7 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """Returns the commands that repeat this run: its sweep and, after an earlier run, a replay of both winners."""
+    """Returns shell commands that repeat the run's sweep and, if there is an earlier run, replay both winners."""
     run, before = found.run, found.before
     lines = [
         f"git checkout {run.sha}",
@@ -108,12 +108,12 @@ def _cubins(row: ReplayRow) -> str:
 
 
 def _sides(row: ReplayRow) -> list[list[float]]:
-    """Returns the times of each side of a replay; one list with all times if both sides have one machine code."""
+    """Returns the times in us of each side of a replay. Two sides with identical machine code give one list."""
     return [row.good_us + row.bad_us] if _is_one_code(row) else [row.good_us, row.bad_us]
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
-    """Returns a table with a column per cubin that is not None, and a row per static fact that one of them has."""
+    """Returns a table with a column per cubin that is not None, and a row per static fact that any cubin has."""
     there = {name.replace("_", " "): cubin for name, cubin in cubins.items() if cubin is not None}
     rows = []
     for fact, label in FACT_LABELS.items():
@@ -141,7 +141,7 @@ def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataF
 
 def describe_boundary(detail: Mapping[str, Any]) -> str:
     """Returns sentences on whether the commit's code ran in the process that timed its kernel. `detail` is the JSON
-    stored with the kernel. Returns an empty text if it lacks this fact, as for simulated runs and before 2026-11-22."""
+    stored with the kernel. Returns an empty text if `detail` lacks this, as in simulated runs and before 2026-11-22."""
     if "library_runs_apart" not in detail:
         return ""
     kept_from = f"It was kept from {detail['sandbox']}." if "sandbox" in detail else ""
@@ -184,7 +184,7 @@ def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def pair_times(found: Evidence) -> Iterator[tuple[str, SamplesRow, SamplesRow | None]]:
-    """Yields the name of each implementation of a run, its times, and its times in the run before if it had any."""
+    """Yields each implementation's name, its times in this run, and its times (or None) in the run before."""
     earlier = {row.implementation: row for row in found.sampled_before}
     shown = pd.DataFrame([{**vars(row), "run_id": found.run.run_id} for row in found.sampled])
     for row, name in zip(found.sampled, name_lines(shown) if found.sampled else (), strict=True):
@@ -196,7 +196,7 @@ def as_json(found: Evidence) -> str:
 
 
 def samples_csv(found: Evidence) -> str:
-    """Returns a CSV line for each raw time of this run and of the run before this run."""
+    """Returns CSV text: a header, and a line for each raw time of this run and of the run before this run."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["run", "sha", "implementation", "round", "time_us"])

@@ -1,4 +1,4 @@
-"""Explains by hardware counters what a run's winner did on the GPU, and by what mechanism its time changed."""
+"""Finds the mechanism by which the time of a winner changed, and tabulates the winner's hardware counters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class PairCounters:
-    """The hardware counters by name, of the earlier run's winner and of this run's; empty if unknown. `replay` is the
-    replay that profiled both cubins side by side; None if each run read the counters of its own winner."""
+    """The hardware counters by name: `before` of the earlier run's winner, `now` of this run's winner; empty if
+    unknown. `replay` is the replay that profiled both cubins side by side; None if each run profiled its own winner."""
 
     before: Mapping[str, float]
     now: Mapping[str, float]
@@ -43,7 +43,7 @@ class PairCounters:
 
 
 def read_counters(found: Evidence) -> PairCounters:
-    """Returns the counters from the newest replay that read them for both winners, else those that the runs read."""
+    """Returns the counters that the newest replay of both winners read, else the counters that the two runs read."""
     if found.winner is not None and found.winner_before is not None:
         codes = (found.winner_before.code_sha256, found.winner.code_sha256)
         for replay in reversed(found.replays):
@@ -69,8 +69,8 @@ def write_counters_source(found: Evidence) -> str:
 
 
 def tabulate_counters(found: Evidence) -> pd.DataFrame:
-    """Returns a table of the winner's counters beside those of the earlier winner and of the second fastest config.
-    This config has counters only if its time cannot be distinguished from the winner's."""
+    """Returns a table with a row per counter and columns for the earlier winner, the winner and the second fastest
+    config. The second fastest config has counters only if its time cannot be distinguished from the winner's."""
     counters, other = read_counters(found), _of_next_best(found)
     now, before = counters.now, counters.before
     rows = []
@@ -90,7 +90,7 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 
 
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms of the time's change since the run before, the main one first; None for a small change."""
+    """Returns the mechanisms of the time's change, the main first; None for a small change or no cubins to compare."""
     sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
     change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
@@ -112,9 +112,9 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin to compare with this run's winner: that of the same config or, if that config had no
-    cubin, the earlier winner. Returns None if the earlier winner was another config and this config's code has not
-    changed, because the difference between two configs does not explain a commit."""
+    """Returns the earlier cubin to compare with this run's winner: the cubin of the same config or, if that config had
+    no cubin, the earlier winner. Returns None if another config won before and the code of this run's config did not
+    change, because the difference between two configs does not explain a commit."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:
@@ -144,7 +144,7 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
-    """Lists the problem's nominal work, and both runs' work as the counters read it; empty without counters."""
+    """Lists roofline points: the problem's nominal work, and both runs' counted work; empty without counters."""
     counted = read_counters(found)
     if not counted.now or not found.run.flops:
         return []

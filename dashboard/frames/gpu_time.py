@@ -1,4 +1,4 @@
-"""Computes what nights cost: GPU minutes, and money if TILEWATCH_GPU_HOUR_PRICE gives the price of a GPU hour."""
+"""Computes the cost of nights: GPU minutes, and money if TILEWATCH_GPU_HOUR_PRICE gives the price of a GPU hour."""
 
 import os
 
@@ -8,7 +8,7 @@ NIGHTS_A_MONTH = 30
 
 
 def tabulate(found: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of GPU times by kernel from rows of GpuTimeRow, with their cost if the price is a number."""
+    """Returns a table by kernel: GPU minutes a night, GPU seconds a series, cost a month if the price is a number."""
     hours = found["gpu_s"] / 3600
     table = found[["repository", "kernel", "series"]].assign(
         **{

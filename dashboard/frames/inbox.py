@@ -1,8 +1,8 @@
 """Lists what needs a person, over all repositories: open regressions, improvements to accept, alarms, and verdicts that
 stay undecided until somebody measures again.
 
-Planted examples and recordings are listed separately and not counted, because people were notified of a recording's
-changes where it was measured.
+Planted examples (changes made on purpose) and recordings (runs from elsewhere) are listed separately and not counted.
+People were notified of a recording's changes where it was measured.
 """
 
 import datetime as dt
@@ -63,7 +63,7 @@ class Inbox:
 
 
 def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.DataFrame) -> Inbox:
-    """Returns the inbox from frames with the columns of RegressionRow, AlarmRow and UndecidedRow."""
+    """Returns the inbox: items that need a person, recorded changes, planted examples, each the most urgent first."""
     here: list[Item] = [*map(_alarm, alarms.to_dict("records")), *_list_undecided(undecided)]
     recorded, examples = list[Item](), list[Item]()
     for row in regressions.to_dict("records"):

@@ -1,8 +1,8 @@
 """Computes the metrics of a trend: ratio to a baseline, time, TFLOP/s, GB/s, the work per second in the unit of the
 watch file, share of the roofline, static facts.
 
-Takes the columns of `db.page_reads.PointRow`. Intervals are those of the median time. If a shorter time means a larger
-value, the ends of the interval change places.
+Takes frames with the columns of `db.page_reads.PointRow`. Intervals follow from the interval of the median time. If a
+shorter time means a larger value, the ends of the interval change places.
 """
 
 import re
@@ -36,8 +36,8 @@ SHARES = (
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric. `values` returns the columns value, low and high, with NaN for points without a value. `missing` says
-    why a series may have no value at all. If `static`, the metric describes the cubin, not a time."""
+    """A metric of a trend. `values` returns the columns value, low and high, with NaN for points without a value.
+    `missing` says why a series may have no value at all. If `static`, the metric describes the cubin, not a time."""
 
     key: str
     label: str
@@ -72,8 +72,8 @@ def _own_rate(points: pd.DataFrame) -> pd.DataFrame:
 
 def _roofline(points: pd.DataFrame) -> pd.DataFrame:
     """Returns the datasheet's least time in percent of the measured time. The least time is the longer of two:
-    computing at the peak throughput of the problem's type, and moving the bytes at the peak bandwidth. If the type is
-    unknown, there is a value only if moving the bytes takes longer even when computing at half the FP8 throughput."""
+    computing at the peak throughput of the problem's type, and moving the bytes at the peak bandwidth. For an unknown
+    type, computing is assumed to run at half the FP8 throughput, and the value is NaN if computing takes longer."""
     fp8 = points["fp8_tflops"].astype(float)
     shares = points["operator"].map(_guess_share).astype(float)
     stored = points["rate"].map(lambda rate: float(rate["tflops"]) if isinstance(rate, dict) else float("nan"))
@@ -90,7 +90,7 @@ def _guess_share(operator: str) -> float:
 
 
 def find_rate_tflops(rate: Mapping[str, Any] | None, fp8_tflops: float | None, operator: str) -> float | None:
-    """Returns a sweep's peak Tensor Core throughput, as stored or else guessed from its names; None if unknown."""
+    """Returns a sweep's peak Tensor Core TFLOP/s: the stored value, else a guess from `operator`, else None."""
     if rate is not None:
         return float(rate["tflops"])
     share = _guess_share(operator)

@@ -53,9 +53,9 @@ UNDECIDED_FOR = dt.timedelta(days=14)
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of a run. `same_config_before` is the cubin of this run's winning config at the earlier run's
-    commit. `next_best` is the cubin of the second fastest config in this run's sweep. A diff compares the winner's code
-    with that of another cubin, and may be None. `parts` are the problems of a weighted total, empty for other runs."""
+    """Everything stored about a run, and about the run before it (`before`). `same_config_before` is the cubin of this
+    run's winning config at the commit of `before`. `next_best` is the cubin of the second fastest config in the sweep.
+    A diff is None if no worker compared the code. `parts` are the problems of a weighted total, else empty."""
 
     run: evidence_queries.RunRow
     before: evidence_queries.RunRow | None
@@ -78,7 +78,7 @@ class NoDatabase(Exception):
 
 
 def database_url() -> str:
-    """Returns the database's URL from the environment, Streamlit's secrets, or the file that `tilewatch up` writes."""
+    """Returns the URL from the environment, Streamlit's secrets or `tilewatch up`'s file, else raises NoDatabase."""
     url = os.environ.get("TILEWATCH_DATABASE_URL") or _secret() or _written_by_up()
     if not url:
         raise NoDatabase("No database is configured. Start Tilewatch with `make up`, or set TILEWATCH_DATABASE_URL.")
@@ -104,13 +104,13 @@ def _written_by_up() -> str | None:
 
 
 def _cached(ttl_s: int) -> Callable[[Read], Read]:
-    """Returns a decorator that caches a read. Only reads cached for HISTORY_TTL_S show a spinner while they run."""
+    """Returns a decorator that caches a read for `ttl_s` seconds. Reads cached for HISTORY_TTL_S show a spinner."""
     words = "Reading the database ..." if ttl_s == HISTORY_TTL_S else False
     return cast(Callable[[Read], Read], st.cache_data(ttl=ttl_s, max_entries=CACHED_RESULTS, show_spinner=words))
 
 
 def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Callable[Concatenate[str, Given], Found]:
-    """Returns a function that runs a query and caches the result. It takes the URL, then the query's arguments."""
+    """Returns a function of a URL and the query's arguments. It runs the query, and caches the result for `ttl_s`."""
 
     def read(url: str, /, *about: Given.args, **more: Given.kwargs) -> Found:
         with reading_session(url) as opened:
@@ -122,7 +122,7 @@ def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Ca
 
 
 def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
-    """Returns a function like that of `_read`, but with a data frame of the query's rows as its result."""
+    """Returns a function of a URL and the query's arguments. It returns the rows as a frame, cached for `ttl_s`."""
     (row,) = get_args(get_type_hints(query)["return"])
 
     @functools.wraps(query)
@@ -179,8 +179,8 @@ judge_score_since = _read(judge_score.read_score, HISTORY_TTL_S)
 
 @_cached(HISTORY_TTL_S)
 def compared(url: str, repository: str, at: dt.datetime, sha: str | None, until: dt.datetime) -> pd.DataFrame:
-    """Returns one row per series at `until`, with its finding and its change since `at`, or since the commit `sha` of
-    that date. Viewers share the cached result, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
+    """Returns one row per series as of `until`, with its finding and its change since `at`, or since the commit `sha`,
+    whose date is `at`. Viewers share one result, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
     pairs = changes.pair_snapshots(snapshot(url, repository, at, sha), snapshot(url, repository, until))
     return changes.one_row_per_series(differences.add_findings(pairs, judged_changes(url, repository, EVER)))
 
@@ -189,7 +189,7 @@ _find_regression = _read(regression_queries.find_regression, LIVE_TTL_S)
 
 
 def regression(url: str, regression_id: int) -> pd.Series | None:
-    """Returns a regression; None if there is none with this id."""
+    """Returns the row of a regression; None if no regression has this id."""
     row = _find_regression(url, regression_id)
     return None if row is None else to_frame(regression_queries.RegressionRow, [row]).iloc[0]
 
@@ -201,7 +201,7 @@ def inbox(url: str) -> inbox_frames.Inbox:
 
 @_cached(HISTORY_TTL_S)
 def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
-    """Returns how far the kernels are from DeepGEMM on each GPU model. The result is cached for several viewers."""
+    """Returns a score per GPU model: how far the kernels are from DeepGEMM. Several viewers share the cached result."""
     names = series(url)
     return scoreboard.list_scores(
         recent_ratios(url, repository, scoreboard.RECENT_COMMITS),
@@ -212,7 +212,7 @@ def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
 
 @_cached(LIVE_TTL_S)
 def trials(url: str, sweep_id: int) -> pd.DataFrame:
-    """Reads the trials of a sweep."""
+    """Returns a frame with one row per trial of a sweep: parameters, outcome, time and static facts of its config."""
     with reading_session(url) as opened:
         return trials_frame(sweep_queries.list_trials(opened, sweep_id))
 

@@ -10,8 +10,8 @@ from tilewatch.db.page_reads.sweeps import TrialRow
 
 
 def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
-    """Returns a frame of rows. It has all columns even if there are no rows, and None for missing texts, because
-    pandas' NaN is true in an `if`. An empty column of times has a time type, which comparing with timestamps needs."""
+    """Returns a frame with a column per field of the class `row`, even without rows. Missing texts are None, because
+    pandas' NaN is true in an `if`. An empty column of times has a time type, so that it compares with timestamps."""
     if not rows:
         types = {each.name: "datetime64[us, UTC]" if "datetime" in str(each.type) else object for each in fields(row)}
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in types.items()})

@@ -1,8 +1,8 @@
 """Computes how far a repository's kernels are from DeepGEMM on each GPU model, as one score and its history.
 
 The score is the geometric mean of the newest ratios of all operators that do the same work as DeepGEMM. An earlier
-value is today's score times the geometric mean of the same operators' earlier ratios divided by their newest. New or
-unmeasured operators change no earlier value. So the line only moves if a kernel or DeepGEMM changed.
+value is the newest score times a factor. The factor is the geometric mean of earlier ratio / newest ratio, over the
+operators measured by then. A new operator changes no earlier value: only a changed kernel or DeepGEMM moves the line.
 """
 
 import datetime as dt
@@ -38,7 +38,7 @@ Ratios = Mapping[int, float]
 
 @dataclass(frozen=True)
 class LinePoint:
-    """The geometric mean of DeepGEMM's time / ours at one commit, over as many operators as `series` says."""
+    """A point of a score's history: `ratio` is the score at one commit, `series` the number of its operators."""
 
     at: dt.datetime
     sha: str
@@ -49,7 +49,7 @@ class LinePoint:
 
 @dataclass(frozen=True)
 class GpuScore:
-    """The score of a GPU model: the mean `ratio`. `line` is its history, oldest first, and ends with this ratio."""
+    """A GPU model's score: `ratio`, a mean over `series` operators, `ahead` of which reach 1. `line` is the history."""
 
     gpu_model: str
     gpu_name: str
@@ -66,7 +66,7 @@ class GpuScore:
 
     @property
     def week_before(self) -> LinePoint | None:
-        """Returns the newest point at least a week older than the last, or else the oldest; None for a single point."""
+        """Returns the newest point at least a week before the last point, else the oldest; None for a single point."""
         if len(self.line) < 2:
             return None
         due = self.line[-1].at - WEEK
@@ -74,8 +74,8 @@ class GpuScore:
 
 
 def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
-    """Returns whether a series counts in the mean: its main baseline is DeepGEMM itself, not DeepGEMM called in another
-    way, and its kernel is not one of OTHER_ARITHMETIC."""
+    """Returns whether a series counts in the score. It counts if its main baseline is DeepGEMM itself, not DeepGEMM
+    called in another way, and if its kernel is not one of OTHER_ARITHMETIC."""
     return baseline == DEEPGEMM and kernel not in OTHER_ARITHMETIC
 
 
@@ -89,8 +89,8 @@ def find_group(kernel: str, baseline: str) -> str:
 
 
 def list_scores(recent: pd.DataFrame, commits: pd.DataFrame, gpu_names: Mapping[str, str]) -> list[GpuScore]:
-    """Lists the scores of all GPU models that have an operator with DeepGEMM's work. `recent` has the columns of
-    RecentRatiosRow, and `commits` those of CommitRow, newest first. Series that are no longer planned do not count."""
+    """Lists a score per GPU model, over the series that `compares_like_with_like` accepts. `recent` has the columns of
+    RecentRatiosRow, `commits` the columns of CommitRow, newest first. Omits series that are no longer swept."""
     of_models: dict[str, dict[tuple[str, str], tuple[str, Ratios]]] = {}
     for row in recent.to_dict("records"):
         ratios = _read_ratios(row)
@@ -114,12 +114,12 @@ def write_distance(score: GpuScore) -> str:
 
 
 def find_change(score: GpuScore) -> float:
-    """Returns by how many points the score exceeds `week_before`, or 0 if there is no such point."""
+    """Returns the change of the score since `week_before` in points of 0.01; 0 without an earlier point."""
     return round(100 * (score.ratio - score.week_before.ratio), 1) if score.week_before else 0.0
 
 
 def write_direction(score: GpuScore) -> str:
-    """Returns words for the change of the score since `week_before`, with the day of that point's commit."""
+    """Returns the change of the score since `week_before` in words, e.g. "0.4 points better since 2026-11-20"."""
     before, points = score.week_before, find_change(score)
     if before is None:
         return "nothing earlier to compare with"
@@ -128,7 +128,7 @@ def write_direction(score: GpuScore) -> str:
 
 
 def _read_ratios(row: Mapping[Any, Any]) -> Ratios:
-    """Returns the ratios of a series by commit, without those to baselines that do other work than the kernel."""
+    """Returns the ratios of a series by the index of their commit, without ratios that do not count in the score."""
     measured = zip(row["ages"], row["ratios"], row["baselines"], strict=True)
     return {age: ratio for age, ratio, baseline in measured if compares_like_with_like(row["kernel"], baseline)}
 
@@ -154,7 +154,7 @@ def _score(model: str, name: str, series: Sequence[tuple[str, Ratios]], commits:
 
 
 def _place(age: int, series: Sequence[Ratios], now: float, commits: pd.DataFrame) -> LinePoint:
-    """Returns the history's point at commit `age`, from each series' ratio there or at the nearest earlier commit."""
+    """Returns the history's point at the commit with index `age`, from each series' ratio there or nearest before."""
     then = [(each[min(known)], each[min(each)]) for each in series if (known := [at for at in each if at >= age])]
     commit = commits.iloc[age]
     moved = _mean([earlier / latest for earlier, latest in then])

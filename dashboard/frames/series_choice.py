@@ -1,4 +1,4 @@
-"""Chooses what the page Series shows: the list of series, and the sweep that an address names."""
+"""Finds the series that the page Series offers, and the run and the sweep that it shows."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -36,7 +36,7 @@ def list_keys(rows: pd.DataFrame) -> list[Key]:
 
 
 def find_newest_run(points: pd.DataFrame) -> int | None:
-    """Returns the run of a series' newest point on the branch, else of its last point; None without a point."""
+    """Returns the id of the newest run with a commit still on the branch, else of the last run; None without runs."""
     kernel = points[points["role"] == "kernel"]
     on_branch = kernel[kernel["left_branch_at"].isna()]
     newest = (on_branch if len(on_branch) else kernel).tail(1)
@@ -54,7 +54,7 @@ def is_drawn(key: Key, keys: Iterable[Key]) -> bool:
 
 
 def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
-    """Maps the name of each sweep to its row number, newest first. If two share a name, the newer one is kept."""
+    """Maps the name of each sweep to its row number, newest first. Keeps only the newer of two sweeps with one name."""
     named: dict[str, int] = {}
     for place, sweep in enumerate(sweeps.to_dict("records")):
         named.setdefault(f"{short_sha(sweep['sha'])} {sweep['subject']}, {write_submission(sweep)}", place)
@@ -62,7 +62,7 @@ def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
 
 
 def find_name(named: Mapping[str, int], commit: str, submission: str) -> str | None:
-    """Returns the name of a commit's sweep, of this submission or else the newest; None if the commit has no sweep."""
+    """Returns the name of a commit's sweep from this submission, else of its newest sweep; None if it has no sweep."""
     of_commit = [name for name in named if name.startswith(commit)]
     of_submission = (name for name in of_commit if submission and name.endswith(f", {submission}"))
     return next(of_submission, next(iter(of_commit), None))

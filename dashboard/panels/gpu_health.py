@@ -1,4 +1,4 @@
-"""Shows the health of the GPUs (past and present quarantines, canary times) and the GPU time of the last nights."""
+"""Shows quarantined GPUs, the times of canaries (fixed kernels that show whether a GPU is healthy), and GPU times."""
 
 import datetime as dt
 
@@ -18,7 +18,7 @@ BEST_OF = 0.05
 
 
 def show_quarantined(quarantines: pd.DataFrame) -> None:
-    """Shows a sentence for each GPU in quarantine."""
+    """Shows a sentence for each GPU in quarantine: since when, why, and the result of its last canary."""
     for row in quarantines[quarantines["ended_at"].isna()].to_dict("records"):
         last = f" Its last canary, {moment(row['canary_at'])}: {row['canary_said']}." if row["canary_said"] else ""
         st.error(
@@ -52,7 +52,7 @@ def show_health(url: str) -> None:
 
 
 def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
-    """Draws each GPU's canary times, in percent above the best time of the same GPU."""
+    """Draws each GPU's canary times in percent above the best time of the same GPU. Quarantines are shaded."""
     figure = go.Figure()
     for i, ((uuid, name, host), runs) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
         for column, words, dash in (("compute_us", "arithmetic", "solid"), ("memory_us", "memory", "dot")):

@@ -28,7 +28,7 @@ class LastNight:
 
 
 def sentence(found: Inbox, *, is_measured: bool) -> tuple[str, str]:
-    """Returns the colour of the headline's sentence, and the sentence."""
+    """Returns the headline's colour and sentence. The sentence says how many things need a person."""
     words = f"{inbox.write_sentence(found)}."
     if found.count(inbox.REGRESSION):
         return badges.BADLY, words

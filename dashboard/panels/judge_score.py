@@ -12,7 +12,7 @@ MONTH = dt.timedelta(days=30)
 
 
 def show(url: str) -> None:
-    """Shows the score of the alerts of the last 30 days, and how many alerts people rated right or wrong."""
+    """Shows four cards with the score of the alerts of the last 30 days."""
     score = reads.judge_score_since(url, reads.this_hour() - MONTH)
     with st.expander("Score of the last 30 days", key="scoreboard", expanded=True):
         for column, (label, value, detail) in zip(st.columns(4), cards(score), strict=True):

@@ -123,7 +123,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
 
 
 def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
-    """Shows submissions, the newest first. All jobs of a selected submission can be cancelled or retried."""
+    """Shows a table of submissions, newest first, with buttons to cancel or retry the selected submission's jobs."""
     if newest.empty:
         return
     st.subheader("Submissions", anchor=False)
@@ -177,8 +177,8 @@ def _offer(url: str, label: str, key: str, act: Act, jobs: JobSelection, who: st
 
 
 def ends_text(row: Mapping[Any, Any], now: dt.datetime, workers: pd.DataFrame) -> str:
-    """Returns, in words, when a submission ends at its present speed. It ends when its sweeps are measured, or compiled
-    if `measure` is false. Returns an empty text before the first result, after the last, and without a live worker."""
+    """Returns, in words, when a submission's sweeps will all be measured at the present speed, or compiled if `measure`
+    is false. Returns an empty text before the first result, after the last, and if no live worker takes the jobs."""
     done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
     queue = {"compiling": "compile", "measuring": f"gpu.{row['gpu_model']}"}.get(row["state"])
     taken = any(alive and queue in queues for alive, queues in zip(workers["alive"], workers["queues"], strict=True))
@@ -214,7 +214,7 @@ def show_workers(workers: pd.DataFrame) -> None:
 
 
 def show_environments(environments: pd.DataFrame) -> None:
-    """Shows the environments of host code that live workers found on their nodes, other than Tilewatch's own."""
+    """Shows a table of the Python environments that live workers found for each repository's host code, by node."""
     if not environments.empty:
         st.subheader("Environments of host code", anchor=False)
         heads = {"host": "node", "environment": "recorded there by"}

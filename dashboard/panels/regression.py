@@ -93,7 +93,7 @@ def _explain(url: str, found: pd.Series) -> None:
 
 
 def _series(series: pd.DataFrame) -> pd.Series | None:
-    """Shows a table of the series that changed. Returns the selected row, else the worst; None for an empty table."""
+    """Shows a table of the changed series. Returns the selected row, else the row of the worst series, else None."""
     st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
     row = tables.pick_row(tabulate_series(series.to_dict("records")), series, "series")
     row = row if row is not None else next((worst for _, worst in series.iterrows()), None)
@@ -144,7 +144,7 @@ def _state(url: str, found: pd.Series, who: str) -> None:
 
 
 def _texts(url: str, found: pd.Series, who: str) -> None:
-    """Shows a form to edit the owner, the note and the link of a regression."""
+    """Shows a form with the owner, note and link of a regression. Stores changed texts in the name of `who`."""
     with st.form("words", border=True):
         owner = st.text_input("Owner", found["owner"] or "")
         note = st.text_area("Note", found["note"] or "", height=80)
@@ -205,7 +205,7 @@ def _show_step(url: str, found: pd.Series, row: pd.Series) -> None:
 
 
 def _show_replays(measured: reads.Evidence | None) -> None:
-    """Shows the replays in `measured` that confirmed the change. Shows nothing if `measured` is None."""
+    """Shows the replays in `measured`, with a figure for each replay that ran. Shows nothing if `measured` is None."""
     for i, replay in enumerate(measured.replays if measured else ()):
         st.text(evidence.replay_sentence(replay))
         if replay.failure is None:
@@ -214,7 +214,7 @@ def _show_replays(measured: reads.Evidence | None) -> None:
 
 
 def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
-    """Returns the points of the commits around `sha`; those of the newest commits if `sha` was not measured."""
+    """Returns the points of the commits around `sha`; if `sha` was not measured, the points of the newest commits."""
     commits = list(dict.fromkeys(points["sha"]))
     at = commits.index(sha) if sha in commits else len(commits)
     wanted = commits[max(at - COMMITS_BEFORE, 0) : at + COMMITS_AFTER]

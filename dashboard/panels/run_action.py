@@ -20,7 +20,7 @@ OUTCOME = "outcome"
 
 
 def find_actor() -> str | None:
-    """Returns the visitor's name, signed in or typed. If the visitor may not act, shows why and returns None."""
+    """Returns the visitor's name, from sign-in or typed. Shows why and returns None if the visitor may not act."""
     claimed = ""
     rules = rights.find_rules()
     if rules.anonymous == "act" and rights.find_rights().who is None:
@@ -35,7 +35,7 @@ def find_actor() -> str | None:
 
 
 def show_outcome() -> None:
-    """Shows the outcome of the last action, and only once."""
+    """Shows the outcome of the last action. Each outcome is shown only once."""
     if OUTCOME in st.session_state:
         good, sentence = st.session_state.pop(OUTCOME)
         (st.success if good else st.warning)(sentence)
@@ -43,7 +43,7 @@ def show_outcome() -> None:
 
 def run(url: str, act: Callable[[Session], Any], done: str = "") -> None:
     """Runs `act` in one transaction and draws the page again. The page then shows the text that `act` returns, else
-    `done`. If `act` is refused, it shows the reason."""
+    `done`. If `act` raises one of REFUSALS, the page shows the reason."""
     try:
         with session(url) as opened:
             outcome = act(opened)

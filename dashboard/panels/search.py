@@ -77,9 +77,9 @@ def find(places: Iterable[str], typed: str) -> list[str]:
 
 
 def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """Returns links for series, kernels, problems and GPU models by name. Each link leads to the page Series.
+    """Returns links to the page Series, by the names of series, kernels, problems and GPU models.
 
-    `several` means more than one repository. Names and addresses then contain the repository.
+    `several` says whether there are several repositories. If so, names and addresses contain the repository.
     """
     places: dict[str, Place] = {}
     for row in series.to_dict("records"):
@@ -99,7 +99,7 @@ def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Plac
 
 
 def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """Returns links for commits by hash and subject. Each link leads to the changes that the commit caused."""
+    """Returns links to the page Compare, by hash and subject of a commit. The page shows the changes at this commit."""
     return {
         _name(f"commit {short_sha(row['sha'])} {row['subject']}", row, several=several): Place(
             COMPARE, {"b": short_sha(row["sha"])} | repository.name_repository(row, several=several)
@@ -109,7 +109,7 @@ def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Pla
 
 
 def list_regression_places(regressions: pd.DataFrame) -> dict[str, Place]:
-    """Returns links for confirmed changes, named by number, kernel, size, state and cause."""
+    """Returns links to the pages of confirmed changes, by number, kernel, size, state and cause."""
     return {
         f"{row['direction']} #{row['id']} {row['kernel']} {write_change(row['size'])}, {row['state']}: "
         f"{row['cause']}": Place(REGRESSIONS, {"regression": str(row["id"])})

@@ -49,7 +49,7 @@ def show_form(url: str, who: str) -> None:
 
 
 def show_actions(url: str) -> None:
-    """Shows who did or requested what, and the outcome."""
+    """Shows a table of the actions of people and programs, with their outcomes. Shows nothing without actions."""
     newest = reads.actions(url)
     if newest.empty:
         return

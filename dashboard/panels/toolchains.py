@@ -1,4 +1,4 @@
-"""Shows a report on toolchains: whether the newer one is safe, overall and per operator; a picture; the launches."""
+"""Shows a report that compares toolchains: whether a newer toolchain is safe, overall and per operator."""
 
 import json
 import shlex
@@ -57,7 +57,7 @@ def show(url: str) -> None:
 
 def show_link(url: str, cause: str) -> None:
     """Shows links to the reports on the two compilers that a regression's cause names. Without a report, shows the
-    commands that make one. Shows nothing if the cause is not a compiler."""
+    commands that make a report. Shows nothing if the cause is not a compiler."""
     change = CompilerChange.read(cause)
     if change is None:
         return
@@ -75,9 +75,9 @@ def show_link(url: str, cause: str) -> None:
 
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
-    """Returns the chosen report. The default is the newest of those with the most urgent verdict, so that a safe
-    compiler does not hide an unsafe one. Names begin with the report's number, because toolchains may be compared
-    twice."""
+    """Shows a select box and returns the chosen report. The default is the newest report with the most urgent verdict,
+    so that a safe compiler does not hide an unsafe one. Names begin with the report's number, because two toolchains
+    may be compared twice."""
     named = {f"#{row.id} {row.title}, {day(row.made_at)}": row for row in rows}
     most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
     return named.get(filters.pick("Report", [MOST_URGENT, *named], "report"), most_urgent)
@@ -96,8 +96,8 @@ def _name_compilers(found: ReportStory) -> None:
 
 
 def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators on the chosen GPU model that have the chosen verdict with any head. They are sorted by
-    verdict, the most urgent first, then by speed, the slowest first."""
+    """Shows the choices of GPU model and verdict. Returns the operators on this GPU model that have this verdict with
+    any newer toolchain, in the order of `order_operators`."""
     places = list(dict.fromkeys(_place(row) for row in operators))
     place = filters.choose("On", places, "on") if len(places) > 1 else (places or [ALL])[0]
     here = [row for row in operators if _place(row) == place]
@@ -109,7 +109,7 @@ def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
 
 
 def order_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators in order: the most urgent verdict first; those with the same verdict by loss of speed."""
+    """Returns the operators sorted by verdict, the most urgent first, and then by loss of speed, the largest first."""
     return sorted(rows, key=lambda row: (ORDER.index(row.safety), -_change(row.frozen)))
 
 
@@ -121,8 +121,8 @@ def _table(shown: Sequence[OperatorRow], heads: Sequence[str]) -> None:
 
 
 def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd.DataFrame:
-    """Returns a table with one row per operator. Omits columns that are empty in all rows. If there are several heads,
-    each head has a column with its verdicts and changes."""
+    """Returns a table with one row per operator. Omits columns that are empty in all rows. If `heads` names several
+    newer toolchains, each newer toolchain has a column with its verdicts and changes."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for row in shown:
         named = {"kernel": row.kernel, "problem": row.problem}
@@ -152,7 +152,7 @@ def _ladders(rows: Sequence[LadderRow]) -> None:
 
 
 def tabulate_ladders(rows: Sequence[LadderRow]) -> pd.DataFrame:
-    """Returns a row per operator and head: each dependency's part of the loss, in percent of the base's time."""
+    """Returns a row per operator and newer toolchain: each dependency's part of the loss, in % of the base's time."""
     table = pd.DataFrame(
         [
             {
@@ -225,7 +225,7 @@ def _change(change: TimeChange | None) -> float:
 
 
 def _write(change: TimeChange | None) -> str:
-    """Returns a change in words; an empty text without one. A question mark stands for an unknown interval end."""
+    """Returns a change in words; an empty text for None. A question mark stands for an interval end that is None."""
     if change is None:
         return ""
     low, high = ("?" if end is None else f"{100 * end:.1f}" for end in (change.low, change.high))

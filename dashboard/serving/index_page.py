@@ -58,7 +58,7 @@ IMPORTED = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
 
 
 def find_script(name: str) -> str | None:
-    """Returns the file of a script. Returns None if this Streamlit has no such file, which makes pages only slower."""
+    """Returns a script's file name; None if this Streamlit has no such file, and then pages are only slower."""
     return next((path.name for path in SCRIPTS_FOLDER.glob(f"{name}.*.js")), None)
 
 
@@ -128,7 +128,7 @@ class Guard:
 
 
 def write_html(html: str, page: str) -> str:
-    """Returns Streamlit's HTML of a page in PAGES, with our title, style and scripts where this version has a place."""
+    """Returns Streamlit's `html` with our title, style and scripts for `page`. Leaves out parts that do not fit in."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
         for file in list_scripts(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))

@@ -19,7 +19,7 @@ LETTER_PX, MARGIN_PX = 7, 12
 
 
 def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields file name and text of both feeds. Links begin with the site's `address`; if empty, they are relative."""
+    """Yields the file names and texts of both feeds of the first party. Links begin with `address`, if it is given."""
     items = sorted(_list_items(parties[0], address), key=lambda item: item["date_modified"], reverse=True)[:MOST_ITEMS]
     updated = items[0]["date_modified"] if items else _write_time(parties[0].made_at)
     about = {"id": _name_id("site", parties[0].name), "updated": updated, "address": address}
@@ -33,7 +33,7 @@ def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Enviro
 
 
 def write_badges(party: Party, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields file names and SVGs: the badges of the first repository with scores. `badge.svg` is of its first GPU."""
+    """Yields file names and SVGs: a badge per GPU of the first repository with scores. The first is `badge.svg` too."""
     found = next(filter(None, map(list_scores, party.sections)), [])
     template = templates.get_template("badge.svg")
     named = [(f"-{score.gpu_model}", score) for score in found]

@@ -1,4 +1,4 @@
-"""Renders a site's parties as files. The templates escape every text; only drawings from charts/ are inserted raw."""
+"""Renders the data of a site's parties as HTML. Every text is escaped; only drawings from charts/ are inserted raw."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,8 +54,8 @@ class FrontSection:
 
 
 def render(parties: Sequence[Party], templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the file name and the HTML of each page of a site. The first party publishes the site. Every other party's
-    file names begin with a name made of that party's name."""
+    """Yields the file name and the HTML of each page of a site. The first party publishes the site. File names of any
+    other party's pages begin with a prefix that is made of the party's name."""
     known = [_name_files(party, place) for place, party in enumerate(parties)]
     fronts = [
         (party, files, [_draw_section(section, files) for section in party.sections], _write_provenance(party))
@@ -145,7 +145,7 @@ def write_sentence(section: Section) -> str:
 
 
 def write_apart(rows: Sequence[RegressionRow]) -> str:
-    """Returns a sentence on the recorded and the planted changes, which are not counted; empty without such changes."""
+    """Returns a sentence on how many recorded and planted changes are not counted; empty without such changes."""
     apart = [row for row in rows if not row.counted]
     examples = sum(is_example(row.repository) for row in apart)
     return write_uncounted(examples, len(apart) - examples)

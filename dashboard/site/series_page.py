@@ -27,7 +27,7 @@ MOST_POINTS = 12
 
 
 def read_series_page(opened: Session, row: SeriesRow) -> SitePage | None:
-    """Returns the page of a series; None if none of its runs has a time."""
+    """Returns the page of a series; None if no run of the series has a time."""
     key = (row.repository, row.kernel, row.problem, row.gpu_model)
     points = read_points(opened, key)
     run_id = find_newest_run(points)
@@ -80,7 +80,7 @@ def _list_run_blocks(found: Evidence) -> list[Block]:
 
 
 def _list_sweep_blocks(opened: Session, key: tuple[str, str, str, str]) -> list[Block]:
-    """Lists blocks about the newest sweep of the whole space; if there is none, about the newest sweep on a GPU."""
+    """Lists blocks about the newest sweep of the whole space, else of a part of it; empty if no sweep has a winner."""
     rows = to_frame(sweeps.SweepRow, sweeps.list_sweeps(opened, *key))
     rows = rows[rows["measure"].astype(bool)]
     whole = rows[list(map(sweep_winner.is_whole, rows["reason"], rows["space_size"], rows["axes"]))]
@@ -139,7 +139,7 @@ def read_points(opened: Session, key: Key) -> pd.DataFrame:
 
 
 def read_trend(opened: Session, key: Key, points: pd.DataFrame, run_id: int | None) -> list[Block]:
-    """Returns the chart of a series' points with a ring around a run, and the legend; empty if no point has a value."""
+    """Returns blocks with the chart of `points`, a ring around the run, and a legend; empty if no point has a value."""
     metric = find_drawable(points)
     if metric is None:
         return []

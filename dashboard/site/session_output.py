@@ -13,7 +13,7 @@ EXPECTED_ERROR = 2
 
 
 def write_from(url: str, write: Callable[[Session], str]) -> int:
-    """Prints what `write` returns, a sentence about the files that it wrote. Returns the exit code."""
+    """Prints the sentence that `write` returns, or an error's sentence. Returns the exit code, 0 or EXPECTED_ERROR."""
     try:
         with reading_session(url) as opened:
             print(write(opened))

@@ -1,8 +1,8 @@
 """Defines a site as data: the parties that measured, their repositories and their pages.
 
-The rows of a repository are those of db.page_reads, so that the dashboard's functions can draw them. One file contains
-all data of a site, so that another party's site can include its pages. Such a file may come from strangers, so reading
-it checks every value, and rendering escapes every text.
+The rows of a repository are of db.page_reads, so that the dashboard's functions can draw them. One file contains all
+data of a site, so that another party's site can include its pages. Such a file may come from strangers. Reading the
+file therefore checks every value, and rendering escapes every text.
 """
 
 import datetime as dt
@@ -57,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True)
 class SitePage:
-    """A page about one subject. `provenance` is the commit, GPU, host and date of its measurements."""
+    """A page about one subject. `provenance` says where it was measured: pairs of texts, such as commit and GPU."""
 
     file: FileName
     title: str
@@ -67,7 +67,7 @@ class SitePage:
 
 @dataclass(frozen=True)
 class Section:
-    """A repository on the front page. `after` are its newest points, `before` those of a week before them."""
+    """One repository's data on the front page. `after` are its newest points, `before` its points a week earlier."""
 
     repository: str
     after: tuple[SnapshotRow, ...]
@@ -80,7 +80,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Party:
-    """Everything that one party publishes. `links` are tables on its front page with toolchains and tuned tables."""
+    """Everything that one party publishes. `links` are blocks of its front page: toolchain reports and tuned tables."""
 
     name: str
     made_at: dt.datetime
@@ -110,8 +110,8 @@ def name_regression_page(row: RegressionRow) -> str:
 
 
 def identify_change(row: RegressionRow) -> tuple[str, ...]:
-    """Returns the words that identify a change. A compiler or a node is named too, as two may change one kernel at one
-    commit."""
+    """Returns the words that identify a change. They include a cause that is not a commit, because, for example, a
+    compiler and a node may change one kernel at one commit."""
     causes = () if row.category in BY_A_COMMIT else (row.cause,)
     return row.direction, row.repository, row.kernel, row.bad_sha, row.category, *causes
 

@@ -1,4 +1,4 @@
-"""Reads what one party publishes from its database, in one session."""
+"""Reads, in one database session, the data that one party publishes."""
 
 import datetime as dt
 import hashlib
@@ -32,7 +32,7 @@ def read_party(
     tables: Sequence[Mapping[str, Any]],
     repository: str | None,
 ) -> Party:
-    """Returns the data of one repository, or of all main lines. `tables` are from `tilewatch tuned export`."""
+    """Returns a party's data: of `repository` or, if it is None, of all main lines. `tables` are tuned tables."""
     names = [repository] if repository else [each for each in series.list_repositories(opened) if not is_branch(each)]
     sections = [section for each in names if (section := read_section(opened, each, made_at)).after]
     shown = {section.repository for section in sections}
@@ -69,7 +69,7 @@ def read_party(
 
 
 def read_section(opened: Session, repository: str, until: dt.datetime, since: dt.datetime | None = None) -> Section:
-    """Returns a repository's data as of `until`, with the points as of `since`, by default a week before the newest."""
+    """Returns a repository's data as of `until`, and points as of `since`: by default a week before the last point."""
     after = snapshots.list_points_as_of(opened, repository, until, until=until)
     moves = regressions.find_last_moves(opened, until)
     earlier = since or max((row.measured_at for row in after), default=until) - WEEK

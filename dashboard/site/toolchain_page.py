@@ -48,7 +48,7 @@ def make_toolchain_page(found: ReportStory) -> SitePage:
 
 
 def make_tuned_page(table: Mapping[str, Any]) -> SitePage:
-    """Returns the page of the tuned configs of one kernel on one GPU model."""
+    """Returns a page with the config to ship for each problem of one kernel on one GPU model."""
     rows = [
         {
             "problem": row["problem"],

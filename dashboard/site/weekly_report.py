@@ -48,8 +48,8 @@ MOST_TRENDS = 6
 
 @dataclass(frozen=True)
 class Week:
-    """The data of one week. `opened` are the changes confirmed in the week, `waiting` all regressions still open at its
-    end, `judged` the week's verdicts of regression or improvement."""
+    """The data of one week. `opened` are the changes confirmed in the week, `waiting` all regressions that are open at
+    its end, `judged` the week's verdicts of regression or improvement."""
 
     since: dt.datetime
     until: dt.datetime
@@ -99,7 +99,7 @@ def _count_nights(session: Session, repository: str, since: dt.datetime, until: 
 def _list_worst(
     session: Session, opened: Sequence[RegressionRow], judged: Sequence[JudgedChangeRow]
 ) -> Sequence[tuple[str, str, str]]:
-    """Returns (kernel, problem, GPU model) of each confirmed change's worst series, else of the worst verdicts."""
+    """Returns (kernel, problem, GPU model) of the worst series of confirmed changes, else of the worst verdicts."""
     worst = sorted(opened, key=lambda row: -abs(row.size))
     listed = [row for each in worst for row in regression_queries.list_series(session, each.id)[:1]]
     largest = sorted(judged, key=lambda row: -abs(row.change or 0.0))
@@ -186,8 +186,8 @@ def _nights(week: Week) -> Iterable[Part]:
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """An order for a report on the week before `until` (None: today) of `repository` (None: the main repository).
-    `html` is the file for the page and `png` that for a picture of the scoreboard; one of them may be None."""
+    """An order for a report on the week before `until` (None: now) of `repository` (None: the main repository). `html`
+    is the file for the page, `png` the file for a picture of the scoreboard. A file that is None is not written."""
 
     html: Path | None
     png: Path | None

@@ -27,8 +27,8 @@ from tilewatch.tuned import read_tables
 
 @dataclass(frozen=True)
 class SiteOrder:
-    """An order for a site: what to publish, and where. `address` is the site's future URL. `tables` is a file written
-    by `tilewatch tuned export`. `merge` are the sites of other parties to include."""
+    """An order to write a site into `folder`. `address` is the site's future URL. `tables` is a file written by
+    `tilewatch tuned export`. `merge` are the sites of other parties to include."""
 
     folder: Path
     name: str
@@ -40,8 +40,8 @@ class SiteOrder:
 
 
 def write_site(opened: Session, order: SiteOrder) -> str:
-    """Writes all files of a site and returns a sentence about them, after one for each older party that is left out,
-    because a site shows each name once. Keeps an earlier site's pages for old links, but not its badges."""
+    """Writes all files of a site. Returns a sentence about them, after a sentence for each party of `merge` that is
+    left out, because a newer party has its name. Keeps an earlier site's pages for old links, but not its badges."""
     others = [party for place in order.merge for party in site_content.read_parties(place)]
     tables = read_tables(order.tables) if order.tables else ()
     own = site_reads.read_party(opened, order.name, dt.datetime.now(dt.UTC), order.release, tables, order.repository)

@@ -1,4 +1,4 @@
-"""Shows what the compiler made of every commit, for any architecture: static facts, and the cubins that changed."""
+"""Shows the static facts of every commit's cubins, for any architecture, and the cubins that changed."""
 
 import pandas as pd
 import streamlit as st

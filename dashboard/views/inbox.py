@@ -1,4 +1,4 @@
-"""Shows what needs a person, over all repositories, as cards with the next action. Lists planted examples apart."""
+"""Shows a card with the next action for each item that needs a person. Lists planted examples and recordings apart."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -80,7 +80,7 @@ def _triage(item: Item, who: str, action: str, opened: Session) -> None:
 
 
 def _replay(item: Item, who: str, opened: Session) -> str:
-    """Requests a replay of each run that can be replayed. Raises NotPossible without such a run."""
+    """Requests replays of the item's runs. Returns words on their number. Raises NotPossible if all are refused."""
     refusals = []
     for run_id in item.run_ids:
         try:

@@ -33,7 +33,7 @@ def page(url: str) -> None:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show_state(url: str) -> None:
-    """Shows the numbers of jobs by state, and what is wrong. Updates itself."""
+    """Shows the numbers of jobs by state, and warnings such as a queue without a worker. Updates itself."""
     with show_errors():
         if _has_nothing(url):
             return

@@ -111,7 +111,7 @@ def _draw_groups(
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str | None, str]:
-    """Returns the time or the commit from which on the page counts changes of the newest runs, and words for it."""
+    """Returns the time from which the page counts changes, the chosen commit's hash or None, and the choice's words."""
     if picked in PERIODS:
         return now.replace(hour=12) - dt.timedelta(days=PERIODS[picked]), None, picked
     commits = reads.commits(url, name)
@@ -121,7 +121,7 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datet
 
 
 def _movers(pairs: pd.DataFrame, words: str) -> None:
-    """Shows a table of every series in an expander, the series with the largest change first."""
+    """Shows an expander with a table of the SHOWN_MOVERS series that changed most, or of all series on request."""
     title = "Biggest movers" if pairs["change"].notna().any() else "Latest measurements"
     with tables.open_expander(f"{title}, as a table", "movers") as is_open:
         if not is_open:

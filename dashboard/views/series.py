@@ -130,7 +130,7 @@ def _order(rows: pd.DataFrame, column: str) -> list[str]:
 
 
 def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
-    """Returns the newest run of the sweep that the address names, or else of the series; None if there is no run."""
+    """Returns the id of the newest run of the sweep that the address names, else of the series; None without a run."""
     if COMMIT in st.query_params:
         sweeps = reads.sweeps(url, *key)
         named = series_choice.name_sweeps(sweeps)

@@ -34,8 +34,8 @@ def show_whole() -> None:
 
 
 def restore(key: str, read: Callable[[list[str]], object], *, instead_of: Sequence[str] = ()) -> Callable[[], None]:
-    """Sets a widget to what `read` makes of its parameter in the address. Returns the widget's `on_change`: it writes a
-    new choice into the address, and removes the parameters `instead_of`, which name the same thing in another way."""
+    """Sets a widget to the value that `read` makes of its parameter in the address. Returns the widget's `on_change`,
+    which writes a new choice into the address and removes the parameters `instead_of`, which name the same thing."""
     st.session_state[key] = read(st.query_params.get_all(key))
     return lambda: write(key, instead_of)
 
@@ -72,7 +72,7 @@ def was_picked_by_hand() -> bool:
 
 
 def one_of(options: Sequence[str], default: str | None = None) -> Callable[[list[str]], str]:
-    """Returns a function that reads one of these options from the address, by default the first option."""
+    """Returns a function that picks the first of an address's values that is in `options`, else the default option."""
     otherwise = options[0] if default is None else default
     return lambda given: next((value for value in given if value in options), otherwise)
 

@@ -13,7 +13,7 @@ from tilewatch.db.session import DatabaseUnreachable, address
 
 @contextmanager
 def show_errors() -> Iterator[None]:
-    """Shows errors of the `with` block on the page instead of raising them. Fragments need a block of their own."""
+    """Shows a sentence for an UnknownChoice or database error of the `with` block. Fragments need their own block."""
     try:
         yield
     except UnknownChoice as error:

@@ -57,7 +57,7 @@ def name_unknown(label: str, value: str) -> UnknownChoice:
 
 def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str | None:
     """Returns the first value in the address that is not an option; None if all are options. If the visitor chose
-    anything by hand in this session, removes such a value from the address, because it belongs to an earlier choice."""
+    anything by hand, removes unknown values from the address and returns None: they belong to an earlier choice."""
     unknown = next((value for value in given if value not in options), None)
     if unknown is None or not address.was_picked_by_hand():
         return unknown
@@ -85,7 +85,7 @@ def pick_commit(rows: pd.DataFrame, label: str, key: str, *first: str) -> str:
 
 
 def pick_or_newest(rows: pd.DataFrame, label: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
-    """Shows a select box and returns the rows of the chosen commit. The default is the newest, shown as `newest`."""
+    """Shows a select box and returns the rows of the chosen commit. `newest` names the default, the newest commit."""
     shas, picked = rows["sha"].map(short_sha), pick_commit(rows, label, key, newest)
     return rows[shas == (shas.iloc[0] if picked == newest else picked)]
 
@@ -106,7 +106,7 @@ def toggle(label: str, key: str) -> bool:
 
 
 def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list[str]:
-    """Shows a list from which any number of options can be chosen, by default nothing. Returns the chosen ones."""
+    """Shows a list from which any number of options can be chosen, by default nothing. Returns the chosen options."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, lambda given: [value for value in given if value in options])
     return _require_known(label, unknown, list(st.multiselect(label, options, key=key, on_change=on_change, **more)))
@@ -146,9 +146,9 @@ def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
 
 
 def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
-    """Returns the address's values. A short value becomes the first option that begins with it. A value is short if the
-    option goes on with a space, as for "#2", or if it has the 8 digits of older commit links (`short_sha` has 10). A
-    value that is itself an option stays, such as a repository whose branches' names begin with it."""
+    """Returns the address's values, with each short value replaced by the first option that begins with it. A value is
+    short if a space follows it in the option, as for "#2", or if it has the 8 digits of older commit links (`short_sha`
+    has 10). A value that is itself an option stays, such as a repository whose branches' names begin with it."""
     return [
         value if value in options else next((option for option in options if _is_short_for(value, option)), value)
         for value in given

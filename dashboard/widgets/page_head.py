@@ -1,5 +1,5 @@
-"""Draws the top of a page: its title with a button that explains the page, a note on results of a simulated GPU, whose
-times are made up, and a warning if commits' code runs without a sandbox. Such code can fake results and do damage."""
+"""Draws the top of a page: its title, and a button that explains the page. Notes if the GPU is simulated and its times
+are made up. Warns if commits' code runs without a sandbox, because such code can fake results and do damage."""
 
 import streamlit as st
 

@@ -1,5 +1,5 @@
 """Shows figures on a page, with descriptions for screen readers and buttons to save pictures. A browser can draw the
-first of them before it gets the rest of the page."""
+first figure of a page before it gets the content below."""
 
 import re
 import time
@@ -45,8 +45,8 @@ _SVG = re.compile("<svg.*?</svg>", re.DOTALL)
 
 
 class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
-    """A figure that is sent as it was made. Plotly checks and copies its own figures twice, which takes 21 ms of CPU
-    for a year of a series instead of 4 ms (2 cores, 2026-11-23). Tests check the figures."""
+    """A figure that is sent without Plotly's checks. Plotly checks and copies its own figures twice, which takes 21 ms
+    of CPU for a year of a series instead of 4 ms (2 cores, 2026-11-23). Tests check the figures."""
 
     def __init__(self, figure: Figure) -> None:
         self._figure = figure
@@ -63,7 +63,7 @@ def _template() -> dict[str, Any]:
 
 
 def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
-    """Shows a figure. `alt` describes it in words."""
+    """Shows a figure, with buttons if `bar` is True. `alt` describes the figure in words."""
     _note_drawn()
     st.plotly_chart(_draw_once(figure), key=f"plot-{key}", config=_config(key, bar=bar), alt=alt)
 
@@ -103,9 +103,9 @@ def show_scoreboard(html: str, key: str) -> None:
 
 
 def _send(kind: str, key: str, html: str) -> dict[str, Any]:
-    """Shows HTML without its drawings. Returns the data for the component's script: the id of the HTML's element; the
-    drawings, which picture.js inserts, because Streamlit removes SVG from HTML; and a version of the HTML, so that the
-    script also runs again if the HTML changes and the drawings do not."""
+    """Shows HTML without its drawings, because Streamlit removes SVG from HTML. Returns the data for the component's
+    script: the id of the HTML's element, the drawings, which picture.js inserts, and a version of the HTML. A new
+    version makes the script run again even if the drawings are the same."""
     version = zlib.crc32(html.encode())
     st.html(f'<div class="{kind}" id="{key}" data-version="{version}">{_SVG.sub(_keep_place, html)}</div>')
     return {"of": key, "drawings": _SVG.findall(html), "version": version}
@@ -142,7 +142,7 @@ def _note_drawn() -> None:
 
 
 def choose_picture_format() -> None:
-    """Shows the choice of the format for saved pictures. Every page that drew a plot calls it last."""
+    """Shows the choice of the format for saved pictures, if the page drew a plot. app.py calls it after every page."""
     if st.session_state[DRAWN_KEY]:
         st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
 
@@ -172,9 +172,9 @@ _FIRST_SCREEN_SENT = "first screen sent"
 
 
 def await_drawing() -> None:
-    """Waits, in the first run of a session, while the browser draws what was sent. Otherwise the browser would draw the
-    content below the chart before the chart: a year's chart was shown after 0.74 s instead of 0.51, and all of the page
-    after 0.87 s instead of 0.86 (2 cores, 2026-11-28). Does not wait if no server runs the page."""
+    """Waits, in the first run of a session, while the browser draws the chart. Without the wait, the browser would draw
+    the content below before the chart: a year's chart was shown after 0.74 s instead of 0.51 s, and the whole page
+    after 0.87 s instead of 0.86 s (2 cores, 2026-11-28). Does not wait if no server runs the page."""
     if runtime.exists() and _FIRST_SCREEN_SENT not in st.session_state:
         st.session_state[_FIRST_SCREEN_SENT] = True
         time.sleep(DRAWN_S)

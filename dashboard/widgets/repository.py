@@ -12,7 +12,7 @@ WIDTH_PX = 420
 
 
 def pick_repository(url: str) -> str:
-    """Returns the chosen repository; an empty text if there is none. Shows a note if its GPU is simulated."""
+    """Returns the chosen repository; an empty text if there is none. Shows a note if its newest runs are simulated."""
     names = reads.repositories(url)
     picked = pick_from(names) if len(names) > 1 else "".join(names)
     page_head.mark_simulated(url, picked)
@@ -29,7 +29,7 @@ def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
 
 
 def series_links(url: str) -> Callable[[Mapping[str, object]], str]:
-    """Returns a function from a row to the link of its series. Reads the database only once, not for each row."""
+    """Returns a function that returns the link of a row's series. Reads the database only once, not for each row."""
     several = has_several(url)
     return lambda row: f"series?{urlencode(_series(row, several=several))}"
 

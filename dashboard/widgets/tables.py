@@ -33,15 +33,15 @@ def show(table: "pd.DataFrame | Styler", *, key: str, **options: Any) -> Any:
 
 
 def show_few(rows: Sequence[Mapping[str, str]]) -> None:
-    """Shows a few rows as a Markdown table, whose cells may contain Markdown. Its script is on every page. The script
-    of Streamlit's own tables has 1 MB, and pages waited for it (2026-11-28)."""
+    """Shows a few rows as a Markdown table, whose cells may contain Markdown. The script for Markdown is on every page.
+    The script of Streamlit's own tables has 1 MB, and pages waited for it (2026-11-28)."""
     heads = list(dict.fromkeys(head for row in rows for head in row))
     lines = (heads, ["---"] * len(heads), *([row.get(head, "") for head in heads] for row in rows))
     st.markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:
-    """Shows `table`, a frame or a Styler. Returns the row of `rows` selected in it; None if none is selected."""
+    """Shows `table`, a frame or a Styler. Returns the row of `rows` that is selected; None if no row is selected."""
     # A choice of another page may use `key`, and Streamlit would take its value for the selection.
     shown = show(table, on_select="rerun", selection_mode="single-row", key=f"{key}-picked", **options)
     # The selection may contain rows that no longer exist.
@@ -51,7 +51,7 @@ def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Ser
 def show_in_expander(
     title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None
 ) -> None:
-    """Shows an expander with a table made when it opens. The address stores under `key` whether it is open."""
+    """Shows an expander, with a table from `make` when open. The address stores under `key` whether it is open."""
     with open_expander(title, key) as is_open:
         if is_open:
             show(make(), key=f"{key}-rows", column_config=dict(columns or {}))

@@ -57,7 +57,7 @@ def show_change(found: Evidence) -> None:
 
 
 def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
-    """Shows the command that prints the diff of one commit or of all commits after a base, and a link to the diff."""
+    """Shows a command for the diff of a commit, or of all commits after `base_sha`, and a link to the commit's page."""
     head = short_sha(head_sha)
     show = f"git show {head}" if base_sha is None else f"git log --patch {short_sha(base_sha)}..{head}"
     st.markdown(plain_code(show))  # the script of st.code comes late, and moved what stands below (2026-11-28)

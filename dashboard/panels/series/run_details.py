@@ -61,7 +61,7 @@ def _measurements(found: Evidence) -> None:
 
 
 def tabulate_times(found: Evidence) -> pd.DataFrame:
-    """Returns a table with each implementation's times, with intervals, in this run and in the run before."""
+    """Returns a table with a row per implementation: its times with intervals in this run and in the run before."""
     rows = [
         {
             "implementation": name,
@@ -176,7 +176,7 @@ def _parts(parts: Sequence[PartRow]) -> None:
 
 
 def tabulate_parts(parts: Sequence[PartRow]) -> pd.DataFrame:
-    """Returns a table of the problems of a total. A time is that of all uses of the problem in a step of the model."""
+    """Returns a table of the problems of a total. A problem's time is multiplied by its uses in a model's step."""
     times_us = [part.weight * part.median_us for part in parts]
     return pd.DataFrame(
         {

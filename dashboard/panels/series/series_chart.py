@@ -41,8 +41,8 @@ class ChartView:
 
 
 def pick_others(keys: list[Key], own: Key) -> dict[str, Key]:
-    """Shows the choice of other series for the same chart. Returns the chosen series by name. All are of the own
-    repository, because the commits of two repositories have no common order."""
+    """Shows the choice of other series for the same chart. Returns the chosen series by name. All are of the repository
+    of `own`, because the commits of two repositories have no common order."""
     names = {name_series(key): key for key in keys if key != own and key[0] == own[0]}
     picked = filters.pick_some("Other series", list(names), "beside", max_selections=MOST_OTHERS, placeholder="none")
     elsewhere = [name for name, key in names.items() if key[:-1] == own[:-1]]
@@ -130,15 +130,15 @@ def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[
 
 
 def _read_branches(url: str, key: Key, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields the name and the kernel's points of the newest branches that measured this series."""
+    """Yields, for each of the newest branches that measured this series, its name and its kernel's points."""
     for repository_name in reads.branches(url, *key, limit=MOST_BRANCHES):
         points = reads.points(url, repository_name, *key[1:], static_facts=static_facts)
         yield str(split_branch(repository_name)[1]), points[points["role"] == "kernel"].reset_index(drop=True)
 
 
 def _beside(line: pd.DataFrame, points: pd.DataFrame, in_view: pd.DataFrame) -> pd.DataFrame:
-    """Returns the points of a branch between the view's first and last commit, and all later ones if the view ends with
-    the main line's newest commit."""
+    """Returns a branch's points between the first and the last commit in view. If the last commit in view is the main
+    line's newest commit, also returns all later points of the branch."""
     first, last = in_view["position"].min(), in_view["position"].max()
     until = math.inf if last == points["position"].max() else last
     return line[line["position"].between(first, until)].reset_index(drop=True)
@@ -155,7 +155,7 @@ def _list_points(url: str, key: Key, others: Mapping[str, Key], view: ChartView)
 
 
 def list_meanings(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
-    """Returns words for the meaning of each kind of line and point that the chart contains."""
+    """Returns the parts of the caption: the meaning of each kind of line and point that the chart contains."""
     dense = points.groupby("implementation").size().max() > trend_lines.PLAIN
     words = [
         "Lines are medians in a band of their 95 % intervals"

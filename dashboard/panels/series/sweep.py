@@ -1,4 +1,4 @@
-"""Shows one sweep: its outcomes, which configs are fast, the cost of earlier choices, the static facts.
+"""Shows one sweep: its outcomes, which configs are fast, the cost of keeping an earlier config, the static facts.
 
 The whole content is one Streamlit fragment, which updates itself until the sweep has ended. Its widgets have keys, so
 that an update keeps the choices.
@@ -26,7 +26,7 @@ A_MONTH = dt.timedelta(days=30)
 
 
 def show(url: str, sweep: pd.Series) -> None:
-    """Shows everything about one sweep. Updates itself while the sweep is unfinished."""
+    """Shows a sweep's winner, outcomes, fast configs and static facts. Updates itself while the sweep is unfinished."""
     with show_errors():
         trials = sweep_charts.prepare(reads.trials(url, sweep["id"]), sweep["axes"])
         if trials.empty:
@@ -64,14 +64,14 @@ def _failures(trials: pd.DataFrame) -> None:
 
 
 def group_failures(failed: pd.DataFrame) -> pd.DataFrame:
-    """Returns the numbers of failed configs by outcome and reason, the largest number first."""
+    """Returns a table with the number of failed configs by outcome and reason, the largest number first."""
     lines = failed.assign(reason=failed["failure"].map(first_line))
     table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
     return table.sort_values("configs", ascending=False)
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows how much slower the library's, the tile table's and earlier winners' configs are than the fastest."""
+    """Shows how much slower than the fastest some configs are: the library's, the tile table's, earlier winners'."""
     if trials["median_us"].isna().all():
         return
     rows = [search_space.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
@@ -192,7 +192,7 @@ def _ranges(trials: pd.DataFrame) -> None:
 
 
 def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[str, str]:
-    """Returns, by static fact, the range of its values over a sweep's compiled configs, in words.
+    """Maps each static fact to words on the range of its values over a sweep's compiled configs.
 
     `trials` is the number of all configs, and `compile_s` the time in seconds to compile all of them.
     """

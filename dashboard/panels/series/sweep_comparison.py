@@ -11,7 +11,7 @@ from tilewatch.text import change_text, count_text, plain, short_sha
 
 
 def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
-    """Shows how sweep `after` differs from an earlier one. `sweeps` are all sweeps of this series, newest first."""
+    """Shows how sweep `after` differs from an earlier sweep. `sweeps` are all sweeps of this series, newest first."""
     earlier = sweeps[(sweeps["position"] < after["position"]) & (sweeps["reason"] == after["reason"])]
     if earlier.empty:
         earlier = sweeps[sweeps["position"] < after["position"]]
@@ -77,7 +77,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
 
 
 def _rank(trials: pd.DataFrame, config_id: int, absent: str) -> str:
-    """Returns a config's rank and distance from the fastest, such as "3 of 48, +1.2 %", or the reason for no rank."""
+    """Returns a config's rank and distance from the fastest, e.g. "3 of 48, +1.2 %"; its outcome if it has no time."""
     rank = search_space.rank(trials, config_id)
     own = trials[trials["config_id"] == config_id]
     if rank is None:

@@ -21,9 +21,9 @@ A_FEW = 8
 
 
 def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
-    """Returns whether a sweep tried its whole space. A recorded sweep is partial if it has at most A_FEW configs, and
-    fewer than its axes have combinations (tools/record_history.py makes such sweeps). A recorded sweep with more
-    configs counts as whole, because a library's `only` rule may keep a tenth of the combinations."""
+    """Returns whether a sweep tried its whole search space. Recorded sweeps of at most A_FEW configs did not, if their
+    axes have more combinations (tools/record_history.py makes such sweeps). A recorded sweep with more configs counts
+    as whole, because a library's `only` rule may keep a tenth of the combinations."""
     return reason != "recorded" or space_size > A_FEW or space_size == prod(len(values) for _, values in axes)
 
 
@@ -40,7 +40,7 @@ def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: se
 
 
 def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
-    """Shows the optimisation guide's checklist; nothing for runs without one, such as those before 2026-11-22.
+    """Shows a run's checklist of the optimisation guide. Shows nothing without one, as for runs before 2026-11-22.
 
     `detail` and `before` are the JSON stored with the kernel's measurements in this run and in the run before.
     """
@@ -68,7 +68,7 @@ def read_checklist(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
 
 
 def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
-    """Returns a table of checklist lines, those not kept first. A column shows the answers of `before` that differ."""
+    """Returns a table of checklist lines. Lines that are not kept come first. A column has differing old answers."""
     answers = {line["item"]: line["answer"] for line in before}
     rows = []
     for line in sorted(
@@ -85,7 +85,7 @@ def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapp
 
 
 def count_kept(lines: Sequence[Mapping[str, str]]) -> str:
-    """Returns how many checklist lines are kept, such as "11 of 13 lines kept". Counts lines answered yes or no."""
+    """Returns how many checklist lines are kept, e.g. "11 of 13 lines kept". Counts only lines answered yes or no."""
     answers = [line["answer"] for line in lines if line["answer"] in ("yes", "no")]
     return f"{answers.count('yes')} of {len(answers)} lines kept"
 
@@ -105,7 +105,7 @@ def headline(winner: Mapping[Any, Any] | pd.Series) -> str:
 def list_reasons(
     trials: pd.DataFrame, winner: Mapping[Any, Any] | pd.Series, ships: Mapping[str, Any] | None, tie: set[int]
 ) -> list[str]:
-    """Returns sentences on the configs that were nearly as fast as the winner in the few timings of the sweep."""
+    """Returns sentences on how many configs were timed, and how far the second fastest and the shipped are behind."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     others = timed[timed["config_id"] != winner["config_id"]]
     sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]
