@@ -1,1 +1,1 @@
-"""Has the command line and the workers: all steps from a commit to a message, their queue, and the processes."""
+"""Contains the command line and the workers: the steps from a commit to a message, the job queue and the processes."""

@@ -117,7 +117,7 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name=dispatch.COUNT_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_read_counters() -> None:
-    """Reads the hardware counters of the launches stored on this machine's disk, if no job waits for its GPU."""
+    """Reads the hardware counters of launches on this machine's disk, if no job needs the GPU or they are overdue."""
     from tilewatch.db.worker_reads import steps
     from tilewatch.worker.gpu import uncounted
 
@@ -165,8 +165,8 @@ def run_reconcile() -> None:
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
-    """Writes and sends messages. Repeated calls are not skipped as in other periodic tasks, because other workers call
-    this task too. A skipped call left a change unsent for up to 30 s (2026-11-23). An empty call costs one query."""
+    """Writes and sends messages. Repeated calls are not skipped as in other periodic tasks: other workers call this
+    task too, and a skipped call left a change unsent for up to 30 s (2026-11-23). An empty call costs one query."""
     from tilewatch.worker.notify import outbox
 
     out = _outbox()
@@ -210,7 +210,7 @@ def run_compare_code() -> None:
 
 
 def _outbox() -> "Outbox | None":
-    """Returns the outbox for these settings; None, which is logged, if notify.toml is wrong. Messages then wait."""
+    """Returns the outbox for messages. If notify.toml is wrong, logs this and returns None, so that messages wait."""
     from tilewatch.worker.notify.outbox import Outbox
     from tilewatch.worker.notify.routing import BadNotifySettings
 
@@ -235,8 +235,8 @@ def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
 
 
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
-    """Makes the worker's lifecycle, after -Q was read and before the pool forks. Celery ignores any exception of this
-    signal handler except a SystemExit."""
+    """Makes the worker's Lifecycle, after Celery read -Q and before the pool forks. Raises SystemExit for any error,
+    because Celery ignores other exceptions of this signal handler."""
     global _lifecycle
     processes.forbid_inspection()  # the pool's processes inherit it
     try:
@@ -275,7 +275,7 @@ def _list_busy() -> dict[int, str]:
 
 
 def _deliver_waiting(gpu: Gpu) -> None:
-    """Writes the runs in this machine's spool to the database, and starts the task that reads waiting counters."""
+    """Writes the runs that wait on this machine's disk to the database. Starts the task for waiting counters."""
     from tilewatch.worker.gpu import uncounted
     from tilewatch.worker.steps.write_run import deliver_spooled
 
@@ -300,8 +300,8 @@ def _stop(**_: Any) -> None:
 
 
 def _drain(how: str, **_: Any) -> None:
-    """Replaces a warm shutdown by a cold one after `drain_s`. A warm shutdown waits for the running job without a time
-    limit; a cold shutdown hands the job back to the queue."""
+    """Replaces a warm shutdown by a cold shutdown after `drain_s` seconds. A warm shutdown waits for the running job
+    without a time limit. A cold shutdown hands the job back to the queue."""
     stopping.mark()
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
@@ -310,7 +310,7 @@ def _drain(how: str, **_: Any) -> None:
 
 
 def _mark_before_cold_stop() -> None:
-    """Installs a SIGQUIT handler that marks the stop, then runs Celery's handler, which first ends the pool (5.7.0)."""
+    """Makes SIGQUIT call `stopping.mark` before Celery's handler, because that handler first ends the pool (5.7.0)."""
     installed = signal.getsignal(signal.SIGQUIT)
 
     def stop(number: int, frame: Any) -> None:

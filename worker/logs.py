@@ -17,7 +17,7 @@ LONGEST_LINE = 500
 
 
 def set_up(level: int | str) -> None:
-    """Sets up one format for events of Tilewatch and records of other libraries: JSON, or text on a terminal."""
+    """Sets up one log format for Tilewatch and other libraries: JSON, or readable text on a terminal."""
     shared = _shared()
     renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     handler = logging.StreamHandler()

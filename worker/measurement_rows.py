@@ -1,5 +1,5 @@
-"""Computes a run's measurement rows from samples: medians, intervals, the ratio to the main baseline. Runs measured
-here and recorded runs both use it. kernels/statistics.py has the statistical functions."""
+"""Computes a run's measurement rows from samples: medians, intervals, the ratio to the main baseline. Runs that are
+measured here or recorded elsewhere use it. kernels/statistics.py has the statistical functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Sampled:
 
 
 def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
-    """Returns the rows for fact_writes.add_measurements. Implementations without samples get no row."""
+    """Returns a row for each implementation that has samples, as fact_writes.add_measurements takes it."""
     baselines = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
     main = baselines.get(find_main(baselines) or "")
     missing = {each.implementation: each.detail.get("missing") for each in sampled if not each.samples_us}

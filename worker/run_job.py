@@ -39,9 +39,9 @@ def run(
     queues: Collection[str] | None = None,
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
-    """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send now. Runs no job if that
-    queue is not one of `queues`. Raises NotNow if the job was put off. If this process is ended, hands the job back if
-    `is_stopping` returns True. Otherwise the job's lease runs out, which counts as an attempt."""
+    """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send messages for. Runs no job if
+    `queues` lacks this queue. Raises NotNow if the job was put off. If a signal ends this process, hands the job back
+    if `is_stopping` returns True. Otherwise the job waits until its lease runs out, which counts as an attempt."""
     job = None
     try:  # a signal to stop must give the job back, also one that comes while the claim is committed
         with session(context.database_url) as opened:
@@ -85,7 +85,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
 
 
 def _step_of(kind: str) -> Step:
-    """Imports and returns the step for a kind of job. A judge worker, for example, thus loads no compiler."""
+    """Returns the function that does a kind of job. Imports no other, so that a judge worker loads no compiler."""
     if kind == "record":
         from tilewatch.worker.steps.trace_library import step
     elif kind == "compile":
@@ -126,7 +126,7 @@ def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 def _move_to_tracer(
     job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Collection[str]
 ) -> list[UnsentJob]:
-    """Moves a job to workers that can run its host code. Fails the job if no such worker exists or if this is one."""
+    """Moves a job to the queue `record`. If this cannot help, fails the job. Returns the jobs to send messages for."""
     if job.queue == COMPILE:
         try:
             with session(context.database_url) as opened:
@@ -150,7 +150,7 @@ def _hand_back(job_id: int, owner: str, context: Context) -> None:
 
 
 def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
-    """Puts a job off. Waits until Postgres answers, because a lease that runs out would count as an attempt."""
+    """Puts a job off because of `trouble`. Waits for Postgres, because a lease that runs out counts as an attempt."""
     trouble = without_passwords(trouble)
     log.warning("put off", reason=trouble)
     outage.once_postgres_is_back(context.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))

@@ -35,8 +35,7 @@ class NotRunning(ExpectedError, RuntimeError):
 
 
 def _default_home() -> Path:
-    """Returns the data folder to use if TILEWATCH_HOME is not set. For root, that folder is outside /root, because
-    Postgres runs as another user and could not read it there."""
+    """Returns the default data folder. For root it is not in /root, because Postgres's user could not read it there."""
     return Path("/var/lib/tilewatch") if os.geteuid() == 0 else Path("~/.local/share/tilewatch")
 
 
@@ -122,7 +121,8 @@ class Settings(NightlyTimes):
 
     @property
     def notify_file(self) -> Path | None:
-        """Returns TILEWATCH_NOTIFY or TILEWATCH_TELL, else notify.toml or tell.toml in the data folder, else None."""
+        """Returns the file that says who gets messages: of TILEWATCH_NOTIFY or TILEWATCH_TELL, else notify.toml or
+        tell.toml in the data folder. Returns None without such a file."""
         usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
         return self.notify or self.tell or next((file for file in usual if file.exists()), None)
 
@@ -160,7 +160,7 @@ class Settings(NightlyTimes):
         return self.home / "connection.json"
 
     def connection(self) -> Servers:
-        """Returns the servers that the environment names, else those of `tilewatch up`; else raises NotRunning."""
+        """Returns the servers' URLs from the environment or `tilewatch up`. Raises NotRunning if a URL is missing."""
         if self.database_url and self.broker_url:
             return Servers(database_url=self.database_url, broker_url=self.broker_url)
         if self.database_url or self.broker_url:
@@ -179,7 +179,7 @@ class Settings(NightlyTimes):
 
 
 def find_bad_home(error: Exception) -> str | None:
-    """Returns a sentence if a file error came because the data folder cannot be used; None for any other error."""
+    """Returns a sentence if an unusable data folder caused a file error; None for any other error."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError) or cause.filename is None:
         return None

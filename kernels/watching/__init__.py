@@ -1,1 +1,1 @@
-"""Traces which kernels the host code of watched operators launches. The host code lies in its owner's repository."""
+"""Records which kernels a repository's host code launches. Watch files in the repository name the host code to run."""

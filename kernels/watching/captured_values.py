@@ -1,5 +1,5 @@
-"""Describes what tells a kernel from others of its module and name: the values that it captures if it is defined inside
-a function, which are constants of its code, and which definition of the name it is."""
+"""Describes how kernels of one name in one module differ: in the values that they capture from an enclosing function,
+which are constants of a kernel's code, or in the place of their definition in the file."""
 
 import functools
 import hashlib
@@ -19,11 +19,11 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def describe_captured(function: FunctionType, *, within: tuple[FunctionType, ...] = ()) -> list[Any]:
-    """Returns the names and values that a function captures, ready for JSON, including what captured functions capture
-    and their default values. A definition that is not the first of its name in its file adds its number. Returns [] for
-    the first definition of a name at the top of a module.
+    """Returns a list for JSON: [name, value] for each variable that a function captures. The value of a captured
+    function includes the variables that this function captures and its default values. ["#", number] follows if
+    `_number_definition` does not return 0. Returns [] if there is nothing to list.
 
-    `within` are the functions that are being described already, because a function may capture itself."""
+    `within` are the functions that are being described already. They give [], because a function may capture itself."""
     if function in within:
         return []
     pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -52,9 +52,9 @@ def _describe(value: Any, within: tuple[FunctionType, ...]) -> Any:
 
 
 def _number_definition(function: FunctionType) -> int | str:
-    """Returns how many definitions of a function's name come before it in its file, such as those of other branches.
-    Returns a hash of the source for code that was made from a text, because several texts define equal names, or that
-    runpy ran, because `hash_sources` does not see such files."""
+    """Returns how many earlier definitions of the function's name its file has, for example in another `if` branch.
+    Returns a hash of the source if the code was made from a text, because several texts may define one name. Does so
+    too if runpy ran the file, because `hash_sources` does not see this file."""
     code = function.__code__
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
     module, file = sys.modules.get(function.__module__), function.__globals__.get("__file__") or ""
@@ -67,7 +67,7 @@ def _number_definition(function: FunctionType) -> int | str:
 
 @functools.cache
 def _find_definitions(source: str) -> Mapping[str, list[int]]:
-    """Maps the name of each function in a source to the sorted first lines of its definitions."""
+    """Returns the line numbers at which a source defines each function, sorted, by the function's name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         waiting = [compile(source, "", "exec", dont_inherit=True)]
@@ -81,5 +81,5 @@ def _find_definitions(source: str) -> Mapping[str, list[int]]:
 
 
 def name_code(code: CodeType) -> str:
-    """Returns the name of a function's code with the functions and classes around it, or alone in Python 3.10."""
+    """Returns the qualified name of a function's code, such as "Outer.run"; in Python 3.10 the bare name "run"."""
     return str(getattr(code, "co_qualname", code.co_name))

@@ -27,7 +27,7 @@ HINTS, so a new entry would change all keys and all cubins would be compiled aga
 
 def make_plain(config: Any) -> PlainConfig:
     """Returns a config's fields by name. A value that JSON cannot hold, such as a type, becomes its name or text.
-    Raises BadWatchFile if this text would be another one in each process."""
+    Raises BadWatchFile if the text contains a memory address, which differs between processes."""
     return {name: _make_plain_value(value) for name, value in list_fields(config).items()}
 
 
@@ -51,7 +51,7 @@ def _make_plain_value(value: Any) -> Any:
 
 
 def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
-    """Returns the different configs, in order of their first occurrence. Raises BadWatchFile if there are too many."""
+    """Returns each config once, in order of first occurrence. Raises BadWatchFile if more than MOST_CONFIGS remain."""
     found: dict[str, PlainConfig] = {}
     for config in configs:
         found.setdefault(config_key(config), config)  # not by `==`, for which 1, 1.0 and True are one value
@@ -60,7 +60,7 @@ def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
-    """Returns a config of the kind of `example` with the values `fields`, which host code's own configs may lack."""
+    """Returns a copy of the host code's config `example`, changed to have the parameter values `fields`."""
     if isinstance(example, Mapping):
         return {**example, **fields}
     if dataclasses.is_dataclass(example) and not isinstance(example, type):
@@ -79,7 +79,7 @@ class GivenConfigs:
     values: Mapping[tuple[str, str], Any]
 
     def make_original(self, config: PlainConfig) -> dict[str, Any]:
-        """Returns a plain config with the watch file's own values in place of the plain ones."""
+        """Returns a config with the watch file's own values, such as types, in place of the texts for them."""
         return {name: self.values.get((name, repr(value)), value) for name, value in config.items()}
 
 
@@ -92,7 +92,7 @@ def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
 
 
 def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping[str, Any], ...]:
-    """Returns the configs of a watch file's `configs=`, unchanged. Raises BadWatchFile if they are invalid."""
+    """Returns the configs that `configs` lists, or all combinations of its axes. Raises BadWatchFile if malformed."""
     found = configs(problem, arch) if callable(configs) else configs
     if isinstance(found, Mapping):
         for name, values in found.items():
@@ -115,7 +115,7 @@ def _require_few(count: int) -> None:
 
 
 def list_axes(configs: Sequence[PlainConfig]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Returns each parameter with all the values that it takes, sorted if they are numbers."""
+    """Returns each parameter's name with all values that it has in `configs`. Sorts the values if all are numbers."""
     names = list(dict.fromkeys(name for config in configs for name in config))
     axes = []
     for name in names:

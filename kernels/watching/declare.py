@@ -1,4 +1,4 @@
-"""Defines what a watch file says: `@watch(...)` before a function that returns a `case(...)`.
+"""Defines `watch` and `case`, by which a watch file names operators: `@watch` before a function that returns a `case`.
 
 from tilewatch import case, watch
 from yourpackage.ops import softmax
@@ -56,7 +56,7 @@ class Case:
 
     @property
     def own_parameters(self) -> list[inspect.Parameter]:
-        """Returns the parameters of `run` that take config values: all but the one for the result of `before`."""
+        """Returns the parameters of `run` that take config values: all except the one for the result of `before`."""
         return list(inspect.signature(self.run).parameters.values())[self.before is not None :]
 
 
@@ -104,9 +104,9 @@ def watch(
     problems   a pattern "4096x{1024,4096}:{bf16,f32}", a list of texts or dicts, or a file of JSON lines with weights
     names      the names of the pattern's numbers and types: "rows x cols : dtype"; the function reads them as p.rows,
                p.cols, p.dtype
-    baselines  names of the case's own callables and of built-in ones ("copy"), the main one first
+    baselines  names of callables that `case` gets, and of built-in baselines ("copy"), the main baseline first
     configs    replaces the configs that the host code's own search tries; see Configs
-    nightly    whether the nightly sweeps it; otherwise it is swept on request only
+    nightly    whether the sweep of each night includes the operator; otherwise it is swept on request only
     not_apart  why this host code must also be timed and checked in the process that runs it, in a few words: "it adds
                the parts with PyTorch". Without a reason, host code is refused if its launches alone do not compute its
                result. Pages and verdicts of the operator show the reason
@@ -137,7 +137,7 @@ def watch(
 
 
 def check_reason(name: str, reason: str) -> str:
-    """Returns a stated reason, or "" without a reason. Raises BadWatchFile if it has too few words."""
+    """Returns `reason`, which may be empty. Raises BadWatchFile, with `name`, if it has too few words."""
     if not isinstance(reason, str) or 0 < len(reason.split()) < LEAST_WORDS:
         raise BadWatchFile(f"{name} is '{reason}': give the reason in {LEAST_WORDS} words or more")
     return reason
@@ -159,16 +159,16 @@ def case(
     run        calls the host code and returns its result: a tensor, or a tuple of tensors. Every `ct.launch` in it is
                part of the operator. With `configs`, it may take the config as keyword arguments
     reference  returns the right values in the same order; None for a value that is not compared. Only an operator that
-               is `unchecked` has none
+               is `unchecked` has no reference
     before     is called before `run`, such as the forward of a backward. `run` gets its result as the first argument.
                Its launches are not timed
-    moves      fewest bytes moved through device memory; None: every array of the launches once
+    moves      fewest bytes moved through device memory; None: the bytes of all launched arrays, each counted once
     flops      floating-point operations
     work       size of the problem in a unit of your own: ("tokens", 8192) is shown as tokens/s
     tolerance  largest accepted |out - reference| as a share of the reference's largest magnitude; None: by type
-    baselines  callables by name that compute the same
+    baselines  callables, by name, that compute the same result
 
-    Raises ValueError if an argument is of another kind.
+    Raises ValueError if an argument has a wrong type, or if a number is below 0 or too large.
     """
     for name, given in {"run": run, "reference": reference, "before": before, **baselines}.items():
         if not callable(given) and (given is not None or name not in ("reference", "before")):
@@ -192,7 +192,7 @@ def _read_work(work: Any) -> tuple[str, float]:
 
 
 def _read_number(name: str, value: Any) -> float:
-    """Returns a stated number, which may be one of NumPy. Raises ValueError if it is none, or less than 0."""
+    """Returns `value` as a number. Raises ValueError, with `name`, if it is not a number from 0 to less than MOST."""
     try:
         number = value if isinstance(value, int) else float(value)
     except (TypeError, ValueError):

@@ -54,8 +54,8 @@ def watch_definitions(
     problems   values of the axes, of which all combinations are used; or a pattern of Workload files
     inputs     maps the name of an input to a number, or to a function of `p` that makes a tensor. Floating-point
                tensors that it does not name are standard normal
-    baselines  "torch", which is the reference itself, or "copy"
-    nightly    whether the nightly sweeps them
+    baselines  "torch" (times the reference itself) or "copy"
+    nightly    whether the sweep of each night includes the operators
     not_apart  why their host code must also be timed and checked in the process that runs it: see `watch`
     """
     caller = sys._getframe(1)
@@ -94,7 +94,7 @@ def watch_definitions(
 def make_case(
     definition: Definition, entry: Callable[..., Any], given: Inputs, baselines: Sequence[str], p: ProblemInputs
 ) -> Case:
-    """Returns the case of one problem. The reference gets copies of the inputs, because some references change them."""
+    """Returns a case that runs `entry` on the problem of `p`. The reference gets copies, as it may change inputs."""
     sizes = definition.values(p.problem.sizes)
     made = {each.name: _make_input(definition, each, given, sizes, p) for each in definition.inputs}
 
@@ -128,7 +128,7 @@ def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) ->
 def _make_input(
     definition: Definition, tensor: TensorSpec, given: Inputs, sizes: Mapping[str, float], p: ProblemInputs
 ) -> Any:
-    """Returns an input: a tensor, or a number if it has no shape. Raises BadProblem if `given` must name it."""
+    """Returns an input: a tensor, or a number if it has no shape. Raises BadProblem if `given` lacks a needed value."""
     if tensor.name in given:
         value = given[tensor.name]
         return value(p) if callable(value) else value
@@ -150,7 +150,7 @@ def _make_input(
 
 
 def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str, Callable[..., Any]]:
-    """Maps each definition to the function of its Solution, or of its first Solution by file name if it has several."""
+    """Returns the function of each definition by the definition's name: the entry point of its first Solution file."""
     entries: dict[str, Callable[..., Any]] = {}
     for file in list_files(pattern, root):
         try:
@@ -180,10 +180,10 @@ def _import_entry(file: Path, entry: str, root: Path, project: Project | None) -
 
 
 def _import_module(name: str, folder: Path) -> types.ModuleType:
-    """Imports a module. If this fails because a package is missing on this machine, empty modules take the place of the
-    packages around the module, and the module is imported again.
+    """Imports a module. If this fails because a package is missing on this machine, puts empty modules in place of the
+    packages around the module, and imports the module again.
 
-    The packages of TileGym's models import transformers, for example, which their kernels do not need.
+    For example, TileGym's packages of models import transformers, which the kernels in them do not need.
     """
     try:
         return importlib.import_module(name)

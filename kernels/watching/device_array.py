@@ -46,7 +46,7 @@ def is_array(value: Any) -> bool:
 
 
 def describe_array(value: Any) -> DeviceArray:
-    """Returns the description of a value for which `is_array` is True."""
+    """Returns the address, shape, strides, type and allocation of a `value` for which `is_array` is True."""
     if hasattr(value, "element_size"):
         return _describe_tensor(value)
     if hasattr(value, "__cuda_array_interface__"):

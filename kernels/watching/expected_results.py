@@ -1,4 +1,4 @@
-"""Compares the shapes of the results of a case's `run`, reference and baselines, before a GPU is used."""
+"""Compares the shapes that an operator, its reference and its baselines return, before a GPU is used."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -10,8 +10,8 @@ Shape = tuple[int, ...]
 
 
 def list_wrong_results(case: Case, result: Any, own: Collection[int] = ()) -> tuple[str, ...]:
-    """Returns sentences: on a failing reference or baseline, on outputs whose shapes differ from those of `run`, and on
-    compared outputs that no kernel writes, whose numbers are in `own`."""
+    """Returns a sentence for each fault of a case. A fault is a reference or baseline that fails, an output whose shape
+    differs from `result`, or a compared output that no kernel wrote; `own` has the numbers of these outputs."""
     given = list_shapes(result)
     wrong = []
     assert case.reference is not None
@@ -41,10 +41,10 @@ def list_wrong_results(case: Case, result: Any, own: Collection[int] = ()) -> tu
 
 
 def find_own_results(result: Any, launched: Sequence[Any]) -> set[int]:
-    """Returns the numbers, from 1, of the results that lie in memory of none of the arrays that launches got.
+    """Returns the numbers, from 1, of the results whose memory no launch got: no kernel can have written these results.
 
-    Looks only at PyTorch's tensors of floating point without values. Small tensors of whole numbers have values, which
-    a launch gets in other memory (meta_tensors.py), and so may their views of 8 bits."""
+    Looks only at floating-point tensors of PyTorch without values: a launch gets a tensor with values in other memory
+    (meta_tensors.py). Skips 8-bit types, because a tensor of 8 bits may be a view of a tensor with values."""
     if not all(hasattr(each, "untyped_storage") for each in launched):
         return set()
     given = {each.untyped_storage()._cdata for each in launched}
@@ -57,7 +57,7 @@ def find_own_results(result: Any, launched: Sequence[Any]) -> set[int]:
 
 
 def list_shapes(result: Any) -> list[Shape | None]:
-    """Returns the shapes of the tensors in a result, with None for each value that is no tensor."""
+    """Returns the shapes of the tensors in a result. Gives None for each value that is not a tensor."""
     return [tuple(each.shape) if hasattr(each, "shape") else None for each in _flatten(result)]
 
 

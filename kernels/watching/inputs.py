@@ -29,9 +29,9 @@ SHORT_TYPES = {
 
 
 class ProblemInputs:
-    """The argument `p` of a watch file's function. `p.rows` is a size and `p.dtype` a choice, by the names in the
-    problem. A choice that names a PyTorch type is given as that type. Random tensors are equal for equal seeds. Their
-    type is `p.dtype` if no other type is given.
+    """The argument `p` of a watch file's function: a problem, and methods that make its input tensors. `p.rows` is a
+    size and `p.dtype` a choice, if the problem has these names. A choice that names a PyTorch type becomes that type.
+    Random tensors are equal for equal seeds. A tensor has the type `p.dtype` if no other type is given.
 
     A watch file without PyTorch makes arrays itself: `p.seed` is for its generator, `p.numpy_dtype` for their type."""
 
@@ -90,7 +90,7 @@ class ProblemInputs:
     def randint(self, low: int, high: int, shape: Sequence[int], dtype: Any = None) -> Any:
         """Returns a tensor of random whole numbers from `low` to `high` - 1, as int32 unless another type is given.
 
-        They are made on the CPU, because host code that plans by them must see equal numbers with and without a GPU."""
+        The numbers are made on the CPU. Host code that plans by them must see equal numbers with and without a GPU."""
         return self._torch.randint(low, high, tuple(shape), dtype=self._choose(dtype or "int32")).to(self.device)
 
     def zeros(self, *shape: int, dtype: Any = None) -> Any:
@@ -103,7 +103,7 @@ class ProblemInputs:
         return self._torch.empty(*shape, device=self.device, dtype=self._choose(dtype))
 
     def _choose(self, dtype: Any) -> Any:
-        """Returns the PyTorch type that `dtype` (or else `p.dtype`) is or names. Raises ValueError if it names none."""
+        """Returns `dtype`, or `p.dtype` if it is None, as a PyTorch type. Raises ValueError for an unknown type."""
         if dtype is None:
             dtype = self._problem.choices.get("dtype", "f32")
         found = self._type(dtype) if isinstance(dtype, str) else dtype

@@ -1,10 +1,10 @@
 """Gives host code tensors on "cuda" on a machine without a GPU. They are PyTorch's meta tensors, but report cuda:0.
 
-They have a shape, strides and a type, but no memory. Small tensors of whole numbers or bools keep their values, because
-host code plans by lengths of sequences, offsets of groups or pages of a cache. The tensors with values lie on the CPU
-and have a class of their own. A result has values if all tensors from which it is computed have values. `torch.empty`
-has none, and a tensor that a kernel was given has none until `run` ends, because the kernel may have written to it.
-Functions that need unknown values get a guess for each (`tracer.guess_value`).
+The tensors have a shape, strides and a type, but no memory. Small tensors of whole numbers or bools keep their values,
+because host code plans by lengths of sequences, offsets of groups or pages of a cache. Tensors with values lie on the
+CPU and have a class of their own. A result has values if all tensors in its computation have values. A tensor from
+`torch.empty` has no values. A tensor that a kernel got has no values until the host code's run ends, because the kernel
+may write to it. Functions that need unknown values get guesses (`tracer.guess_value`).
 
 (PyTorch's FakeTensorMode also gives tensors without values, but a build without CUDA cannot slice them, 2.13.)"""
 
@@ -47,7 +47,7 @@ def _class_with_values() -> type:
         __torch_function__ = torch._C._disabled_torch_function_impl
 
         def give_to_kernel(self) -> Any:
-            """Returns a tensor without values for the launch, and notes that the kernel may write to this one."""
+            """Returns a tensor without values for the launch. Notes that the kernel may write to this tensor."""
             with torch._C.DisableTorchFunction():
                 if not hasattr(self, "_without_values"):
                     self._without_values = _to_meta(self)
@@ -59,7 +59,7 @@ def _class_with_values() -> type:
 
 @contextlib.contextmanager
 def on_meta() -> Iterator[None]:
-    """Makes each tensor on "cuda" a tensor of this module inside the context. Forgets what kernels got before."""
+    """Turns tensors on "cuda" into tensors of this module inside the context. Forgets which tensors kernels got."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -97,7 +97,7 @@ def on_meta() -> Iterator[None]:
 
 
 def _make(function: Callable[..., Any], given: Any) -> Any:
-    """Calls a function whose arguments have no values. A tensor that it makes on "cuda" may have values."""
+    """Returns the result of a function that gets no values. The result may have values, for example of torch.arange."""
     import torch
 
     found = _call(function, given, "meta")
@@ -115,7 +115,7 @@ def _make(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _compute(function: Callable[..., Any], given: Any) -> Any:
-    """Calls a function that gets tensors with values. The results have values if all tensor arguments have values."""
+    """Returns the result of a function with tensors that have values. It has values if all given tensors do."""
     import torch
 
     args, named = given
@@ -139,7 +139,7 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _resolve_index(index: Any) -> Any:
-    """Returns an index with positions in place of masks and numbers in place of scalar tensors: they fix the shape."""
+    """Returns an index as a tuple. A mask becomes positions and a scalar tensor a number: both decide the shape."""
     import torch
 
     def resolve(each: Any) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ def _resolve_index(index: Any) -> Any:
 
 
 def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
-    """Returns whether the result has too many elements to store their values; False if its size is not known."""
+    """Returns whether a function's result has more than MOST_VALUES elements; False if its size is not known."""
     try:
         found = _call_on(function, _map(_to_meta, given), "meta")
     except Exception:  # noqa: BLE001 - the function is called with values next, and raises the error itself
@@ -162,8 +162,8 @@ def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
 
 
 def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
-    """Calls a function with `device` in place of each "cuda" in its arguments. If it needs values, tensors without
-    values are replaced by guesses. Raises TracingError if it needs values that may not be guessed."""
+    """Returns the result of a function that is called with `device` in place of "cuda" in its arguments. Gives it
+    guesses if it needs unknown values. Raises TracingError if guesses are refused."""
     try:
         return _call_on(function, given, device)
     except (RuntimeError, TypeError) as error:
@@ -183,7 +183,7 @@ def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
 
 
 def _guess(number: int, value: Any) -> Any:
-    """Returns a tensor filled with `number` for a tensor without values. A large one repeats one element of memory."""
+    """Returns a tensor full of `number` for a tensor without values. A large tensor repeats one element of memory."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_meta:
@@ -209,7 +209,7 @@ def _keep_values(value: Any) -> Any:
 
 
 def _forget_written(value: Any) -> Any:
-    """Returns a plain tensor for a tensor with values, without the values if a kernel may have overwritten them."""
+    """Returns a tensor with values as a plain tensor, but as a meta tensor if a kernel may have written to it."""
     import torch
 
     with_values: Any = _class_with_values()
@@ -219,7 +219,7 @@ def _forget_written(value: Any) -> Any:
 
 
 def _to_meta(value: Any) -> Any:
-    """Returns a tensor without values that has the strides and offset of `value` in its memory."""
+    """Returns a meta tensor with the shape, strides and offset of `value`. Returns any other value unchanged."""
     import torch
 
     if not isinstance(value, torch.Tensor) or value.is_meta:
@@ -249,7 +249,7 @@ def _is_cpu(value: Any) -> bool:
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """Applies a function to each value inside tuples, lists, dictionaries and slices."""
+    """Returns `value` with `function` applied to each value inside its tuples, lists, dictionaries and slices."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple; PyTorch's own have none
         return type(value)(*(_map(function, each) for each in value))
     if type(value) in (tuple, list):

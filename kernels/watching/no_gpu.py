@@ -22,14 +22,14 @@ assert torch_module, "it adds its names to the stand-ins"
 
 
 def install() -> None:
-    """Replaces the driver, CuPy, and PyTorch where it is missing, by stand-ins, so that this process needs no GPU."""
+    """Makes stand-ins replace the driver, CuPy and a missing PyTorch, so that this process needs no GPU."""
     pretend_driver.install()
     cuda_stand_ins.install()
 
 
 @contextlib.contextmanager
 def as_gpu(project: Project | None) -> Iterator[None]:
-    """Shows imports inside the context a GPU of the project's architecture. Does nothing without an architecture."""
+    """Lets code that is imported inside the context see a GPU of the project's architecture, if the project has one."""
     if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
         yield
         return
@@ -38,7 +38,7 @@ def as_gpu(project: Project | None) -> Iterator[None]:
 
 
 class PretendGpu:
-    """A GPU that host code sees while `in_use` is open. Tensors of two such GPUs cannot be mixed.
+    """A GPU that host code sees while `in_use` is open.
 
     The GPU has as many multiprocessors as the usual GPU model of its architecture, or as an H200 if no model is known.
     In a process that owns a GPU, host code sees that real GPU instead."""
@@ -52,7 +52,7 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
-        """Shows the GPU while host code is imported, as that may read its properties. Tensors made then are real."""
+        """Shows the GPU while host code is imported, because it may read the GPU's facts. Tensors are real then."""
         import torch
 
         cuda_stand_ins.show_gpu(self._gpu)

@@ -1,9 +1,9 @@
 """Gives cuTile a CUDA driver that has one GPU and does nothing, in child processes that own no GPU.
 
-Only `ct.launch` itself determines what is compiled: the constraints on the arguments, and the calling convention.
-(cuda-tile 1.7 uses another convention if a dimension has one element, which `KernelSignature.from_kernel_args` does not
-tell.) Before compiling, `ct.launch` asks the driver for its version and for the context of the stream and of each
-pointer. This driver answers these calls."""
+Only `ct.launch` knows the constraints on the arguments and the calling convention with which a kernel is compiled. (For
+a dimension of one element, cuda-tile 1.7 uses a convention that `KernelSignature.from_kernel_args` does not tell.)
+Before compiling, `ct.launch` asks the driver for its version, and for the context of the stream and of each pointer.
+This driver answers these calls."""
 
 import ctypes
 import sys

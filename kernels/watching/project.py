@@ -1,7 +1,7 @@
 """Reads `[tool.tilewatch]` of a checkout, and keeps the modules of several checkouts apart in one process.
 
-Two commits of one repository have modules with equal names, so only one checkout is active at a time. The active
-checkout's folders are on the import path and its modules in sys.modules; the others' are set aside."""
+Two commits of one repository have modules with equal names, so only one checkout is active at a time. Its folders are
+on the import path, and its modules in sys.modules. The folders and modules of the other checkouts are set aside."""
 
 import ast
 import collections
@@ -35,8 +35,8 @@ CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
 
 @dataclass(frozen=True)
 class Project:
-    """A checkout whose watch files are loaded. `root` is its top folder; `path` lists the folders from which its own
-    packages are imported.
+    """A checkout whose watch files are loaded. `root` is its top folder. `path` lists the folders from which Python
+    imports the checkout's packages.
 
     `arch` is the GPU architecture that host code sees when imported and run, or None if it sees this machine's GPU."""
 
@@ -47,8 +47,8 @@ class Project:
 
 @dataclass
 class _State:
-    """Holds a checkout's state while another checkout is active. `sources` are by canonical file name. `loaded` are the
-    files that were imported, also those that are no modules of sys.modules."""
+    """Holds a checkout's state while another checkout is active. `sources` maps file names without the checkout's
+    folder to source texts. `loaded` are the imported files, also of modules that sys.modules lacks."""
 
     launch: Any
     path: list[str]
@@ -110,16 +110,16 @@ def canonical_name(project: Project, path: str) -> str:
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the last place of an error in the checkout, such as "src/ops.py, line 7", or "" if it has none there."""
+    """Returns the last line of an error in the checkout, such as "src/ops.py, line 7"; "" if it has no line there."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
     return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 
 
 def compile_file(project: Project, path: str, content: bytes) -> Any:
-    """Compiles a file of the checkout under a file name that does not depend on the checkout's folder.
+    """Returns a file's code, compiled under a file name that does not depend on the checkout's folder.
 
     A kernel's code hash includes the file name that its bytecode contains. If this name had the checkout's folder in
-    it, no two commits of a kernel would have equal hashes."""
+    it, a kernel would have another hash in each checkout."""
     name = canonical_name(project, path)
     source = importlib.util.decode_source(content)
     _states[project].sources[name] = source
@@ -138,7 +138,7 @@ _get_code = importlib.machinery.SourceFileLoader.get_code
 
 
 def _get_code_of_checkout(loader: importlib.machinery.SourceFileLoader, fullname: str) -> types.CodeType | None:
-    """Returns a module's code, with a canonical file name if the module belongs to the active checkout. Replaces the
+    """Returns a module's code, compiled by `compile_file` if the module belongs to the active checkout. Replaces the
     method of Python's loader, because host code may load a file by its path: importlib.util.spec_from_file_location."""
     path = os.path.abspath(loader.get_filename(fullname))
     if not _active or not _is_own(_active[0], fullname, path):
@@ -171,7 +171,7 @@ def _is_own(project: Project, name: str, place: str) -> bool:
 
 
 def _list_places(names: dict[str, Any]) -> Iterator[str]:
-    """Yields the file of a module, or the folders of a package."""
+    """Yields the file and the package folders of a module from `names`, the module's variables."""
     if names.get("__file__"):
         yield str(names["__file__"])
     yield from map(str, names.get("__path__") or ())

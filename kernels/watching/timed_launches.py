@@ -1,10 +1,9 @@
 """Finds the configs among which host code chooses by its own timing, with events, `do_bench` or CuPy's `benchmark`.
 
 No kernel is launched while host code is traced, so its own times would choose a config by chance. Instead, each timed
-region (the launches between two time stamps) is a candidate of a search, and host code sees the shortest time for the
-candidate that Tilewatch chooses. Repetitions in a region count once, and launches before the last region of their
-kernel are warm-ups. The operator's launches are those after the last region, or those of the chosen region if none come
-after, as in a benchmark script."""
+region (the launches between two time stamps) is a candidate of a search. Host code sees the shortest time for the
+candidate that Tilewatch chooses. Repetitions in a region count once. A kernel's launches up to its last region are
+warm-ups. All other launches are the operator's. If all are warm-ups, the chosen regions are the operator's launches."""
 
 import contextlib
 import inspect
@@ -24,7 +23,7 @@ CHOSEN_MS, OTHER_MS = 0.5, 1.0
 
 
 class TracedEvent:
-    """An event that knows how many launches came before it."""
+    """Stands in for a CUDA event. Notes how many launches came before it."""
 
     done = True
 
@@ -52,7 +51,7 @@ class TracedEvent:
         return True
 
     def elapsed_time(self, end: "TracedEvent") -> float:
-        """Returns CHOSEN_MS if host code is to choose the config launched between the events, else OTHER_MS."""
+        """Returns CHOSEN_MS if host code is to choose the config launched between the events; OTHER_MS otherwise."""
         return CHOSEN_MS if tracer.time_region(self.launches, end.launches, _is_chosen) else OTHER_MS
 
 
@@ -108,7 +107,7 @@ REPLACED: Mapping[str, Mapping[str, Any]] = {
 
 @contextlib.contextmanager
 def events_traced(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Replaces events and benchmark functions inside the context, also under their names in `modules`."""
+    """Replaces libraries' events and benchmark functions by this module's inside the context, also in `modules`."""
     with contextlib.ExitStack() as stack:
         found: dict[int, Any] = {}
         for name, replaced in REPLACED.items():
@@ -127,7 +126,7 @@ def events_traced(modules: Iterable[ModuleType]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Holds the launches of a timed region, without repetitions. `fields` are plain arguments and hints by name."""
+    """The launches of a timed region, without repetitions. `fields` are their arguments, hints and grids by name."""
 
     launches: tuple[TracedLaunch, ...]
     fields: Mapping[str, Any]
@@ -158,7 +157,7 @@ def _identify(launch: TracedLaunch) -> tuple[Any, ...]:
 
 
 def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
-    """Returns the numbers and texts that a launch passes to its kernel, its hints and its grid, by name."""
+    """Returns, by name, the numbers and texts that a launch passes to its kernel, the kernel's hints, and the grid."""
     pairs = zip(inspect.signature(launch.kernel._pyfunc).parameters, launch.args, strict=False)
     given = {
         name: value for name, value in pairs if isinstance(value, bool | int | float | str) and not is_array(value)
@@ -168,7 +167,8 @@ def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
 
 
 def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, Any] | None) -> bool:
-    """Returns whether a timed region has the values of `config` or, without one, is the first region of its kernels."""
+    """Returns whether a timed region has the values of `config`. If `config` is None, returns whether the region is the
+    first that launched its kernels."""
     found = _make_candidate(trace.launches[start:end])
     earlier = [_make_candidate(trace.launches[each[0] : each[1]]).kernels for each in trace.regions]
     if config is None:
@@ -179,7 +179,7 @@ def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, An
 
 
 def settle(trace: LaunchTrace) -> None:
-    """Turns the timed regions of a trace into searches, and leaves only the operator's launches in the trace."""
+    """Adds the configs of timed regions to the trace's searches. Leaves only the operator's launches in the trace."""
     if not trace.regions:
         return
     groups: dict[tuple[Any, ...], list[_Candidate]] = {}
@@ -203,7 +203,7 @@ def settle(trace: LaunchTrace) -> None:
 
 def _list_differing(fields: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
     """Returns each distinct combination of values of the fields that vary. Includes the grid only if no other field
-    varies, because the grid follows from the other fields."""
+    varies, because the other fields usually determine the grid."""
     names = [name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1]
     names = [name for name in names if not name.endswith("grid")] or names
     found = {repr(config): config for config in ({name: each.get(name) for name in names} for each in fields)}

@@ -1,4 +1,4 @@
-"""Traces a watched operator for one problem and one architecture: finds its configs, and the launches of each."""
+"""Traces a watched operator for one problem and one architecture: finds its configs and the launches of each config."""
 
 import hashlib
 import json
@@ -67,7 +67,7 @@ class CompilableLaunch:
 
 
 def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
-    """Returns the case that the watch file's function returns. Raises BadWatchFile if it returns no valid case."""
+    """Returns the case that a watch file's function makes for a problem. Raises BadWatchFile if the case is invalid."""
     found = operator.make_case(ProblemInputs(problem, seed))
     if not isinstance(found, Case):
         raise BadWatchFile(f"{operator.place}: {operator.name} returns {type(found).__name__}; expected case(...)")
@@ -97,7 +97,7 @@ def run_config(
     execute: Execute | None = None,
 ) -> LaunchTrace:
     """Runs the host code and returns its trace. Each search of the host code returns `config` as the best, or the first
-    config of the search if `config` is None.
+    config of the search if `config` is None. `execute`, if given, runs each launch.
 
     `given` are the watch file's configs, or None if it has none. A config may also hold keyword arguments of `run`, or
     hints that replace the hints of every launched kernel."""
@@ -160,7 +160,7 @@ def _trace_config(
 
 
 def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenConfigs | None:
-    """Returns the configs stated in the watch file, or None. Raises BadWatchFile if they cannot be used."""
+    """Returns the configs that the watch file states, or None without them. Raises BadWatchFile if they are invalid."""
     if operator.configs is None:
         return None
     try:
@@ -170,7 +170,7 @@ def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenC
 
 
 def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | None:
-    """Returns the config for the host code's first run; None if it needs no config, or the watch file states none."""
+    """Returns the first config that the watch file states. Returns None if it states none or if `run` needs none."""
     if given is None or not given.configs or _runs_by_itself(case):
         return None
     return given.configs[0]
@@ -178,7 +178,7 @@ def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | N
 
 def describe_work(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
     """Returns the "flops", "bytes" and "dtypes" of a case, from which its least possible time follows. "bytes" is 0 if
-    the case does not state it: a launch may read only a part of its arrays, such as a part of a paged cache."""
+    the case states no bytes, because a launch may read only a part of its arrays, such as a part of a paged cache."""
     return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": sorted({each.dtype for each in arrays})}
 
 
@@ -187,7 +187,7 @@ def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
 
 
 def to_launch(traced: TracedLaunch) -> CompilableLaunch:
-    """Returns what `ct.launch` would compile for the arguments of a launch. Stops `ct.launch` before compiling."""
+    """Returns a launch with the signature for which `ct.launch` would compile its kernel. Compiles nothing."""
     name = traced.kernel._pyfunc.__name__
     if not name.isascii() or name == "<lambda>":
         raise TracingError(f"the tile compiler compiles no kernel named {name}: name it with letters from a to z")
@@ -197,8 +197,8 @@ def to_launch(traced: TracedLaunch) -> CompilableLaunch:
 
 
 def hash_launch(kernel: Any, signature: KernelSignature) -> str:
-    """Returns a hash of the compiler's input: the kernel's name, captured values, hints and argument constraints. A
-    kernel without captured values adds nothing for them, so that keys in stored bundles stay valid."""
+    """Returns a hash of the compiler's input: the kernel's name, captured values, hints and argument constraints. If a
+    kernel captures nothing, the hashed text says nothing about it, so that keys in stored bundles stay valid."""
     function = kernel._pyfunc
     asked = [
         function.__module__,
@@ -257,17 +257,17 @@ class TracedOperator:
         return tuple(to_launch(each) for each in self._run(config).launches)
 
     def find_shipped(self, launched: Sequence[tuple[CompilableLaunch, ...]]) -> PlainConfig | None:
-        """Returns the config that the host code launches by itself, or None if the host code searches at run time.
+        """Returns the config whose launches the host code makes by itself; None if the code searches at run time.
 
         `launched` are the launches of each config, in the order of `configs`."""
         found = [[each.identity for each in launches] for launches in launched]
         return self.configs[found.index(self._shipped)] if self._shipped in found else None
 
     def list_wrong_results(self) -> tuple[str, ...]:
-        """Lists, without a GPU, a sentence on the reference and on each baseline if its shapes differ from those of
-        `run`, and on each result that only the host code's own process can measure.
+        """Returns a sentence for each fault, found without a GPU: the reference or a baseline fails or returns another
+        shape than `run`, or no kernel writes a result. Only the host code's own process can measure such a result.
 
-        Lists nothing if PyTorch is not installed, because its stand-in lacks what references use."""
+        Returns () if PyTorch is not installed, because its stand-in lacks functions that references use."""
         if is_in_use("torch") or self.operator.unchecked:
             return ()
         activate(self.project)
@@ -290,14 +290,14 @@ class TracedOperator:
 
 
 def list_configs(first: LaunchTrace) -> tuple[PlainConfig, ...]:
-    """Returns the configs of the searches in the host code's first run, or the one config {} if there is no search."""
+    """Returns the configs of the searches in the host code's first run, or only the config {} without a search."""
     if len(first.searches) == 1:
         return drop_repetitions(make_plain(each) for each in first.searches[0])
     return drop_repetitions(_vary_one_search(first))
 
 
 def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
-    """Returns configs for a run with several searches. Each varies one search, because the kernels' times add up."""
+    """Returns configs for several searches. Each config varies one search only, because the kernels' times add up."""
     named = [
         [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in configs]
         for number, configs in enumerate(trace.searches)

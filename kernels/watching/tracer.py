@@ -1,8 +1,8 @@
 """Records the calls of `ct.launch` and `exhaustive_search` by host code, in order.
 
 Both functions are replaced for the whole life of a child process, before a repository's files are imported, because
-host code may keep its own reference to them. Outside of a trace the replacements raise an error, because a child itself
-launches nothing."""
+host code may keep references to them. While no trace is open, the replacing functions raise an error, because a child
+process launches nothing for itself."""
 
 import contextlib
 import importlib.machinery
@@ -28,7 +28,7 @@ class TracingError(ExpectedError):
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One call of `ct.launch`. If `programmatic_dependent_launch`, it may begin before the previous kernel's end."""
+    """One call of `ct.launch`. With `programmatic_dependent_launch`, it may begin before the previous kernel ends."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -95,8 +95,8 @@ def trace_launches(
 ) -> LaunchTrace:
     """Runs host code and returns its launches. `config` is chosen among the configs that the host code times itself.
 
-    Host code that copies unknown values to the host is run once with each of GUESSES. The first run without an error
-    counts. Raises TracingError if, without `execute`, a launch follows such a copy, or if nothing is launched."""
+    If host code copies unknown values to the host, it runs once with each guess of GUESSES. The first run without an
+    error counts. Raises TracingError if nothing is launched, or if a launch follows the copy and `execute` is None."""
     finished: list[LaunchTrace] = []
     failed: Exception | None = None
     for guess in GUESSES:
@@ -132,8 +132,8 @@ def open_trace(
 ) -> Iterator[LaunchTrace]:
     """Records the launches made inside the context. `execute` is called for each launch; if None, no kernel runs.
 
-    `guess` stands for each unknown value that host code copies to the host; None refuses such copies. Without
-    `execute`, a launch after such a copy is refused, because the copied value could decide the launch."""
+    `guess` stands for each unknown value that host code copies to the host. If None, such a copy raises an error.
+    Without `execute`, a launch after such a copy is refused, because the copied value could decide the launch."""
     _current.append(_Current(LaunchTrace(), choose, execute, config, guess))
     try:
         yield _current[-1].trace
@@ -142,7 +142,7 @@ def open_trace(
 
 
 def guess_value(missing: TracingError) -> int:
-    """Returns the number that stands for an unknown value which host code copies to the host. Raises `missing` if the
+    """Returns the number that host code gets for each unknown value that it copies to the host. Raises `missing` if the
     trace refuses such copies, or outside of a trace."""
     if not _current or _current[-1].guess is None:
         raise missing
@@ -163,8 +163,8 @@ def _describe_stack() -> types.TracebackType | None:
 
 
 def find_part(config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """Returns the part of a config that belongs to search number `number`. If there are several searches, the
-    parameters of the second search have names like "2.tile_m"."""
+    """Returns the part of a config for search number `number`, counted from 0. If there are several searches, the
+    config has the parameters of the second search under names like "2.tile_m"; the part has "tile_m"."""
     start = f"{number + 1}."
     parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
     return parts or config
@@ -176,7 +176,7 @@ def count_launches() -> int:
 
 
 def time_region(start: int, end: int, is_chosen: Callable[..., bool]) -> bool:
-    """Notes that host code timed the launches from `start` to `end`. Returns whether to show it the shortest time."""
+    """Notes that host code timed the launches from `start` to `end`. Returns whether these count as the fastest."""
     if not _current or start == end:
         return False
     trace = _current[-1].trace
@@ -244,7 +244,7 @@ def _launch(
 
 
 def _take_argument(argument: Any) -> Any:
-    """Returns a launch's argument as the trace keeps it. Notes that the kernel may write to the arrays of stand-ins."""
+    """Returns a launch's argument as the trace keeps it. Marks a stand-in's array as one that a kernel may write to."""
     if type(argument) in (list, tuple):
         return type(argument)(map(_take_argument, argument))
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument
@@ -323,7 +323,7 @@ def list_fields(config: Any) -> Mapping[str, Any]:
 
 
 def list_arrays(launches: Sequence[TracedLaunch]) -> tuple[Any, ...]:
-    """Returns the different arrays that launches get, including those inside lists."""
+    """Returns the arrays that launches get, each once, including arrays inside lists."""
     return tuple({id(each): each for launch in launches for each in _list_arrays_in(launch.args)}.values())
 
 

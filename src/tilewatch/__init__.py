@@ -23,7 +23,7 @@ def find_release() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a function for watch files when it is first used, because other code needs none of these functions."""
+    """Returns `case`, `watch` or `watch_definitions`. Imports it at its first use, because only watch files need it."""
     if name in ("case", "watch"):
         from tilewatch.kernels.watching import declare
 

@@ -11,8 +11,8 @@ PACKAGES: Mapping[str, str] = {DEEP_GEMM: "DeepGEMM", TORCH: "torch", CUBLAS: "c
 
 @dataclass(frozen=True)
 class Baseline:
-    """A baseline. `label` is its name for people. `package` must be installed for it. `library` is the package with the
-    GPU kernels that run, because PyTorch calls cuBLAS and cuDNN. Both are None for a baseline that needs no package."""
+    """A library's function to compare kernels with. `label` is its name for people. `package` must be installed for it.
+    `library` is the package whose GPU kernels run: PyTorch calls cuBLAS, for example. A copy needs no package."""
 
     name: str
     label: str

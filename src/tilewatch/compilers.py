@@ -20,8 +20,8 @@ class CompilerChange:
 
     @property
     def cause(self) -> str:
-        """Returns the text of this change as the cause of a regression that a replay with both compilers has confirmed.
-        The text is stored in databases, so its form must not change."""
+        """Returns this change as the text of a regression's cause, after a replay with both compilers has confirmed the
+        cause. Databases contain this text, so its form must not change."""
         return f"{CAUSE}{self}"
 
     @classmethod
@@ -32,7 +32,7 @@ class CompilerChange:
 
     @property
     def without_limits(self) -> tuple[str, str]:
-        """Returns both compilers as reports name them, without the time limit."""
+        """Returns the compilers before and after the change as reports name them, without the time limit."""
         return self.before.partition(LIMIT)[0], self.after.partition(LIMIT)[0]
 
     @property
@@ -49,7 +49,7 @@ class CompilerChange:
 
 
 def name_toolchain(package: str, version: str) -> str:
-    """Returns the name that the documentation gives to a toolchain with this version of a package."""
+    """Returns a toolchain's name in the documentation: "cuda-tile-1.7.0" for version 1.7.0 of the package cuda-tile."""
     return f"{package.removeprefix('nvidia-')}-{version}"
 
 

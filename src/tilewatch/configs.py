@@ -51,7 +51,7 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 def describe_certificate(certificate: Mapping[str, Any]) -> str:
-    """Returns a sentence on how likely an untried config of the space is better (docs/use/spaces.md)."""
+    """Returns a sentence on how likely an untried config is better than the best tried config (docs/use/spaces.md)."""
     space, tried, looked = certificate["space"], certificate["tried"], certificate["full_look"]
     if certificate["untried"] == 0:
         return f"All {space:,} configs of the space were tried with this code and driver, the last of them on {looked}."

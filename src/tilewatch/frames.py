@@ -45,8 +45,8 @@ def open(url: str | None = None) -> "Database":
 
 @dataclass(frozen=True)
 class Database:
-    """A database to read. A filter that is None selects everything. A filter that no sweep matches raises UnknownName.
-    A result without rows still has all columns."""
+    """A database to read. A filter that is None selects everything. Each method raises UnknownName for a filter that
+    matches nothing. A data frame without rows still has all columns."""
 
     url: str = field(repr=False)
 
@@ -55,8 +55,8 @@ class Database:
     ) -> pd.DataFrame:
         """Returns a row for each implementation in each run of the selected series, in commit order.
 
-        `role` is "kernel" or "baseline". Times end in _us. `ratio` is the main baseline's time over the row's time.
-        """
+        `role` is "kernel" or "baseline". Columns in microseconds end in _us. `ratio` is the main baseline's time over
+        the row's time."""
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **wanted)
@@ -76,9 +76,9 @@ class Database:
         repository: Filter = None,
         commit: Filter = None,
     ) -> pd.DataFrame:
-        """Returns a row for each config of the newest sweep of each kernel and problem, the fastest config first.
-        `commit`, the first digits of a hash, selects the newest sweep at this commit. The columns are the time, the
-        static facts, and the parameters as `param.NAME`."""
+        """Returns a row for each config in the newest sweep of each selected series, the fastest config first.
+        `commit`, the first digits of a hash, selects the newest sweep at this commit. The columns are the time, facts
+        about the machine code, and the parameters as `param.NAME`."""
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **wanted)
@@ -94,7 +94,7 @@ class Database:
     def verdicts(
         self, kernel: Filter = None, problem: Filter = None, gpu_model: Filter = None, repository: Filter = None
     ) -> pd.DataFrame:
-        """Returns the verdict of each run, the newest commit first. A change of +0.05 means 5 % more time."""
+        """Returns a row for the verdict on each run, the newest commit first. A change of +0.05 means 5 % more time."""
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **_wanted(kernel, problem, gpu_model, repository))
             names = series_queries.list_repositories(opened) if repository is None else [repository]
@@ -115,7 +115,7 @@ def _wanted(kernel: str | None, problem: str | None, gpu_model: str | None, repo
 
 
 def _sweeps_at(opened: Session, space: SpaceRow, commit: str | None) -> Iterator[SweepRow]:
-    """Yields the sweeps of a kernel on a problem, the newest first. If `commit` is given, omits those at others."""
+    """Yields the sweeps of a kernel on a problem, the newest first; with `commit`, only the sweeps of that commit."""
     for sweep in sweeps.list_sweeps(opened, space.repository, space.kernel, space.problem, space.gpu_model):
         if commit is None or sweep.sha.startswith(commit):
             yield sweep

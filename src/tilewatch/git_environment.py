@@ -1,4 +1,4 @@
-"""Makes the environment in which each git of Tilewatch runs."""
+"""Makes the environment variables for the git processes that Tilewatch starts."""
 
 import os
 import re
@@ -18,8 +18,8 @@ IN_BLOCKS = {"GIT_FLUSH": "0"}
 
 
 def make_environment(repository: Path | None = None) -> dict[str, str]:
-    """Returns the environment of a git that reads the repository of its folder, as it is stored, also if this process
-    was started by a hook of another repository. With `repository`, git uses none around that folder."""
+    """Returns the environment for git without variables that a hook of another repository may have set. Git then uses
+    the repository of its folder and ignores replaced commits. With `repository`, git looks in no folder above it."""
     kept = {name: each for name, each in os.environ.items() if not name.startswith("GIT_") or OF_A_PERSON.match(name)}
     own = {} if repository is None else {"GIT_CEILING_DIRECTORIES": str(repository.resolve().parent)}
     return {**kept, **AS_STORED, **IN_BLOCKS, **own}

@@ -64,8 +64,8 @@ class CannotWrite(ExpectedError):
 
 
 def write_given(path: Path, text: str) -> None:
-    """Writes a text to a file. Raises CannotWrite, because other errors end a command with exit code 1, which means
-    "slower" or "not safe" after a comparison."""
+    """Writes a text to a file. Raises CannotWrite if this fails. Another error would end a command with exit code 1,
+    which means "slower" or "not safe" after a comparison."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -94,8 +94,8 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _import_reader() -> Any:
-    """Returns a module that reads TOML: tomllib, or tomli in Python 3.10, which an owner's environment may have. There
-    `re` also lacks `*+`, so parse_toml refuses no long keys. Raises BadFile if there is no such module."""
+    """Returns a module that reads TOML: tomllib, or tomli in Python 3.10, which an owner's environment may have. In
+    3.10, `re` lacks `*+`, so parse_toml refuses no long keys. Raises BadFile if all such modules are missing."""
     for name in ("tomllib", "tomli", "pip._vendor.tomli"):
         with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module(name)

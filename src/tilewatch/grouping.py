@@ -1,4 +1,4 @@
-"""Groups rows that have something in common."""
+"""Groups rows by a key."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ Row = TypeVar("Row")
 
 
 def group_by(rows: Iterable[Row], key: Callable[[Row], Key]) -> defaultdict[Key, list[Row]]:
-    """Returns the rows by what `key` returns for them, in their order."""
+    """Maps each value that `key` returns to the list of its rows. Keeps the order of the rows."""
     groups: defaultdict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)

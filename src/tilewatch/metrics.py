@@ -1,5 +1,5 @@
-"""Names the metrics by which launches are compared, and the series of each metric. The spans of an operator are a
-series of their own, so everything that reads, judges or shows series needs no column for the metric."""
+"""Names the metrics by which launches are compared, and the series of each metric. A metric other than "time" has
+series of its own, with the metric in the kernel's name. So tables of series need no column for the metric."""
 
 from typing import Literal, get_args
 
@@ -17,7 +17,7 @@ def name_series(kernel: str, metric: SpanMetric) -> str:
 
 
 def split_kernel(name: str) -> tuple[str, Metric]:
-    """Returns the name that a series' kernel has in its library, and the series' metric."""
+    """Returns a kernel's own name and its series' metric: "softmax span" is ("softmax", "span")."""
     for metric in SPAN_METRICS:
         if name.endswith(name_series("", metric)):
             return name.removesuffix(name_series("", metric)), metric

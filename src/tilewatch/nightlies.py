@@ -1,4 +1,4 @@
-"""Decides whether a nightly is missing or late, for the workers' alarms and for the dashboard."""
+"""Decides whether a night's sweeps are missing or late, for the workers' alarms and for the dashboard."""
 
 import datetime as dt
 from typing import Annotated, Self
@@ -23,7 +23,7 @@ class BadSettings(ExpectedError, ValueError):
 
 
 def _require_hour(at: object) -> object:
-    """Returns a time of day as it is written. Raises ValueError for a number: pydantic would take 3 for 00:00:03."""
+    """Returns `at` unchanged. Raises ValueError if it is a number or lacks a colon: pydantic takes 3 for 00:00:03."""
     if not isinstance(at, dt.time) and ":" not in str(at):
         raise ValueError("expected an hour such as 03:00")
     return at
@@ -38,7 +38,7 @@ def _to_utc(at: dt.time) -> dt.time:
 
 
 class NightlyTimes(BaseSettings):
-    """The settings of nightlies, from TILEWATCH_NIGHTLY_AT and TILEWATCH_NIGHTLY_LIMIT_H."""
+    """The start of nightlies and their time limit, from TILEWATCH_NIGHTLY_AT and TILEWATCH_NIGHTLY_LIMIT_H."""
 
     model_config = SettingsConfigDict(
         env_prefix="TILEWATCH_", env_ignore_empty=True, frozen=True, validate_default=True
@@ -63,8 +63,8 @@ def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SU
 
 
 def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> dt.date | None:
-    """Returns the newest night that should have a nightly and has none; None if no nightly is missing. `last` is the
-    newest night that was submitted. If it is None, no nightly is missing."""
+    """Returns the newest night that should have a nightly but lacks it; None if no nightly is missing. `last` is the
+    newest night whose nightly was submitted. If `last` is None, no nightly counts as missing."""
     due = due_night(now, times, MISSING_AFTER)
     return due if last is not None and last < due else None
 

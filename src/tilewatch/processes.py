@@ -34,7 +34,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36  # linux/pr
 
 
 class Process(Protocol):
-    """The methods of a process that this module uses, such as those of a subprocess.Popen."""
+    """The methods of a process that this module uses. A subprocess.Popen has them."""
 
     @property
     def pid(self) -> int: ...
@@ -69,9 +69,9 @@ def start(
     death_signal: signal.Signals = signal.SIGKILL,
     inherited_files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a process. Linux sends `death_signal` to it when the thread that called this function ends, even by
-    SIGKILL. stderr goes to the log, and so does stdout if `stdout` is None. `user_command` is a prefix that changes the
-    user."""
+    """Starts `command` and returns its process. Linux sends `death_signal` to it when the thread that called this
+    function ends, even by SIGKILL. stderr goes to the log, and so does stdout if `stdout` is None. `user_command` is a
+    prefix of the command that changes the user."""
     return subprocess.Popen(
         # In this order: a process that changes its user loses its death signal (prctl(2)).
         [*user_command, "setpriv", f"--pdeathsig={death_signal.name.removeprefix('SIG')}", "--", *command],
@@ -131,7 +131,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent(death_signal: int) -> None:
-    """Asks Linux to send this process a signal when the thread that forked it ends. `start` does so for its child."""
+    """Asks Linux to send this process a signal when the thread that forked it ends. `start` asks this for its child."""
     _prctl(PR_SET_PDEATHSIG, death_signal)
 
 
@@ -164,7 +164,7 @@ def end_orphans(own: Collection[int]) -> None:
 
 
 def list_children(process_id: int) -> list[int]:
-    """Lists the children of a process; empty if it is gone."""
+    """Returns the ids of a process's children; empty if the process is gone."""
     children: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{process_id}/task").iterdir():
@@ -174,12 +174,12 @@ def list_children(process_id: int) -> list[int]:
 
 
 def list_descendants(process_id: int) -> list[int]:
-    """Lists the children of a process, their children and so on; empty if it is gone."""
+    """Returns the ids of a process's children, their children and so on; empty if the process is gone."""
     return [each for child in list_children(process_id) for each in (child, *list_descendants(child))]
 
 
 def measure_resident(process_id: int) -> int:
-    """Returns a process's own bytes of memory. Raises FileNotFoundError or ProcessLookupError if it is gone."""
+    """Returns one process's resident memory in bytes. Raises FileNotFoundError or ProcessLookupError if it is gone."""
     return int(Path(f"/proc/{process_id}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
@@ -242,7 +242,7 @@ def tune_memory() -> None:
 
 
 def try_lock(file: int | IO[Any], kind: int = fcntl.LOCK_EX) -> bool:
-    """Locks an open file without waiting. Returns False if another process has locked it."""
+    """Locks an open file without waiting, and returns True. Returns False if another process has locked the file."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -70,7 +70,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def write_uncounted(examples: int, recorded: int) -> str:
-    """Returns a sentence on the changes that pages do not count; an empty text if there are no such changes."""
+    """Returns a sentence on planted `examples` and `recorded` changes, which pages do not count; "" if both are 0."""
     parts = [count_text(examples, "planted example")] if examples else []
     parts += [f"{count_text(recorded, 'change')} that came with recordings"] if recorded else []
     return f"Not counted: {' and '.join(parts)}." if parts else ""
@@ -90,18 +90,18 @@ def write_change(change: float) -> str:
 
 
 def name_version(baseline: str, version: str) -> str:
-    """Returns the name under which the times of a baseline in an environment are stored, for example "deepgemm 0.2.5".
-    DeepGEMM has its own version; for all other baselines the version is PyTorch's."""
+    """Returns the name under which a baseline's times in a separate environment are stored, for example "deepgemm
+    0.2.5". `version` is DeepGEMM's own version for its baselines, and PyTorch's version for all others."""
     return f"{baseline} {version}" if baseline.startswith("deepgemm") else f"{baseline} torch {version}"
 
 
 def has_version(baseline: str) -> bool:
-    """Returns whether a name is from `name_version`. A baseline with such a name is never the main one."""
+    """Returns whether a name is from `name_version`. A baseline with such a name is never a run's main baseline."""
     return " " in baseline
 
 
 def without_controls(text: str) -> str:
-    """Returns other people's text with a replacement character for each control character, safe for a terminal."""
+    """Returns other people's text, safe for a terminal: replaces each control character except tab and new line."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -142,7 +142,7 @@ def one_line(value: object) -> str:
 
 
 def without_links(markdown: str) -> str:
-    """Returns other people's Markdown without links and pictures, but with its headings and tables."""
+    """Returns other people's Markdown in which links and pictures are plain text. Headings and tables remain."""
     shown = re.sub(r"\](?=[(\[:])", "]" + WORD_JOINER, without_controls(markdown))
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, shown)
 
@@ -159,8 +159,8 @@ def shorten(text: str, longest: int) -> str:
 
 
 def fit_lines(lines: Sequence[str], longest: int, link: str | None = None) -> list[str]:
-    """Returns the first lines that fit into `longest` characters together. If some do not fit, a last line gives their
-    number, and a link to all lines if `link` is given."""
+    """Returns the first lines that fit into `longest` characters together. If some do not fit, adds a line with the
+    number of missing lines, and with a link to all lines if `link` is given."""
     short = [shorten(line, min(LINE_CHARACTERS, longest)) for line in lines]
     if sum(len(line) + 1 for line in short) <= longest:
         return short

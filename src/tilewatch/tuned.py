@@ -36,15 +36,15 @@ _BETWEEN_PARTS = re.compile(r"(?<=\d)x(?=\d)|[-,;:=_/ ]+")
 
 
 class WrongTable(ValueError):
-    """Raised if the file has no table for this kernel, GPU or source. The message is a sentence."""
+    """Raised if a file is damaged, or has no table for this kernel, GPU or source. The message is a sentence."""
 
 
 class Choice(NamedTuple):
     """The config to launch with. `source` is "exact", "nearest" (the config of a near problem) or "fallback".
 
     `problem` is the measured problem, empty for a fallback. `regret` estimates how much slower this config is than the
-    best config, as a share: 0 for "exact", None if unknown. For "nearest", it is the share by which the near problem
-    itself is slower with the config of its own nearest problem.
+    best config, as a share: 0 for "exact", None if unknown. For "nearest", it was measured on `problem`: how much
+    slower this problem is with a config from its nearest problem.
     """
 
     config: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Choice(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The winner of a measured problem. `carried_regret` is the `regret` of a Choice that has this row as "nearest"."""
+    """The fastest config of a measured problem. `carried_regret` is its `Choice.regret` if it is used as "nearest"."""
 
     problem: str
     config: Mapping[str, Any]
@@ -70,7 +70,7 @@ class _Group(NamedTuple):
 
 
 class Table:
-    """The winners of one kernel on one GPU model. A table without rows always returns the fallback."""
+    """The fastest configs of one kernel on one GPU model, by problem. Without rows, it always returns the fallback."""
 
     def __init__(
         self, rows: Iterable[Row], fallback: Mapping[str, Any], most_doublings: float = MOST_DOUBLINGS
@@ -95,10 +95,10 @@ class Table:
         self._answers = dict(self._exact)
 
     def find(self, *problem: Part) -> Choice:
-        """Returns the choice for a problem, given as the numbers and words of its name.
+        """Returns the choice for a problem: this problem's config, else the nearest problem's, else the fallback.
 
-        `find(4096, 4096, 4096, "float16")` finds the choice for 4096x4096x4096-float16. A near problem has the same
-        words and similar numbers. Raises ValueError for a number such as NaN.
+        `find(4096, 4096, 4096, "float16")` takes the numbers and words of the name 4096x4096x4096-float16. A near
+        problem has equal words and similar numbers. Raises ValueError for a number such as NaN.
         """
         found = self._answers.get(problem)
         if found is None:
@@ -179,12 +179,12 @@ def _choose_table(
 
 
 def _list_gpus(table: Mapping[str, Any]) -> list[str]:
-    """Returns the driver's names for the table's GPU model. Files from before December 2026 have one, as "gpu"."""
+    """Returns the driver's names for the table's GPU model. Files from before December 2026 have one name, "gpu"."""
     return list(table.get("gpus") or [table["gpu"]])
 
 
 def read_tables(path: str | Path) -> list[dict[str, Any]]:
-    """Returns all tables of a file of `tilewatch tuned export`. Raises WrongTable if it is missing or damaged."""
+    """Returns all tables of a file of `tilewatch tuned export`. Raises WrongTable if the file is missing or damaged."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -214,12 +214,12 @@ def split_problem(text: str) -> tuple[Part, ...]:
 
 
 def _split(part: Part) -> tuple[Part, ...]:
-    """Returns the numbers and words of a part of a problem's name: one word for a person may be several in a table."""
+    """Returns the numbers and words in `part`. A text that a person gives as one part may hold several of them."""
     return split_problem(part) if isinstance(part, str) else (part,)
 
 
 def measure_distance(one: tuple[Part, ...], other: tuple[Part, ...]) -> float | None:
-    """Returns the distance between two problems (see MOST_DOUBLINGS); None if their words differ."""
+    """Returns the distance between two problems in doublings (see MOST_DOUBLINGS); None if their words differ."""
     if _words(one) != _words(other):
         return None
     return math.dist(_doublings(one), _doublings(other))

@@ -1,7 +1,6 @@
 """Decides who a caller is and what they may do.
 
-A caller on this machine may read without a token, as on the dashboard of `tilewatch up`. Everything else needs a token.
-"""
+A caller on this machine may read without a token, as on the dashboard of `tilewatch up`. All else needs a token."""
 
 from dataclasses import dataclass
 
@@ -22,14 +21,15 @@ class Credentials:
 
 def find_caller(opened: Session, credentials: Credentials, right: Right) -> Holder | None:
     """Returns the holder of a caller's token; None for a caller on this machine who reads without a token. Raises
-    NobodyKnown if a token is needed and is missing or wrong, and NotAllowed if the token lacks the right."""
+    NobodyKnown if a needed token is missing or a token is wrong, and NotAllowed if the token lacks the right."""
     holder = None if credentials.token is None else tokens.find_holder(opened, token=credentials.token)
     require_right(credentials, holder, right)
     return holder
 
 
 def require_right(credentials: Credentials, holder: Holder | None, right: Right) -> None:
-    """Raises NobodyKnown or NotAllowed, as `find_caller` does. `holder` is None without a token or with a wrong one."""
+    """Raises NobodyKnown if a needed token is missing or a token is wrong, and NotAllowed if the token lacks the right.
+    `holder` is None if the token is missing or wrong."""
     if credentials.token is None:
         if credentials.local and right == "read":
             return

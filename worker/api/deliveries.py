@@ -1,7 +1,7 @@
-"""Reads the deliveries of a forge's webhook: tests that the forge sent them, and finds the check that they ask for. It
-only computes from its arguments. webhooks.py receives the deliveries and stores the checks. GitHub signs the body with
-the shared secret (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries). GitLab sends the
-secret itself. A pull request from a fork is not checked, because a check would run code that a stranger wrote."""
+"""Reads the deliveries of a forge's webhook: tests that the forge sent them, and finds the check that they ask for.
+webhooks.py receives the deliveries and stores the checks; this module only computes. GitHub signs the body with the
+shared secret (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries). GitLab sends the secret
+itself. A pull request from a fork is not checked, because a check would run code that a stranger wrote."""
 
 import hashlib
 import hmac
@@ -38,8 +38,8 @@ class Unsigned(ExpectedError):
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """A check of the commit `head` against the commit at which it left `base`, which is a hash or a branch. `of`
-    describes the event. `addresses` are the repository's. Events with the same `key` ask for the same check."""
+    """A request to compare the commit `head` with the commit at which it left `base`, a hash or a branch. `of`
+    describes the event. `addresses` are URLs of the repository. Events with equal `key` ask for one check together."""
 
     base: str
     head: str
@@ -75,7 +75,7 @@ def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Deliver
 
 
 def read_gitlab(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Reads a delivery of GitLab. A repeated delivery keeps its Idempotency-Key. Raises Unsigned or BadDelivery."""
+    """Reads a delivery of GitLab. Raises Unsigned if it lacks the secret, and BadDelivery if it cannot be read."""
     if not hmac.compare_digest(secret.encode(), headers.get("x-gitlab-token", "").encode()):
         raise Unsigned("this delivery does not have the secret of this Tilewatch")
     event = headers.get("x-gitlab-event", "")
@@ -152,8 +152,8 @@ def _is_update_to_compare(event: Any) -> bool:
 
 
 def _pipeline(event: Any) -> WantedCheck | Nothing:
-    """Returns the check of the commit on which a merge request's pipeline begins to run. GitLab sends the commits of a
-    merge train in no other event, and does not say that they belong to a merge train."""
+    """Returns the check that a merge request's pipeline asks for when it begins. For a merge train, GitLab sends the
+    commits in this event only, and does not say that the pipeline belongs to a merge train."""
     pipeline, request = event["object_attributes"], event.get("merge_request")
     of = f"pipeline {int(pipeline['id'])}"
     if request is None:

@@ -58,8 +58,8 @@ def make_server(settings: Settings) -> MCPServer[Any]:
 
 
 def propose_watch_file(folder: str) -> str:
-    """Returns a proposed watch file for the last commit of a Git repository in a folder of this machine. It lists
-    operators called by tests, benchmarks and scripts, and the kernels that these do not reach, with reasons.
+    """Returns a proposed watch file for the last commit of a Git repository in a folder of this machine. The file lists
+    operators that tests, benchmarks and scripts call. It also names the kernels that no call reaches, with reasons.
 
     Takes minutes. Writes nothing to the folder. The repository's code runs in Tilewatch's sandbox, without a GPU."""
     try:

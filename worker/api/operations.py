@@ -1,5 +1,5 @@
-"""Lists the operations for programs. Each has the same name, arguments and answer by HTTP and as an MCP tool. reads.py
-defines the operations that read. The operations that act are here, and each act is stored with its cost."""
+"""Lists the operations that programs can call. An operation has equal names, arguments and answers by HTTP and as an
+MCP tool. reads.py defines the operations that read. This module defines the acts; the cost of each act is stored."""
 
 import inspect
 from collections.abc import Callable
@@ -35,7 +35,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class Act:
-    """Holds what an act needs: the settings, and the holder of the caller's token."""
+    """Holds the first argument of an operation that acts: the settings, and the holder of the caller's token."""
 
     settings: Settings
     holder: Holder
@@ -62,8 +62,8 @@ def submit_check(
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: its function, whose name is the operation's, and its HTTP path. The function's first argument is a
-    session for an operation that reads, and an Act for one that acts."""
+    """An operation that programs can call, with the name of its function, and its HTTP path. The function's first
+    argument is a database session if the operation reads, and an Act if it acts."""
 
     path: str
     function: Callable[..., Any]
@@ -72,7 +72,7 @@ class Operation:
 
     @property
     def status(self) -> HTTPStatus:
-        """Returns the HTTP status of a successful call. For an act, it only says that the act was accepted."""
+        """Returns the HTTP status of a successful call: OK for reading, ACCEPTED for an act, which is done later."""
         return HTTPStatus.OK if self.method == "GET" else HTTPStatus.ACCEPTED
 
     @property

@@ -1,7 +1,7 @@
 """Defines the operations that read: functions of db/page_reads, with limits and descriptions for callers.
 
-OpenAPI and MCP show callers the parameters, the answer and the docstring, except for the first parameter, which is the
-session. So these are written for somebody who has never seen this repository."""
+OpenAPI and MCP show callers a function's docstring, its answer and its parameters except the first, the database
+session. So these texts are written for somebody who has never seen this repository."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -45,10 +45,11 @@ class SweepResults:
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """What the verdict on a run rests on. `run_before` is the id of the run to compare it with; null for the first run.
+    """The data behind the verdict on a run. `run_before` is the id of the run to compare it with; null for the first
+    run.
 
-    `suspicion` is null if the run raised none. `replays` are timings of two compiled kernels side by side on one
-    GPU."""
+    `suspicion` is null if the run raised no suspicion. `replays` are timings of two compiled kernels side by side on
+    one GPU."""
 
     run: RunRow
     run_before: int | None
@@ -100,7 +101,8 @@ def list_sweeps(
 
 
 def read_sweep(opened: Session, sweep_id: Id, limit: Rows = 1000) -> SweepResults:
-    """Read a sweep: each config with its time or why it has none, the fastest first, and the winner's measurements."""
+    """Read a sweep: each config with its time or the reason for a missing time, the fastest first, and the measurements
+    of the winner and the baselines."""
     trials, measurements = sweeps.list_trials(opened, sweep_id), sweeps.list_measurements(opened, sweep_id)
     if not trials and not measurements:  # a weighted total has no trials
         raise NotThere(f"there is no sweep {sweep_id}")
@@ -133,7 +135,7 @@ def read_detectable_change(
 
 
 def read_evidence(opened: Session, run_id: Id) -> RunEvidence:
-    """Read what the verdict on a run rests on: samples, telemetry, the suspicion, and the replays that tested it."""
+    """Read the data behind the verdict on a run: samples, telemetry, the suspicion, and the replays that tested it."""
     run = evidence.find_run(opened, run_id)
     if run is None:
         raise NotThere(f"there is no run {run_id}")
@@ -162,16 +164,14 @@ def read_regression(opened: Session, regression_id: Id) -> RegressionRecord:
 
 
 def list_checks(opened: Session, limit: Limit = 20) -> list[CheckRow]:
-    """List the newest checks, each a comparison of two commits before a merge. An exit_code
-    is null until the check has ended, then 0 for fine, 1 for slower, and 2 for could not
-    tell."""
+    """List the newest checks, each a comparison of two commits before a merge. An exit_code is null until the check has
+    ended, then 0 for fine, 1 for slower, and 2 for "could not tell"."""
     return checks.list_checks(opened, limit)
 
 
 def read_check(opened: Session, check_id: Id) -> CheckStory:
-    """Read one check with the outcome of each kernel and problem. Its exit_code is null
-    until the check has ended, then 0 for fine, 1 for slower, and 2 for could not
-    tell."""
+    """Read one check with the outcome of each kernel and problem. Its exit_code is null until the check has ended, then
+    0 for fine, 1 for slower, and 2 for "could not tell"."""
     found = checks.find_check(opened, check_id)
     if found is None:
         raise NotThere(f"there is no check {check_id}")

@@ -140,8 +140,8 @@ class _BodyLimit:
 
 def read_credentials(request: Request) -> Credentials:
     """Returns the token of a call, and whether the call is from this machine. A call is from this machine if it comes
-    from the machine's address without a proxy, and is addressed to its host name. The host name is checked because a
-    foreign web page may have a name of its own that points to this machine."""
+    from a loopback address without a proxy, and its Host header is localhost or a loopback address. The header is
+    checked because a foreign web page may have a host name that points to this machine."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     direct = not any(name.startswith(FORWARDED) for name in request.headers)
     here = request.client is not None and _is_loopback(request.client.host)

@@ -1,7 +1,7 @@
 """Receives the deliveries of forges' webhooks by HTTP, and stores the checks that they ask for, once per delivery.
 
 deliveries.py reads the deliveries. A check is requested in the name of the token TOKEN. It is submitted within a minute
-and not at once, because the clone may not have the commit yet, and a forge does not wait."""
+and not at once: the clone may not have the commit yet, and a forge does not wait for an answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus

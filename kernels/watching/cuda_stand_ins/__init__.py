@@ -1,1 +1,1 @@
-"""Stands in for CuPy, Numba, cuda.core and cuda.bindings where no GPU is. The stand-ins' arrays have shape and type."""
+"""Replaces CuPy, Numba, cuda.core and cuda.bindings where no GPU is. Their arrays then need no GPU memory."""

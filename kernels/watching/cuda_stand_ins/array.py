@@ -1,8 +1,8 @@
 """Defines arrays like CuPy's in reserved memory that is mostly never touched, so that any size fits a small machine.
 
-NumPy's own views of that memory give the shapes, strides and offsets. Values are known only where the host code stated
-them, in arrays of at most MOST_VALUES elements. Arrays that `cupy.empty` or a random generator makes have no values. An
-array that was given to a kernel has no values until `run` ends."""
+NumPy's views of that memory give the shapes, strides and offsets. An array's values are known if host code stated them
+and there are at most MOST_VALUES. Arrays from `cupy.empty` or a random generator have unknown values. If a launch got
+an array, its values are unknown until the run of the host code ends."""
 
 import mmap
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 
 class NoValues(TracingError):
-    """Raised if host code needs values of an array without known values."""
+    """Raised if host code needs the unknown values of an array."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -73,7 +73,7 @@ class ndarray:
 
     @property
     def data(self) -> Any:
-        """Returns the array's address as an object like CuPy's MemoryPointer."""
+        """Returns an object like CuPy's MemoryPointer. Its `ptr` is the array's address."""
         return SimpleNamespace(ptr=self.view_.ctypes.data)
 
     @property
@@ -81,12 +81,12 @@ class ndarray:
         return {**self.view_.__array_interface__, "strides": self.strides, "version": 3, "stream": 1}
 
     def give_to_kernel(self) -> "ndarray":
-        """Notes that a kernel may write to the array, so that the array has no known values."""
+        """Notes that a kernel may write to the array, so its values are unknown for this run. Returns the array."""
         self.memory.given_in_run = find_run()
         return self
 
     def read(self, what: str) -> np.ndarray:
-        """Returns the array's values, or a guess for each (`tracer.guess_value`) if they are not known."""
+        """Returns the values, or guesses if they are unknown. Raises NoValues (`what`) if guesses are refused."""
         if not self.has_values:
             return np.broadcast_to(np.array(guess_value(NoValues(what))).astype(self.dtype), self.shape)
         values: np.ndarray = self.view_
@@ -133,7 +133,7 @@ class ndarray:
         return keep(found, known=self.has_values)  # a copy, by an index of numbers or booleans
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Writes to a part of the memory. If the written values are unknown, the whole memory becomes unknown."""
+        """Writes to a part of the memory. If old or new values are unknown, only marks the memory as unknown."""
         source = value if isinstance(value, ndarray) else None
         if self.has_values and (source is None or source.has_values):
             self.view_[_read_index(index)] = value if source is None else source.view_
@@ -161,7 +161,7 @@ def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> n
 
 
 def keep(values: np.ndarray, *, known: bool) -> ndarray:
-    """Returns a new array like `values` in shape, type and layout. It has no known values if `known` is False."""
+    """Returns a new array with the shape, type and layout of `values`. If `known`, copies up to MOST_VALUES values."""
     made = new(values.shape, values.dtype, order="C" if values.flags.c_contiguous else "F", fill=0 if known else None)
     if made.memory.known:
         made.view_[...] = values
@@ -169,7 +169,7 @@ def keep(values: np.ndarray, *, known: bool) -> ndarray:
 
 
 def _read_index(index: Any) -> Any:
-    """Returns an index with arrays replaced by their values, because these decide the result's shape or place."""
+    """Returns an index in which arrays are replaced by their values, because these decide the result's shape."""
     if isinstance(index, tuple):
         return tuple(map(_read_index, index))
     return index.read("as an index") if isinstance(index, ndarray) else index

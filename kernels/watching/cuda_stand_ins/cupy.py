@@ -1,4 +1,4 @@
-"""Fills the module `cupy`: NumPy's names, streams and devices that do nothing, and random numbers without values."""
+"""Fills the module `cupy` with NumPy's names, idle streams and devices, and random arrays without values."""
 
 from functools import partial
 from types import ModuleType, SimpleNamespace
@@ -13,7 +13,7 @@ from tilewatch.kernels.watching.timed_launches import TracedEvent, benchmark, ge
 
 
 def _find_in_numpy(module: str, name: str) -> Any:
-    """Returns NumPy's type or constant of that name, a function that calls NumPy's, or None if NumPy lacks the name."""
+    """Returns NumPy's type or constant `name`, or a function that calls NumPy's; None if NumPy lacks the name."""
     found = getattr(np, name, None) if module == "cupy" else None
     if found is None or isinstance(found, ModuleType):
         return None

@@ -1,5 +1,5 @@
-"""Lets imports find the stand-ins. Those of `torch`, `triton` and `numba` itself are found only if that package is not
-installed. All others are always found, because without a driver the installed packages make no arrays."""
+"""Lets imports find the stand-ins. The stand-ins for `torch`, `triton` and the module `numba` are found only if the
+package is not installed. All other stand-ins are always found, because the installed packages need a driver."""
 
 import importlib
 import importlib.abc
@@ -37,7 +37,7 @@ _shown = [GpuFacts("GPU", (9, 0), 132)]
 
 
 def show_gpu(gpu: GpuFacts) -> None:
-    """Sets the GPU that host code sees."""
+    """Sets the properties of the GPU that host code sees."""
     _shown[:] = [gpu]
 
 
@@ -49,7 +49,7 @@ _run_number = [0]
 
 
 def begin_run() -> None:
-    """Begins a run of host code. An array that an earlier run gave to a kernel may have known values again."""
+    """Begins a run of host code. Arrays that kernels got in earlier runs count as unwritten again."""
     _run_number[0] += 1
 
 
@@ -66,7 +66,7 @@ class NoStandIn(TracingError, AttributeError):
 
 
 class StandInModule(types.ModuleType):
-    """A module that takes the place of a package's module."""
+    """A module that takes the place of a package's module. Reading a name that it lacks raises NoStandIn."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

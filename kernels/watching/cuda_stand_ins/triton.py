@@ -1,4 +1,4 @@
-"""Fills the module `triton` where Triton is not installed. Benchmarks then run; kernels can only be defined."""
+"""Fills the module `triton` if Triton is not installed. Benchmarks can run; Triton's kernels cannot be launched."""
 
 import contextlib
 import importlib
@@ -12,7 +12,7 @@ from tilewatch.kernels.watching.timed_launches import do_bench
 
 
 class TritonKernel:
-    """A function decorated by `triton.jit` or another decorator of Triton. It cannot be launched."""
+    """A function decorated by `triton.jit` or another decorator of Triton. Launching it raises NoStandIn."""
 
     def __init__(self, *functions: Any, **_: Any) -> None:
         self.functions = functions
@@ -46,7 +46,7 @@ class _Report:
         self.benchmarks = [benchmarks] if isinstance(benchmarks, Benchmark) else list(benchmarks)
 
     def run(self, **_: Any) -> None:
-        """Runs each line of each benchmark. Lines are alternatives, so an error in one does not stop others."""
+        """Calls the function once per line of the plot. Ignores errors, because the lines are alternatives."""
         for benchmark in self.benchmarks:
             for case in benchmark.list_cases():
                 with contextlib.suppress(Exception):

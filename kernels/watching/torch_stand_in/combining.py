@@ -1,4 +1,4 @@
-"""Computes the results of those operators of PyTorch that are neither elementwise nor views."""
+"""Computes the shapes and types of results of PyTorch's operators that are neither elementwise nor views."""
 
 from collections import namedtuple
 from collections.abc import Sequence

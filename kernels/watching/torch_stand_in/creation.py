@@ -1,4 +1,4 @@
-"""Makes tensors, with PyTorch's names and arguments for the functions."""
+"""Makes tensors without values. The functions have the names and arguments of PyTorch's functions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

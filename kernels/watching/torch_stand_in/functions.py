@@ -1,5 +1,4 @@
-"""Computes the shape, strides and type that PyTorch's operators return. Each function has the name of its operator in
-PyTorch, and takes the tensor first."""
+"""Computes the shape, strides and type of results of PyTorch's operators. A function has its operator's name."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,7 +32,8 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def promote(*operands: Any, least: int = 0) -> DType:
-    """Returns a result's type: the widest tensor type in the highest category. Numbers count for the category alone."""
+    """Returns a result's type: the widest tensor type of the highest `DType.category` among the operands. A plain
+    number only raises the category. The category is at least `least`."""
     types = [each.dtype for each in operands if isinstance(each, Tensor) and each.shape]
     types = types or [each.dtype for each in operands if isinstance(each, Tensor)]
     plain = [_category(each) for each in operands if isinstance(each, Tensor | int | float)]

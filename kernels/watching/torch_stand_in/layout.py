@@ -1,4 +1,4 @@
-"""Computes shapes and strides by PyTorch's rules. All arguments and results are whole numbers."""
+"""Computes shapes and strides by PyTorch's rules. All are whole numbers, and strides are in elements."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def contiguous(shape: Sequence[int]) -> Shape:
 
 
 def dense_like(shape: Sequence[int], strides: Sequence[int]) -> Shape:
-    """Returns strides without gaps that keep the memory order of the dimensions in the given strides."""
+    """Returns strides without gaps for `shape`. The dimensions keep the order in memory that `strides` gives."""
     found, step = [0] * len(shape), 1
     for place in sorted(range(len(shape)), key=lambda each: (strides[each], -each)):
         found[place] = step
@@ -42,7 +42,7 @@ def broadcast(*shapes: Sequence[int]) -> Shape:
 
 
 def fill_in(shape: Sequence[int], numel: int) -> Shape:
-    """Returns a shape with its -1 replaced by the size that remains. Raises ValueError if the sizes do not fit."""
+    """Returns a shape with -1 replaced so that it has `numel` elements. Raises ValueError if no size fits."""
     known = math.prod(size for size in shape if size != -1)
     found = tuple(numel // known if size == -1 and known else size for size in shape)
     if math.prod(found) != numel:
@@ -51,7 +51,7 @@ def fill_in(shape: Sequence[int], numel: int) -> Shape:
 
 
 def view(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> Shape | None:
-    """Returns the strides of a view in the shape `wanted`, or None if it would need a copy (ATen's computeStride)."""
+    """Returns the strides of a view of shape `wanted`; None if the view would need a copy (ATen's computeStride)."""
     if math.prod(shape) == 0:
         return contiguous(wanted)
     found: list[int] = []

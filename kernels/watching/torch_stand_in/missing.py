@@ -41,7 +41,7 @@ class ValuesMissing(NeedsTorch):
 
 @contextlib.contextmanager
 def running_host_code() -> Iterator[None]:
-    """Marks that host code runs inside the context. There, names that the stand-in lacks raise Missing."""
+    """Marks that host code runs inside the context. Calling a function that the stand-in lacks then raises Missing."""
     _running.append(None)
     try:
         yield
@@ -50,7 +50,7 @@ def running_host_code() -> Iterator[None]:
 
 
 class Unknown:
-    """Stands for a name of PyTorch that the stand-in lacks. It accepts any use while modules are imported."""
+    """Stands for a name of PyTorch that the stand-in lacks. Imports may use it, but host code that runs may not."""
 
     def __init__(self, name: str) -> None:
         self._name = name

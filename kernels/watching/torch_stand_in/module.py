@@ -28,14 +28,14 @@ for _functions in (FUNCTIONS, CREATION):
 
 
 def _find_name(module: str, name: str) -> Any:
-    """Returns the function of PyTorch with that name, or an Unknown."""
+    """Returns the stand-in's function `name`, or an Unknown if the stand-in lacks the function."""
     if name in FUNCTIONS and module in (NAME, f"{NAME}.nn.functional", f"{NAME}.special"):
         return FUNCTIONS[name]
     return Unknown(f"{module}.{name}")
 
 
 class Function:
-    """Stands in for torch.autograd.Function: `apply` runs `forward`, a result's backward() runs `backward`."""
+    """Stands in for torch.autograd.Function: `apply` runs `forward`, and backward() of a result runs `backward`."""
 
     @classmethod
     def apply(cls, *args: Any) -> Any:

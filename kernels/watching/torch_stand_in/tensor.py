@@ -102,7 +102,7 @@ class Tensor:
         self._offset = offset
 
     def like(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int | None = None) -> "Tensor":
-        """Returns a tensor of another shape: a view of this one if `strides` is given, else a new row-major one."""
+        """Returns a tensor of another shape: a view of this tensor if `strides` is given, else a new one, row-major."""
         place = 0 if strides is None else self._offset if offset is None else offset
         made = Tensor(shape, self.dtype, strides, place, self.device)
         if strides is not None and self.grad_fn is not None:
@@ -165,7 +165,7 @@ class Tensor:
         return self
 
     def backward(self, gradient: Any = None, **_: Any) -> None:
-        """Calls the `backward` of each autograd function that made this tensor, in reverse order."""
+        """Calls `backward` of each autograd function that made this tensor. Raises Missing if none made it."""
         if self.grad_fn is None:
             raise Missing("autograd but for torch.autograd.Function (Tensor.backward)")
         self.grad_fn(self, self.functions["empty_like"](self) if gradient is None else gradient)

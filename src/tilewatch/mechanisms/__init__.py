@@ -1,1 +1,1 @@
-"""Finds by which mechanism one version of a kernel is slower than another, from their static facts and counters."""
+"""Finds by which mechanism one version of a kernel is slower than another, from machine code and hardware counters."""

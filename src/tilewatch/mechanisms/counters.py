@@ -1,4 +1,4 @@
-"""Names the hardware counters that a run may store for its winner; the names include the units.
+"""Names the hardware counters that a run may store for its fastest config; the names include the units.
 kernels/measuring/profiling.py reads them with Nsight Compute. Pages, recordings and explanations use these names."""
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Defines two versions of a kernel as the rules read them: static facts, counters and differing instructions."""
+"""Defines two versions of a kernel as rules read them: facts about the code, counters and differing instructions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ WHOLE = 100
 
 @dataclass(frozen=True)
 class WinnerFacts:
-    """One version of a kernel on a problem. A value that is missing, or None, is unknown. `facts` has the static facts
-    by their names in kernels/results.py, and `threads_per_block`. `counters` has the names of
-    tilewatch.mechanisms.counters. `is_swizzled` says whether the source has a swizzle, according to the checklist."""
+    """The fastest config of one version of a kernel on a problem. A missing value, or None, means unknown. `facts` has
+    facts about the machine code, by their names in kernels/results.py, and `threads_per_block`. `counters` has hardware
+    counters by name (counters.py). `is_swizzled` says whether the checklist found a swizzle in the source."""
 
     params: Mapping[str, int]
     facts: Mapping[str, int | None]
@@ -27,7 +27,7 @@ class WinnerFacts:
 
 @dataclass(frozen=True)
 class Moved:
-    """The number of instructions of one kind in each of two versions. kernels/code_diff/sass.py lists the kinds."""
+    """The numbers of differing instructions of one kind in two versions. kernels/code_diff/sass.py lists the kinds."""
 
     kind: str
     in_loop: bool
@@ -63,7 +63,7 @@ class Pair:
 
 
 def read_swizzled(checklist: Iterable[Mapping[str, str]] | None) -> bool | None:
-    """Returns whether the checklist of a run's winner found a swizzle in the source; None if it has no answer."""
+    """Returns whether the checklist of a run's winner found a swizzle in the source; None if it does not say so."""
     answers = [each.get("answer", "") for each in checklist or () if each.get("item") == "2-D swizzle"]
     return {"yes": True, "no": False}.get(answers[0]) if answers else None
 
@@ -83,7 +83,7 @@ def read_counters(pair: Pair, name: str, label: str) -> Number | None:
 
 
 def sum_moved(pair: Pair, kind: str, *, in_loop: bool | None = None) -> Number | None:
-    """Returns the sums of a kind of differing instructions in both versions; None if the sums are equal."""
+    """Returns how many differing instructions of a kind each version has; None if the numbers are equal."""
     some = [each for each in pair.moved if each.kind == kind and in_loop in (None, each.in_loop)]
     base, head = sum(each.base for each in some), sum(each.head for each in some)
     return None if base == head else Number(LABELS.get(kind, kind), base, head)

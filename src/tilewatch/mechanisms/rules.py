@@ -76,7 +76,7 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """Returns both versions' work if the slower one does more: by counted Tensor Core operations, else by padding."""
+    """Returns one Number, the work with padding, if the slower version does clearly more of it; else []."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []
@@ -115,7 +115,7 @@ def _l2(pair: Pair) -> list[Number]:
 
 
 def _swizzle(pair: Pair) -> list[Number]:
-    """Returns what differs if the slower version's thread blocks share fewer tiles, or if it alone has no swizzle."""
+    """Returns one Number if only the slower version lacks a swizzle, or if its blocks share fewer tiles; else []."""
     if pair.fast.is_swizzled and pair.slow.is_swizzled is False:
         return [Number("2-D swizzle (1: yes)", 1, 0)]
     together = [count_read_together(each.params, pair.sizes) for each in (pair.fast, pair.slow)]
@@ -125,7 +125,7 @@ def _swizzle(pair: Pair) -> list[Number]:
 
 
 def _clusters(pair: Pair) -> list[Number]:
-    """Returns the cluster sizes if the slower version's is larger. A part of a GPU too small for a cluster is idle."""
+    """Returns one Number, the cluster sizes, if the slower version has much larger clusters; else []."""
     fast, slow = (read_size(each.params.get("num_ctas")) for each in (pair.fast, pair.slow))
     if fast is None or slow is None or slow < LARGE_CLUSTER or slow < 2 * fast:
         return []
@@ -195,7 +195,7 @@ def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
 
 
 def _guess_threads(version: WinnerFacts) -> int:
-    """Guesses a thread block's number of threads. TMA loads and products add warps, as 116 cubins for sm_90 show."""
+    """Returns a guess of a thread block's threads. TMA loads and products add warps, as 116 cubins for sm_90 show."""
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
     return OWN_THREADS + WARP_THREADS * (read_size(version.params.get("num_worker_warps")) or DEFAULT_WORKER_WARPS)

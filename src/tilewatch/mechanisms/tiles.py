@@ -24,19 +24,19 @@ def list_tiles(params: Mapping[str, int]) -> dict[str, int]:
 
 
 def read_size(value: object) -> int | None:
-    """Returns a parameter's value if it is a size. Returns None for a text, None or 0, which stand for no number."""
+    """Returns a parameter's value if it is a whole number above 0, else None."""
     return value if isinstance(value, int) and value > 0 else None
 
 
 def count_loaded(params: Mapping[str, int]) -> float | None:
-    """Returns the elements of A and B that a tile loads per multiplication; None if the config lacks M, N or K."""
+    """Returns how many elements of A and B a tile loads per multiplication; None if a tile side is missing."""
     m, n, k = (_find_side(params, axis) for axis in ("m", "n", "k"))
     return None if m is None or n is None or k is None else 1 / m + 1 / n
 
 
 def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns the rows of A plus the columns of B that BLOCKS_AT_ONCE thread blocks read. One row of square tiles reads
-    133 tile sides, eight rows 25. Returns None if the config lacks a tile side or the swizzle's group size."""
+    """Returns the rows of A plus the columns of B that BLOCKS_AT_ONCE thread blocks read: for one row of square tiles,
+    133 tile sides; for eight rows, 25. Returns None if the config lacks a tile side or the swizzle's group size."""
     m, n = (_find_side(params, axis) for axis in ("m", "n"))
     group = next((read_size(value) for name, value in params.items() if GROUP.fullmatch(name)), None)
     if m is None or n is None or group is None:
@@ -47,7 +47,7 @@ def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> fl
 
 def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
     """Returns the work of whole tiles divided by the problem's work: for 1.25, a fifth of the work is padding. Returns
-    None if problem and tile have different numbers of sizes, as with three sizes without a tile_k."""
+    None if a size is 0, if no tile side is named, or if one of three is missing for a problem with three sizes."""
     axes = {2: ("rows", "columns"), 3: ("m", "n", "k")}.get(len(sizes), ())
     sides = [_find_side(params, axis) for axis in axes]
     if not any(sides) or 0 in sizes or (len(sizes) == 3 and None in sides):
@@ -59,5 +59,5 @@ def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> floa
 
 
 def _find_side(params: Mapping[str, int], axis: str) -> int | None:
-    """Returns the tile's side along an axis ("m", "rows"), by any usual name like TILE_SIZE_M; None if no name fits."""
+    """Returns the tile's side along an axis ("m", "rows"), under a usual name (TILE_SIZE_M); None if no name fits."""
     return next((read_size(value) for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
