@@ -31,7 +31,7 @@ ZERO = ct.PaddingMode.ZERO
 def attention_delta(dout, out, delta, tile_m: ConstInt, head: ConstInt):
     """Computes delta, the sum of dout * out of each row, for all heads. Each thread block has `tile_m` rows.
 
-    It is stored without TMA, which would write up to 16 bytes past its end (sm_90, tileiras 13.4.92)."""
+    delta is stored without TMA, which would write up to 16 bytes past the end of delta (sm_90, tileiras 13.4.92)."""
     i = ct.bid(0)
     x = ct.load(dout, index=(i, 0), shape=(tile_m, head), padding_mode=ZERO)
     y = ct.load(out, index=(i, 0), shape=(tile_m, head), padding_mode=ZERO)
@@ -43,14 +43,14 @@ def attention_delta(dout, out, delta, tile_m: ConstInt, head: ConstInt):
 def attention_backward(q, k, v, dout, log_sum, delta, dq, dk, dv, tile_m: ConstInt, tile_n: ConstInt,
                        head: ConstInt, shared: ConstInt, scale: ct.Constant[float], whole: ConstInt,
                        heads_together):  # fmt: skip
-    """Computes dq, dk and dv. The first thread blocks each compute one tile of dK and dV in a loop over the queries,
-    the others one tile of dQ in a loop over the keys. So no sums are added in memory and their order is fixed, but Q
-    K^T and dout V^T are computed twice.
+    """Computes dq, dk and dv. Each of the first thread blocks computes one tile of dk and of dv in a loop over queries.
+    Each later thread block computes one tile of dq in a loop over keys. So no sums are added in memory and the order of
+    all sums is fixed. But Q K^T and dout V^T are computed twice.
 
-    A thread block computes `tile_m` rows and loops over `tile_n` rows at a time. Blocks of `heads_together` KV heads
-    run together, those with the longest loops first. More heads share less in L2, but with a single one its long blocks
-    would end last. Tiles on the diagonal have loops of their own: masks in all tiles cost 2 and 5 % (H100,
-    2026-11-27)."""
+    A thread block computes `tile_m` rows and loops over `tile_n` rows at a time. Thread blocks of `heads_together` KV
+    heads run together, and the longest loops start first. With more heads less data is shared in L2. With one head the
+    long loops of the last head would end last. Only tiles on the diagonal are masked, in loops of their own: masks in
+    all tiles cost 2 and 5 % of the time (H100, 2026-11-27)."""
     batch = ct.bid(2)
     length = q.shape[2]
     tiles = ct.cdiv(length, tile_m)
@@ -116,15 +116,15 @@ def attention_backward(q, k, v, dout, log_sum, delta, dq, dk, dv, tile_m: ConstI
 
 
 def rows_of(array, batch, head_number, j, rows, head):
-    """Loads a tile (rows, head) of one head, with zeros beyond the sequence, so that queries there add nothing. Called
-    by the kernel."""
+    """Loads a tile (rows, head) of one head, with zeros beyond the sequence, so that queries beyond its end add
+    nothing. Called by the kernel."""
     at = (batch, head_number, j, 0)
     return ct.reshape(ct.load(array, index=at, shape=(1, 1, rows, head), padding_mode=ZERO), (rows, head))
 
 
 def numbers_of(array, batch, query_head, j, shape, whole):
-    """Loads one number per query of a tile. If tiles divide the sequence (`whole` is 1), there is no bounds check,
-    whose branch would be in the loop."""
+    """Loads one number per query of a tile, as `shape`. If `whole` is 1, tiles divide the sequence and bounds are not
+    checked, because a check would be a branch in the loop."""
     at, line = (batch, query_head, j), (1, 1, shape[0] * shape[1])
     if whole == 1:
         return ct.reshape(ct.load(array, index=at, shape=line, check_bounds=False, allow_tma=False), shape)
@@ -132,7 +132,7 @@ def numbers_of(array, batch, query_head, j, shape, whole):
 
 
 def weigh(x, y, x_v, y_v, logs, scale):
-    """Returns P and dout V^T for a tile, or both transposed. `logs` and `scale` are to base 2, for exp2."""
+    """Returns a tile of the softmax weights P and of dout V^T, both transposed if x is from K. `logs` are to base 2."""
     zeros = ct.full((x.shape[0], y.shape[0]), 0.0, dtype=ct.float32)
     scores = ct.mma(x, ct.transpose(y), zeros)
     return ct.exp2(scores * scale - logs, flush_to_zero=True), ct.mma(x_v, ct.transpose(y_v), zeros)
@@ -236,7 +236,7 @@ def delta_reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
     """Returns the gradients, computed for some rows of one head at a time: all scores of a long sequence would not fit.
-    log_sum and delta are inputs, and the formulas hold for any values of them."""
+    The formulas hold for any values of log_sum and delta, which are inputs."""
     q, k, v, dout = (inputs[name] for name in ("q", "k", "v", "dout"))
     batches, heads, sequence, head = q.shape
     shared = heads // k.shape[1]
@@ -258,13 +258,13 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def delta_tolerance(_: Problem) -> float:
-    """Returns a few float32 roundings of a row's sum of 128. Products of two bfloat16 values are exact in float32."""
+    """Returns the allowed error, a few float32 roundings in a sum of 128. Products of bfloat16 are exact in float32."""
     return 1e-5
 
 
 def tolerance(_: Problem) -> float:
-    """Returns one bfloat16 step, relative to the largest value. Weights, their gradients and results are rounded by
-    half a step or less, and the errors of a sum's terms mostly cancel."""
+    """Returns the allowed error: one bfloat16 step, relative to the largest value. Weights, their gradients and results
+    are rounded by half a step or less, and the errors of a sum's terms mostly cancel."""
     return 2.0**-7
 
 
@@ -273,8 +273,8 @@ def delta_flops(problem: Problem) -> int:
 
 
 def flops(problem: Problem) -> int:
-    """Counts five products of every query with the keys that it sees, on average half of them. The two products that
-    are computed twice count once."""
+    """Returns the operations in five products of a query and each key that it sees, on average half of the keys. Two of
+    the products are computed twice but count once."""
     batch, heads, _, sequence, head = _sizes(problem)
     return 5 * batch * heads * sequence * sequence * head
 
@@ -289,7 +289,7 @@ def least_bytes(problem: Problem) -> int:
 
 
 def weights(problem: Problem) -> Mapping[str, float]:
-    """Returns the weight of this launch in the total of the gradient: 1, as the total is the sum of both launches."""
+    """Maps the total `gradient of attention ...` to this launch's weight: 1, as the total is the time of both."""
     return {f"gradient of attention {problem.name}": 1.0}
 
 

@@ -1,8 +1,8 @@
 """Attention for one new token of a long sequence in two launches: several thread blocks share the keys of a head, and a
 second kernel joins their results ("Flash-Decoding", Dao and others, 2023).
 
-Each launch is a kernel of its own in the list of kernels. Both have weight 1 in a model of use named `decode in parts
-...`, whose series `total` is therefore the time of both."""
+Each launch is listed as a kernel of its own. Totals named `decode in parts ...` give both kernels weight 1, so such a
+total is the time of both launches."""
 
 import itertools
 import re
@@ -37,9 +37,9 @@ def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstIn
     """Computes values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p, and logs[b, h, p], the
     logarithm to base 2 of the softmax's sum.
 
-    q is (batch, KV heads, query heads per KV head, head size), k and v (batch, KV heads, keys, head size), values
-    (batch, KV heads, parts, query heads per KV head, head size) and logs values' shape without its last axis; both are
-    float32. first_of_part (parts + 1,) holds each part's first key, a multiple of 128, and last the number of keys."""
+    q is (batch, KV heads, query heads per KV head, head size), k and v are (batch, KV heads, keys, head size). values
+    (batch, KV heads, parts, query heads per KV head, head size) and logs, without the last axis of values, are float32.
+    first_of_part (parts + 1,) holds each part's first key, a multiple of 128, and at its end the number of keys."""
     part, kv_head, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     start = ct.load(first_of_part, index=(part,), shape=(1,)).item()
     end = ct.load(first_of_part, index=(part + 1,), shape=(1,)).item()
@@ -80,8 +80,8 @@ def keys(array, batch, kv_head, j, tile_n, head, latency):
 
 @ct.kernel
 def attention_decode_join(values, logs, out, parts: ConstInt, tile_head: ConstInt):
-    """Computes out (batch, KV heads, query heads per KV head, head size), bfloat16: the sum of the parts' values,
-    weighted by their shares of the softmax sum. Each thread block computes `tile_head` elements of a query head."""
+    """Computes out (batch, KV heads, query heads per KV head, head size), bfloat16: the sum of the parts' values, each
+    weighted by the part's share of the softmax sum. A thread block computes `tile_head` elements of a query head."""
     row, column, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     shared = out.shape[2]
     kv_head = row // shared
@@ -128,7 +128,7 @@ def _keys_of_part(sequence: int, parts: int) -> int:
 
 
 def parts_space(_: str) -> Space:
-    """Returns the configs: those of attention_decode in attention.py."""
+    """Returns the configs, equal to the configs of attention_decode in attention.py."""
     return Space(
         (
             ("tile_n", (32, 64, 128, 256)),
@@ -169,7 +169,7 @@ def join_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns the first key of each part. All parts but the last are equally long."""
+    """Returns first_of_part: the first key of each part, then the number of keys. Only the last part may be shorter."""
     sequence, parts = problem.sizes["sequence"], problem.sizes["parts"]
     first = np.arange(parts + 1) * _keys_of_part(sequence, parts)
     return {"first_of_part": np.minimum(first, sequence).astype(np.int32)}
@@ -214,8 +214,8 @@ def join_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns one bfloat16 step, as in attention.py: weights and results are rounded to bfloat16, and a result is an
-    average of values."""
+    """Returns the allowed error: one bfloat16 step of the largest value. Weights and results are rounded to bfloat16,
+    and a result is an average of values."""
     return 2.0**-7
 
 

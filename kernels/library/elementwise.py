@@ -102,7 +102,7 @@ def tiled_space(_: str) -> Space:
 
 
 def rows_space(_: str) -> Space:
-    """Returns the configs for tiles of whole rows. Up to 8 warps share the registers that long rows need."""
+    """Returns the configs for tiles of whole rows. With 8 warps, twice as many registers hold a long row as with 4."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -147,7 +147,7 @@ def softmax_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def tiled_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per tile or, for a persistent kernel, as many as run at once."""
+    """Returns one thread block per tile or, for a persistent kernel, at most as many as the GPU runs at once."""
     across = -(-problem.sizes["columns"] // config["tile_columns"])
     return _blocks(-(-problem.sizes["rows"] // config["tile_rows"]) * across, config, sm_count)
 
@@ -181,7 +181,7 @@ def tolerance(_: Problem) -> float:
 
 
 def silu_flops(problem: Problem) -> int:
-    """Counts, per element, an exponential, an addition, a division and a multiplication."""
+    """Returns the operations: per element an exponential, an addition, a division and a multiplication."""
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
@@ -190,7 +190,7 @@ def add_flops(problem: Problem) -> int:
 
 
 def softmax_flops(problem: Problem) -> int:
-    """Counts, per element, a maximum, a subtraction, an exponential, an addition and a division."""
+    """Returns the operations: per element a maximum, a subtraction, an exponential, an addition and a division."""
     return 5 * problem.sizes["rows"] * problem.sizes["columns"]
 
 

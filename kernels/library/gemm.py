@@ -116,7 +116,7 @@ def space(arch: str) -> Space:
 
 
 def hinted_space(arch: str) -> Space:
-    """Returns the tiles that won before, combined with the compiler's hints: 1920 configs on Hopper, else 4320.
+    """Returns configs with the best tiles of gemm_fp8 and all hints for the compiler: 1920 on Hopper, else 4320.
 
     FP8 fast accumulation exists only on Hopper. Blackwell has larger clusters (num_ctas) to choose from instead."""
     hopper = arch == "sm_90"
@@ -176,15 +176,15 @@ def tolerance(problem: Problem) -> float:
     """Returns the allowed error, relative to the largest output: half a bfloat16 step plus Hopper's truncations.
 
     A bfloat16 step (7 fraction bits) is at most 2**-7 of a value. Hopper adds FP8 products with about 13 fraction bits
-    and truncates once per 32 of K ("DeepSeek-V3 technical report", section 3.3.2). Independent errors grow with the
-    square root of their number; 4 of those standard deviations are allowed."""
+    and truncates once per 32 of K ("DeepSeek-V3 technical report", section 3.3.2). The standard deviation of
+    independent errors grows with the square root of their number; 4 standard deviations are allowed."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-14)
 
 
 def hinted_tolerance(problem: Problem) -> float:
     """Returns `tolerance` plus an allowance for fast accumulation, whose truncations all go in one direction.
 
-    Each truncation over all of K is relative to a sum that may already have its largest value."""
+    With fast accumulation each truncation is relative to the sum over K, which may already have its largest value."""
     return tolerance(problem) + float(problem.sizes["k"] / 32 * 2.0**-14)
 
 

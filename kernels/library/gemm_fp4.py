@@ -30,7 +30,7 @@ MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 def gemm_fp4_scaled(
     a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes D. The Tensor Core applies scale_a (M, K / 16) and scale_b (N, K / 16), both float8_e4m3fn."""
+    """Computes D = A @ B^T. The Tensor Core applies scale_a (M, K / 16) and scale_b (N, K / 16), both float8_e4m3fn."""
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -52,8 +52,8 @@ def unpacked(array, row, k, rows, tile_k):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Called by the
-    kernel."""
+    """Returns the position (i, j) of tile number `tile`. Numbers go `group_size_m` tiles down M before each step along
+    N. Called by the kernel."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -128,7 +128,7 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _values(packed: Any, scales: Any, xp: Any) -> Any:
-    """Returns the scaled values, (rows, K) in float32. The lower half of a byte is the first of its two elements."""
+    """Returns the scaled values, (rows, K) in float32. The lower half of a byte holds the first of its two elements."""
     magnitudes = xp.asarray(MAGNITUDES + tuple(-each for each in MAGNITUDES), dtype=xp.float32)
     packed = packed.astype(xp.uint8)
     elements = xp.stack((magnitudes[packed & 15], magnitudes[packed >> 4]), axis=-1)
@@ -136,7 +136,7 @@ def _values(packed: Any, scales: Any, xp: Any) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step, relative to the largest output. Sums are float32 and add no error."""
+    """Returns the allowed error, half a bfloat16 step of the largest output. Sums are float32 and add no error."""
     return 2.0**-8
 
 

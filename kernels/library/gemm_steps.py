@@ -4,9 +4,9 @@ The three are a tutorial kernel with 16x16 tiles, a tiled kernel whose thread bl
 static persistent kernel. All are watched, to plot the gain of each step. Sums are float32; float32 operands are used
 as TF32.
 
-The persistent kernel has one name per layout, gemm_nn to gemm_tt. The letters stand for A and B, "t" if the operand is
-transposed in memory: A as (K, M), B as (N, K). A problem does not name the layout, because the sizes of square operands
-do not show it."""
+The persistent kernel has one name per layout, gemm_nn to gemm_tt. The letters stand for A and B, "t" if the operand
+is transposed in memory: A as (K, M), B as (N, K). The layout is in the kernel's name, because the sizes in a
+problem's name do not show the layout of square operands."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -81,14 +81,14 @@ def gemm_persistent_walk(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt
                          added_n: ConstInt, tiles_per_block: ConstInt, swap_ab: ConstInt):  # fmt: skip
     """Computes D with as many thread blocks as run at once: of n, number b computes tiles b, b + n, ... of the swizzle.
 
-    The loads of a tile's first steps overlap the stores of the tile before it. With `added_n` a tile has that many more
+    The loads of a tile's first steps overlap the stores of the previous tile. With `added_n` a tile has that many more
     columns, from the end of D, so its width need not be a power of two. Tiles can then fill whole waves of thread
     blocks where powers of two leave the last wave almost empty.
 
-    With `tiles_per_block` each block computes that many tiles, unrolled. In a loop over tiles, the compiler waits for
-    each instruction of some tiles, and of all with added columns (tileiras 13.4.92): 246 instead of 175 us for bfloat16
-    4096x2112x7168 (an H200, 2026-11-24). Two tiles per block took 175 us and one 182 (an H100, 2026-11-26): loads of
-    the second begin while the first is stored.
+    With `tiles_per_block` over 0 each block computes that many tiles, without a loop. In a loop over tiles, the
+    compiler waits for each instruction of some tiles, and of all tiles with added columns (tileiras 13.4.92): 246
+    instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). Two tiles per block took 175 us and one 182 us
+    (an H100, 2026-11-26), because loads of the second tile begin while the first is stored.
 
     With `swap_ab` the product is D^T = op(B)^T @ op(A)^T, so the sides of a tile change places: `tile_m` counts columns
     of D, and `tile_n` and `added_n` count rows."""
@@ -166,7 +166,7 @@ def store(d, i, j, acc, swapped):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N."""
+    """Returns the position (i, j) of tile number `tile`: `group_size_m` tiles down M before each step along N."""
     tiles_per_group = group_size_m * tiles_n
     first_m = tile // tiles_per_group * group_size_m
     rows = min(tiles_m - first_m, group_size_m)
@@ -227,7 +227,7 @@ def tutorial_space(_: str) -> Space:
 
 
 def tiled_space(arch: str) -> Space:
-    """Returns tiles of moderate sizes. A `group_size_m` of 1 (no swizzle) shows what groups of 4, 8 and 16 gain.
+    """Returns configs with tiles of moderate sizes. A `group_size_m` of 1 (no swizzle) shows the gain of larger groups.
 
     B200 and B300 also get THE_GUIDES, which does not compile for other GPUs within the limits of time and memory."""
     sides, depths = ((64, 128), (32, 64)) if is_before_hopper(arch) else ((64, 128, 256), (64, 128))
@@ -266,8 +266,8 @@ Axes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> Space:
-    """Returns the configs of the persistent kernel: tiles, clusters if the GPU has them, one or more thread blocks per
-    multiprocessor, and the axes given for Hopper."""
+    """Returns the configs of the persistent kernel: tiles, clusters if the GPU has them, the number of thread blocks
+    per multiprocessor, and on Hopper the axes `hopper_axes`."""
     consumer = arch in ("sm_120", "sm_121")
     sides = (64, 128) if is_before_hopper(arch) else (64, 128, 256)
     clusters = (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,) if is_before_hopper(arch) else (1, 2)
@@ -287,33 +287,33 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
 
 
 def is_no_mirror(config: Config) -> bool:
-    """Returns False for configs that need no `swap_ab` but have it: only 64 rows of D (`tile_n` then) gain from it."""
+    """Returns False if the config swaps operands without need: only tiles with 64 rows of D need `swap_ab`."""
     return not config.get("swap_ab", 0) or config["tile_m"] > config["tile_n"] == 64
 
 
 def is_before_hopper(arch: str) -> bool:
-    """Returns True for sm_80 to sm_89, which have no clusters and get tiles like those of NVIDIA's TileGym. Larger and
-    deeper tiles spill up to 3,040 bytes, as compiled for sm_80 (2026-11-25)."""
+    """Returns True for sm_80 to sm_89, which have no clusters and get tiles as in NVIDIA's TileGym. Larger and deeper
+    tiles spill up to 3,040 bytes, as compiled for sm_80 (2026-11-25)."""
     return arch.startswith("sm_8")
 
 
 def has_registers(config: Config) -> bool:
-    """Returns True if a thread of Hopper has registers left after those for its sums of a tile."""
+    """Returns True if the sums of a tile leave registers of a Hopper thread for other values."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * (config["tile_n"] + config.get("added_n", 0)) // (threads * config["num_ctas"])
     return sums < min(255, 65536 // (threads * config["occupancy"]))
 
 
 def latency_of(problem: Problem, config: Config) -> int:
-    """Returns the latency hint for loads; 0 gives no hint. Persistent configs became slower with any hint, and so
-    did `gemm_nn` 1024x1024x1024: its small tiles took 6.6 us without and 6.7 with a hint of 4 (an H100,
-    2026-11-27).
+    """Returns the latency hint for loads, or 0 for no hint. Configs that loop over tiles get 0, because any hint made
+    them slower. Kernels without the axis `added_n` get 0 too: `gemm_nn` 1024x1024x1024 took 6.6 us without a hint and
+    6.7 us with a hint of 4 (an H100, 2026-11-27).
 
-    With one tile per thread block and added columns, the compiler loads two or three blocks of K ahead; with a hint of
-    6, one more: 320x32576x7168 took 233.5 instead of 245.2 us in bfloat16 (an H100, 2026-11-26). A hint of 8 is for
-    128x144 and swapped 128x272: 4096x576x7168 took 30.2 instead of 32.0 us in FP8, 267x13392x2624 44.1 instead of 45.8
-    in bfloat16. Other tiles lost 3 to 38 %. A hint of 4 is for 4 warps and types of two bytes: 156x2480x4544 took 17.1
-    instead of 18.5 us, but FP8 512x1792x16384 37.9 instead of 33.4 (H100s, 2026-11-27)."""
+    Tiles with added columns get 6. The compiler then loads one block of K more ahead than its usual two or three: 233.5
+    instead of 245.2 us for 320x32576x7168 in bfloat16 (an H100, 2026-11-26). 128x144 and swapped 128x272 get 8:
+    4096x576x7168 took 30.2 instead of 32.0 us in FP8, 267x13392x2624 44.1 instead of 45.8 in bfloat16. Other tiles lost
+    3 to 38 % with 8. Without added columns, 4 warps with types of two bytes get 4: 156x2480x4544 took 17.1 instead of
+    18.5 us, but FP8 512x1792x16384 would take 37.9 instead of 33.4 (H100s, 2026-11-27)."""
     if not config.get("tiles_per_block", 0) or "added_n" not in config:
         return 0
     if config["added_n"] == 0:
@@ -336,7 +336,7 @@ def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]
 
 
 def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns a grid of `blocks_of_a_walk` thread blocks, or of one per `tiles_per_block` tiles if that is over 0."""
+    """Returns one thread block per `tiles_per_block` tiles, or `blocks_of_a_walk` blocks if `tiles_per_block` is 0."""
     tile = config["tile_m"], config["tile_n"] + config.get("added_n", 0)
     tiles_m, tiles_n = _tiles(problem, *(reversed(tile) if config.get("swap_ab", 0) else tile))
     if config.get("tiles_per_block", 0):
@@ -349,10 +349,10 @@ def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[in
 def blocks_of_a_walk(tiles: int, at_once: int, is_power_limited: bool) -> int:
     """Returns how many thread blocks share the tiles: as many as run at once or, if power limits the GPU, maybe fewer.
 
-    Fewer means as few as need no more waves of tiles. The clock is then higher: 303.2 instead of 306.1 us for
-    bfloat16 4096x4096x7168, on 128 multiprocessors of 132. Products with short K wait for D to be written, and
-    waves of whole columns of tiles write all at once: 235.0 instead of 208.5 us for 4096x32768x512 (H100s,
-    2026-11-26)."""
+    If power limits the GPU, as few share them as need no more waves. The clock is then higher: 303.2 instead of 306.1
+    us for bfloat16 4096x4096x7168, on 128 multiprocessors of 132. Products with short K keep all blocks. They wait for
+    D to be written, and fewer blocks write whole columns of tiles at once: 235.0 instead of 208.5 us for 4096x32768x512
+    (H100s, 2026-11-26)."""
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once)
 
 
@@ -390,7 +390,7 @@ def _kernel(
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
 ) -> Kernel:
-    """Returns the kernel for one layout of A and B. Its nested functions hold all that depends on the layout."""
+    """Returns the kernel for one layout of A and B, such as "nt": A as it is, and B transposed in memory."""
     a_transposed, b_transposed = (int(letter == "t") for letter in layout)
 
     def parsed(text: str) -> Problem:

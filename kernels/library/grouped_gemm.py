@@ -2,8 +2,8 @@
 
 Rows of A belong to groups, each with its own B. There are three layouts. Contiguous: the rows of all groups below each
 other, each group starting at a multiple of 128, with a group index per row or the end of each group. Masked: each group
-has room for ROOM rows, of which some are used. Along K: for the backward pass. FP8 operands have the scales of
-gemm_fp8_scaled.
+has room for ROOM rows, of which some are used. Along K: each group has a share of K, as in the backward pass. FP8
+operands have the scales of gemm_fp8_scaled.
 
 Rows of D that only pad a group may hold any values."""
 
@@ -48,11 +48,11 @@ ZERO = ct.PaddingMode.ZERO
 @ct.kernel
 def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
                            group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
-    """Computes D from a (M, K), b (G, N, K), scale_a (K / 128, M), scale_b (G, N / 128, K / 128) and group_of_row (M,),
-    which is -1 for padding. d is (M, N / 64, 64).
+    """Computes d (M, N / 64, 64): each row of a (M, K) times b (G, N, K) of its group. group_of_row (M,) has the
+    groups, and -1 for padding. scale_a is (K / 128, M) and scale_b (G, N / 128, K / 128).
 
-    `rest` is the number of blocks of K that are left after whole rounds of `steps`; they are multiplied after the loop.
-    Padding rows skip the loop and are multiplied only after it, with the first group's B: if they skipped that too, the
+    `rest` blocks of K are left after whole rounds of `steps`, and are multiplied after the loop. Padding rows skip the
+    loop, but take part in the products after it, with the first group's B. If they skipped these products too, the
     compiler would spill 448 bytes of registers instead of none.
 
     A tile wider than 128 is computed as two products, one after the other, each with its own scale of B."""
@@ -68,8 +68,8 @@ def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: Cons
 @ct.kernel
 def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
                         group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
-    """Computes the same as grouped_fp8_contiguous from end_of_group (G,), which holds the row after each group's last.
-    The next group starts at a multiple of 128.
+    """Computes d as grouped_fp8_contiguous does, but gets end_of_group (G,): the row after the last row
+    of each group. The next group starts at a multiple of 128.
 
     The tiles of all groups have consecutive numbers. Of n thread blocks, each computes every n-th
     tile."""
@@ -89,7 +89,7 @@ def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstIn
 
 
 def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Computes tile (i, j) of D for group g. `rounds` is 0 for padding. Called by the two kernels above."""
+    """Computes tile (i, j) of D for group g, by `rounds` rounds of a loop (0 for padding). Called by the kernels."""
     if tile_n > 128:
         wide_tile(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, latency, steps, rest)
     else:
@@ -113,9 +113,9 @@ def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, lat
 
 def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps, rest):
     """Computes tile (i, j) of D, 256 columns of group g, as two products of 128 columns per block of K. Scales are
-    loaded a round ahead, for the reasons in `two_parts` of gemm_fp8_scaled.py. All three FP8 kernels use it.
+    loaded a round ahead, for the reasons in `two_parts` of gemm_fp8_scaled.py. All three FP8 kernels use this function.
 
-    If N ends within the left half, the right half is a copy of the left one, and is stored first."""
+    If N ends within the left half, the right half is zero. It is stored first, and the left half replaces it."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = first
     tiles_k = scale_b.shape[2]
@@ -145,7 +145,7 @@ def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps
 
 
 def asked(step, steps):
-    """Returns how many steps' scales for the next round have been loaded before this step; see gemm_fp8_scaled.py."""
+    """Returns for how many steps of the next round scales are loaded before this step; gemm_fp8_scaled.py says why."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
@@ -162,7 +162,7 @@ def load_parts(a, b, g, i, j, k, tile_m, latency):
 
 
 def add_part(acc, x, y, rows, block, once):
-    """Returns `acc` plus the product of x and y, scaled by `rows` for x and by `block` for y."""
+    """Returns `acc` plus `once` times the product x @ y, with the scales `rows` of x and the scale `block` of y."""
     zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
     product = ct.mma(x, y, zero, use_fast_acc=True)
     return add_once(acc, product, ct.reshape(rows * block, (x.shape[0], 1)), once)
@@ -172,12 +172,12 @@ def add_part(acc, x, y, rows, block, once):
 def grouped_fp8_masked(a, b, scale_a, scale_b, rows_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
                        latency: ConstInt, steps: ConstInt, rest: ConstInt, apart: ConstInt,
                        halves: ConstInt):  # fmt: skip
-    """Computes d (G, room, N / 64, 64) of a (G, room, K), b (G, N, K), their scales, and the rows that each group uses.
+    """Computes d (G, room, N / 64, 64): for each group the product of its used rows of a (G, room, K) and b (G, N, K).
 
     scale_a is (G, K / 128, room) and scale_b (G, N / 128, K / 128). Tiles of all groups' used rows have consecutive
     numbers; of n thread blocks, each computes every n-th. A tile wider than 128 is two products, each with its own
-    scale of B. With `apart` they follow each other: a thread has registers for the sums and half of a tile's products.
-    With `halves` each four of eight warps have half the columns."""
+    scale of B. With `apart` the products follow each other, so that a thread holds the values of only one product
+    beside its sums. With `halves` each four of eight warps have half the columns."""
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     before = 0
     for g in range(b.shape[0]):
@@ -236,8 +236,8 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
 @ct.kernel
 def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
                              tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
-    """Computes the same as grouped_fp8_contiguous on Blackwell, whose Tensor Core applies a power of two per row and 32
-    of K. scale_a (M, K / 128) and scale_b (G, N, K / 128) hold one per row and 128 of K. d is (M, N)."""
+    """Computes the product of grouped_fp8_contiguous on Blackwell, as d (M, N). scale_a (M, K / 128) and scale_b (G, N,
+    K / 128) are powers of two. Each is repeated four times, as the Tensor Core takes one per 32 of K."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -254,7 +254,7 @@ def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: Co
 
 
 def per_32(scale, rows):
-    """Repeats scales, each for 128 of K, four times: blocks of 128 of K -> (rows, blocks of 32 of K)."""
+    """Returns scales (rows, blocks of 32 of K): each scale of a block of 128 of K is repeated four times."""
     blocks = scale.shape[-1]
     repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, 4))
     return ct.reshape(repeated, (rows, 4 * blocks))
@@ -264,7 +264,7 @@ def per_32(scale, rows):
 def grouped_bf16_contiguous(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes d (M, N) from a (M, K), b (G, N, K) and group_of_row (M,), which is -1 for padding."""
+    """Computes d (M, N): each row of a (M, K) times b (G, N, K) of its group in group_of_row (M,), -1 for padding."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -278,8 +278,8 @@ def grouped_bf16_contiguous(
 def grouped_bf16_nn(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes the same as grouped_bf16_contiguous from b (G, K, N), with N innermost. The gradient of a layer's input
-    needs its weights in this layout."""
+    """Computes d as grouped_bf16_contiguous does, from b (G, K, N) with N innermost. The gradient of a layer's input
+    needs the layer's weights in this layout."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=2, shape=(1, tile_k, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -297,7 +297,7 @@ def grouped_bf16_nn(
 def grouped_bf16_by_ends(
     a, b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes the same as grouped_bf16_contiguous from end_of_group (G,), which holds the row after each group's last.
+    """Computes d as grouped_bf16_contiguous does, but gets end_of_group (G,): the row after the last row of each group.
     The next group starts at a multiple of 128.
 
     G is at most MOST_GROUPS. One loop goes over all tiles. In a loop over groups the compiler would wait for each
@@ -377,11 +377,11 @@ def add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n):
 
 
 def add_outer_ahead(acc, scale, a, b, scale_a, scale_b, i, j, k, last, once):
-    """Returns `acc` plus the product of block k of K, scaled by `scale`, and the scales of the next block, for Hopper.
+    """Returns `acc` plus the product of block k of K, scaled by `scale`, and then the scales of block k + 1.
 
     Each product is added in a loop of one round, into which the compiler moves no part of the next product (see
     `add_once` of gemm_fp8_scaled). The loop and the early scales together take 1,125 instead of 1,216 us for
-    4x7168x2048x8192; one alone takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
+    4x7168x2048x8192; one of them alone takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
     tile_m, tile_n = acc.shape
     ahead = outer_scales(scale_a, scale_b, i, j, min(k + 1, last - 1), tile_m, tile_n)
     product = outer_product(a, b, i, j, k, tile_m, tile_n)
@@ -405,7 +405,7 @@ def outer_product(a, b, i, j, k, tile_m, tile_n):
 
 def add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency):
     """Returns `acc` plus the scaled product of block k of K with tile j of group g's B. All three FP8 kernels with
-    groups of rows use it."""
+    groups of rows use this function."""
     tile_m = x.shape[0]
     scale = of_rows * of_weights(scale_b, g, j, k, tile_n)
     y = weights(b, g, j, k, tile_n, 128, latency)
@@ -420,13 +420,13 @@ def rows_of(a, scale_a, i, k, tile_m, latency):
 
 
 def masked_rows(a, scale_a, g, i, k, tile_m, latency):
-    """Loads a tile (tile_m, 128) of group g's A, and its rows' scales, (1, tile_m). For grouped_fp8_masked."""
+    """Loads a tile (tile_m, 128) of rows of group g's A, and the scales of these rows, (1, tile_m)."""
     x = load_rows(a, g, i, k, tile_m, latency)
     return x, scales_of_rows(scale_a, g, i, k, tile_m)
 
 
 def load_rows(a, g, i, k, tile_m, latency):
-    """Loads a tile (tile_m, 128) of A: of group g if A has three axes, the first of which is the group."""
+    """Loads block k of K of the i-th tile of rows of A, (tile_m, 128). If A has three axes, the first is the group."""
     if a.ndim == 2:
         return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
@@ -444,8 +444,8 @@ def store_tile(d, g, i, j, acc):
     """Writes tile (i, j) of D, 64 or 128 columns. If D has four axes, the first is the group, and g is its index.
 
     D's columns are two axes, so that a tile of 128 columns is one store. With one axis the compiler stores 64 columns
-    at a time, as it has no room for more beside four blocks of K, and each store waits for the one before it. Two axes
-    save 0.2 to 1.45 % of the time (an H100, 2026-11-26)."""
+    at a time, as shared memory has no room for more beside four blocks of K, and each store waits for the previous
+    store. Two axes save 0.2 to 1.45 % of the time (an H100, 2026-11-26)."""
     tile = ct.astype(acc, d.dtype)
     parts = columns_of(tile, 0) if tile.shape[1] == 64 else ct.cat((columns_of(tile, 0), columns_of(tile, 1)), 0)
     if d.ndim == 3:
@@ -455,8 +455,8 @@ def store_tile(d, g, i, j, acc):
 
 
 def store_masked_tile(d, g, i, j, acc, halves):
-    """Writes tile (i, j) of group g. With `halves` of 1 a tile of 128 columns is stored as it is. To join its halves
-    along the first axis would move 64 columns between warps, and tileiras 13.4.92 then spills 128 and 232 bytes."""
+    """Writes tile (i, j) of group g. With `halves` a tile of 128 columns is stored whole. `store_tile` would join its
+    halves along the first axis: that moves 64 columns between warps and spills 128 and 232 bytes (tileiras 13.4.92)."""
     if halves == 1:
         tile = ct.astype(acc, d.dtype)
         ct.store(d, index=(g, i, j, 0), tile=ct.reshape(tile, (1, tile.shape[0], tile.shape[1] // 64, 64)))
@@ -465,13 +465,13 @@ def store_masked_tile(d, g, i, j, acc, halves):
 
 
 def columns_of(tile, part):
-    """Returns 64 columns of a tile as (1, rows, 64), the first ones for `part` 0. Joined along the first axis they
-    cause no bank conflicts in shared memory."""
+    """Returns 64 columns of a tile as (1, rows, 64): the first columns for `part` 0, the next for `part` 1. Parts
+    joined along the first axis cause no bank conflicts in shared memory."""
     return ct.reshape(ct.extract(tile, index=(0, part), shape=(tile.shape[0], 64)), (1, tile.shape[0], 64))
 
 
 def add_two(left, right, x, of_rows, b, scale_b, g, j, other, k, tile_n, latency):
-    """Returns `left` and `right`, each plus the scaled product of block k of K with tile `j` or `other` of B."""
+    """Returns `left` plus the product of x with tile `j` of B, and `right` plus the product of x with tile `other`."""
     tile_m = x.shape[0]
     scale_left = ct.reshape(of_rows * of_weights(scale_b, g, j, k, tile_n), (tile_m, 1))
     scale_right = ct.reshape(of_rows * of_weights(scale_b, g, other, k, tile_n), (tile_m, 1))
@@ -492,8 +492,8 @@ def add_once(acc, product, scale, once):
 def group_of_block(end_of_group, groups, block):
     """Returns the group that contains the rows from 128 * `block` on, by binary search over the ends of the groups.
 
-    The search uses scalars only. A sum over a tile of ends cannot be a TMA coordinate, and 8x4096x4096x2048 takes 866
-    instead of 746 us with it. A linear search takes 757 us (H100s, 2026-11-27)."""
+    The search uses scalars only: 8x4096x4096x2048 takes 746 us. A linear search takes 757 us. A sum over a tile of ends
+    takes 866 us, because it cannot be a TMA coordinate (H100s, 2026-11-27)."""
     ended = 0
     for halving in ct.static_iter(range(HALVINGS)):
         upto = min(ended + 2 ** (HALVINGS - 1 - halving), groups)
@@ -510,8 +510,8 @@ def first_of_mine(before):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of a tile number: `group_size_m` tiles down M before a step along N. Called by the
-    kernels."""
+    """Returns the position (i, j) of tile number `tile`. Numbers go `group_size_m` tiles down M before each step along
+    N. Called by the kernels."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -524,7 +524,7 @@ def hint(latency):
 
 
 def weights(b, g, j, k, tile_n, tile_k, latency):
-    """Loads a tile (tile_k, tile_n) of group g's B, transposed."""
+    """Returns a tile (tile_k, tile_n) of group g's B, loaded as (tile_n, tile_k) and transposed."""
     y = ct.load(b, index=(g, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO, latency=hint(latency))
     return ct.transpose(ct.reshape(y, (tile_n, tile_k)))
 
@@ -540,7 +540,7 @@ def scales(array, index, shape):
 
 
 def used(g):
-    """Returns 1 for rows of a group and 0 for padding (-1), whose loop over K then has no rounds.
+    """Returns 1 for a group's number and 0 for -1 (padding). So padding rows have no rounds of the loop over K.
 
     A branch around the loop would also skip padding, but the compiler does not overlap tiles across a branch."""
     return min(g + 1, 1)
@@ -556,10 +556,10 @@ def one_product(a, b, d, g, i, j, tiles_k, tile_m, tile_n, tile_k):
 
 @dataclass(frozen=True)
 class Share:
-    """Holds the rows (or the share of K) of each group: sizes drawn around an expected one, the same in every process.
+    """Holds the number of rows (or of K) of each group: drawn around an expected size, and equal in every process.
 
-    `padded` has the sizes as multiples of BLOCK. With `empty_blocks` every second empty group has BLOCK rows of
-    padding, so that tests meet empty groups with and without padding."""
+    `padded` has the sizes rounded up to multiples of BLOCK. With `empty_blocks` an empty group with an odd number has
+    BLOCK rows of padding, so that tests meet empty groups with and without padding."""
 
     real: tuple[int, ...]
     empty_blocks: bool = False
@@ -576,7 +576,7 @@ class Share:
 
 
 def share(problem: str, groups: int, expected: int, multiple: int = 1, *, empty_blocks: bool = False) -> Share:
-    """Draws a size per group, 0.7 to 1.3 of `expected` as in DeepGEMM's tests, with the problem's name as seed."""
+    """Draws a size per group, 0.7 to 1.3 of `expected` as in DeepGEMM's tests, rounded down. The seed is `problem`."""
     draw = np.random.default_rng(zlib.crc32(problem.encode()))
     sizes = (expected * draw.uniform(0.7, 1.3, groups)).astype(int)
     return Share(tuple(int(size) // multiple * multiple for size in sizes), empty_blocks)
@@ -650,7 +650,7 @@ def masked_space(arch: str) -> Space:
 
 
 def has_registers(config: Config) -> bool:
-    """Returns True if a thread has registers left after those for its sums of a tile."""
+    """Returns True if the sums of a tile leave registers of a thread for other values."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * config["tile_n"] // threads
     return sums < min(255, 65536 // (threads * config["occupancy"]))
@@ -675,8 +675,8 @@ def _fp8_space(arch: str, group_sizes_m: tuple[int, ...]) -> Space:
 
 def block_scaled_space(arch: str) -> Space:
     """Returns the configs. GPUs before Blackwell have none, as their Tensor Cores apply no scales. On sm_120 only
-    configs that do not spill are listed (tileiras 13.4.92): tiles by 8 warps. On sm_100 tiles have 128 rows, because
-    the compiler uses no Tensor Core for 64."""
+    configs that do not spill are listed, all with 8 warps (tileiras 13.4.92). On sm_100 tiles have 128 rows, because
+    the compiler uses no Tensor Core for 64 rows."""
     consumer = arch.startswith("sm_12")
     return Space(
         (
@@ -698,8 +698,8 @@ def _has_registers_for_scales(config: Config) -> bool:
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """Returns the configs. On other GPUs than Hopper only those that do not spill are listed: at most 64 sums per
-    thread, and not 4 warps with one thread block per multiprocessor."""
+    """Returns the configs. Except on Hopper only configs that do not spill are listed. They have at most 64 sums per
+    thread, and 8 warps or two thread blocks per multiprocessor."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -842,8 +842,8 @@ def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    """Returns the kernel's constants. `apart` is 1 if a thread has 128 or more sums of a wide tile: it has registers
-    for 64 more, not for 128."""
+    """Returns the constants of grouped_fp8_masked. `apart` is 1 if a thread has 128 or more sums of a wide tile, and so
+    has registers for 64 more values but not for 128."""
     is_wide, sums = config["tile_n"] > BLOCK, config["tile_m"] * config["tile_n"]
     apart = int(is_wide and sums >= 128 * 32 * config["num_worker_warps"])
     # On Hopper each warp has 16 rows; warps without rows of their own get columns. Blackwell's configs have one step.
@@ -853,7 +853,7 @@ def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def _steps_of(problem: Problem, config: Config) -> tuple[int, int]:
-    """Returns how many blocks of K are loaded together, and how many are left after whole rounds of that many."""
+    """Returns how many blocks of K are loaded together in a round, and how many are left after the whole rounds."""
     blocks = problem.sizes["k"] // BLOCK
     steps = min(config["steps"], blocks)
     return steps, blocks % steps
@@ -868,7 +868,7 @@ def bf16_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns the grid of a persistent kernel, whose size is `blocks_of_a_walk` of gemm_steps.py."""
+    """Returns as many thread blocks as run at once; if power limits the GPU, as few as need no more waves of tiles."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = _at_once(config, sm_count)
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
@@ -876,8 +876,8 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 
 
 def grid_of_groups(_: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many thread blocks as run at once. The number of tiles is known only on the GPU (masked layout), or is
-    a multiple of the number of groups."""
+    """Returns a grid of as many thread blocks as the GPU runs at once. It is not cut to the number of tiles: only the
+    GPU knows this number in the masked layout."""
     return _at_once(config, sm_count), 1, 1
 
 
@@ -955,23 +955,23 @@ def fp8_along_k_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, An
 
 
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
-    """Returns `values` (rows, K) times `scales` (rows, K / 128), in which a column holds for 128 of K."""
+    """Returns `values` (rows, K) times `scales` (rows, K / 128). Each scale is for 128 values of a row."""
     return values * xp.repeat(scales, BLOCK, axis=1)
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """Returns half a bfloat16 step plus 4 standard deviations of the errors of Hopper's sums (gemm_fp8_scaled.py)."""
+    """Returns the allowed error: half a bfloat16 step and 4 standard deviations of Hopper's errors in FP8 sums."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 
 def fp8_along_k_tolerance(problem: Problem) -> float:
-    """Returns 4 standard deviations of the errors of Hopper's sums over the longest group. D is float32, so its
-    rounding adds nothing."""
+    """Returns the allowed error: 4 standard deviations of the errors of Hopper's sums over the longest group. D is
+    float32, so its rounding adds nothing."""
     return float(4 * (1.3 * problem.sizes["rows"] / 32) ** 0.5 * 2.0**-13)
 
 
 def bf16_tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output. Sums of bfloat16 products in float32 add almost no error."""
+    """Returns the allowed error, half a bfloat16 step of the largest output. Sums in float32 add almost no error."""
     return 2.0**-8
 
 

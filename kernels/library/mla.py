@@ -34,9 +34,9 @@ def mla_decode(
 ):
     """Computes out with one thread block per sequence and `tile_m` heads. A tile of kv is both keys and values.
 
-    It is loaded in quarters: with one load the compiler has a single stage for it, whatever the hints, so loads and
-    products alternate (sm_90, cuda-tile 1.7, 2026-11-23). `latency` gives the other loads two stages, which just fit. A
-    row's sum is computed at the end; in each step it would make the warps wait twice more."""
+    Its first 512 columns are loaded in quarters: with one load the compiler has a single stage, whatever the hints, so
+    loads and products alternate (sm_90, cuda-tile 1.7, 2026-11-23). `latency` gives the last 64 columns two stages,
+    which just fit. A row's sum is computed at the end; in each step it would make the warps wait twice more."""
     i, batch = ct.bid(0), ct.bid(1)
     keys = kv.shape[1]
     quarter = latent // 4
@@ -106,8 +106,8 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the configs. On sm_90 tiles of 16 heads by 4 warps spill (536 and 1568 bytes), and a cluster of two gets
-    older GPUs' Tensor Core instructions. Sums need the registers of 8 warps except on sm_100 and its variants."""
+    """Returns the configs, with tiles of 64 heads. On sm_90 tiles of 16 heads with 4 warps spill (536 and 1568 bytes),
+    and clusters get older Tensor Core instructions. Sums need 8 warps except on sm_100 and its variants."""
     in_registers = not arch.startswith(("sm_10", "sm_11"))
     return Space(
         (
@@ -148,8 +148,8 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns one bfloat16 step, as in attention.py: weights and results are rounded to bfloat16, and a result is an
-    average of values."""
+    """Returns the allowed error: one bfloat16 step of the largest value. Weights and results are rounded to bfloat16,
+    and a result is an average of values."""
     return 2.0**-7
 
 

@@ -18,7 +18,7 @@ ZERO = ct.PaddingMode.ZERO
 
 @ct.kernel
 def mla_product(x, w, out, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt):
-    """Computes out[:, head] = x[:, head] @ w[head]^T. Thread blocks of a head run together and share its w in L2."""
+    """Computes out[:, head] = x[:, head] @ w[head]^T. Thread blocks of a head run together and share w[head] in L2."""
     tiles_n = ct.cdiv(w.shape[1], tile_n)
     i, j, head = ct.bid(0) // tiles_n, ct.bid(0) % tiles_n, ct.bid(1)
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
@@ -87,7 +87,7 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output. Sums of bfloat16 products in float32 add almost no error."""
+    """Returns the allowed error, half a bfloat16 step of the largest output. Sums in float32 add almost no error."""
     return 2.0**-8
 
 

@@ -1,7 +1,7 @@
 """Kernel that combines experts' results: the last step of a mixture-of-experts layer.
 
-A token went to `top_k` experts. Their results are rows of x, sorted by expert. `row_of` names a token's rows, and y is
-their sum weighted by the router. Everything is read once, so the baseline is a copy of as many bytes."""
+A token went to `top_k` experts. Their results are rows of x, sorted by expert. `row_of` has a token's rows, and y is
+their sum, weighted by the router. All rows are read once, so the baseline is a copy of as many bytes."""
 
 import re
 import zlib
@@ -18,10 +18,10 @@ ConstInt: TypeAlias = ct.Constant[int]
 
 @ct.kernel
 def moe_combine(x, row_of, weight, y, top_k: ConstInt, tile_columns: ConstInt, whole: ConstInt):
-    """Computes y: one thread block per token and tile. x (tokens * top_k, columns), row_of and weight (tokens, top_k).
+    """Computes y, per token a sum of `top_k` rows of x (tokens * top_k, columns), by row_of and weight (tokens, top_k).
 
-    `whole` says that no tile leaves its row. Loads are then unchecked: behind the branch of a check each load would
-    wait for the one before it."""
+    `whole` is 1 if no tile leaves its row. Loads are then unchecked: behind the branch of a check each load would wait
+    for the previous load."""
     token, column = ct.bid(0), ct.bid(1)
     total = ct.full((1, tile_columns), 0.0, dtype=ct.float32)
     for expert in ct.static_iter(range(top_k)):
@@ -65,7 +65,7 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns row_of: all rows of x in random order, one for each token and expert."""
+    """Returns row_of (tokens, top_k): all rows of x in random order, so that each row is used once."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     tokens, top_k = problem.sizes["tokens"], problem.sizes["top_k"]
     return {"row_of": draw.permutation(tokens * top_k).astype(np.int32).reshape(tokens, top_k)}
@@ -87,7 +87,7 @@ def reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output. Sums of a few products in float32 add almost no error."""
+    """Returns the allowed error, half a bfloat16 step of the largest output. Sums in float32 add almost no error."""
     return 2.0**-8
 
 

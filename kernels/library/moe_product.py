@@ -36,7 +36,7 @@ def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, t
     """Computes y = silu(x[token] @ gate^T) * (x[token] @ up^T), with the weights of each row's expert.
 
     x is (tokens, K), gate_up (experts, 2 N, K) with all rows of gate before those of up, and y (rows, N). Rows of y are
-    sorted by expert: token_of_row (rows,) and expert_of_half (rows / 64,) say which token and expert they have.
+    sorted by expert. token_of_row (rows,) has the token of each row, expert_of_half (rows / 64,) the expert of 64 rows.
 
     The unchecked gather compiles to copies of 16 bytes into shared memory that run ahead (cp.async).
     ct.load_advanced_indexing would be one TMA load per row, and the row numbers would spill."""
@@ -61,8 +61,8 @@ def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, t
 @ct.kernel
 def moe_gate_up_fp8(x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, tile_m: ConstInt,
                     tile_n: ConstInt, group_size_m: ConstInt, block_per_tile: ConstInt, latency: ConstInt):  # fmt: skip
-    """Computes what moe_gate_up does, in FP8. scale_x (tokens, K / 128) has a scale per row and 128 of K, scale_w
-    (experts, 2 N / 128, K / 128) one per 128x128 block of the weights. gate_up is (experts, 2, N, K), y is bfloat16.
+    """Computes y as moe_gate_up does, in FP8. scale_x (tokens, K / 128) has a scale per row and 128 of K, and scale_w
+    (experts, 2 N / 128, K / 128) a scale per 128x128 weights. gate_up is (experts, 2, N, K), y is bfloat16.
 
     Products of 128 of K are promoted to float32 sums, as in gemm_fp8_scaled. With `block_per_tile` each thread block
     computes one tile: a loop over tiles of 64x128 by 8 warps spills up to 760 bytes of registers; one tile spills none
@@ -87,8 +87,8 @@ def fp8_tile(
 ):  # fmt: skip
     """Computes tile (i, j) of y. Called by moe_gate_up_fp8.
 
-    One load brings the weights of both gate and up. Two loads took 279.8 instead of 267.3 us, and no hint made the
-    compiler load as many blocks of K ahead (8192x8x256x2048x7168, an H100, 2026-11-26)."""
+    One load brings the weights of both gate and up. With two loads the kernel took 279.8 instead of 267.3 us, and
+    loaded fewer blocks of K ahead with any hint (8192x8x256x2048x7168, an H100, 2026-11-26)."""
     expert, steps = find_expert(x, expert_of_half, i, tile_m, 128)
     tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
     gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
@@ -109,8 +109,8 @@ def fp8_tile(
 
 
 def find_expert(x, expert_of_half, i, tile_m, tile_k):
-    """Returns the expert of tile `i`, and how many blocks of K the tile needs: 0 if all its rows are padding. Called by
-    the kernels."""
+    """Returns the expert of tile `i`, and how many blocks of K the tile multiplies: 0 if all its rows are padding.
+    Called by the kernels."""
     expert = ct.load(expert_of_half, index=(i * tile_m // 64,), shape=(1,)).item()
     steps = ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))
     if tile_m < 128 and expert < 0:  # a tile of 128 rows always has rows of an expert
@@ -136,14 +136,14 @@ def hint(latency):
 
 
 def weights(gate_up, expert, j, k, tile_n, tile_k):
-    """Loads a tile (tile_k, tile_n) of an expert's weights, transposed. Called by the kernel."""
+    """Returns a tile (tile_k, tile_n) of an expert's weights, loaded and transposed. Called by the kernel."""
     found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO)
     return ct.transpose(ct.reshape(found, (tile_n, tile_k)))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of a tile number: `group_size_m` tiles down before a step along N. Called by the
-    kernel."""
+    """Returns the position (i, j) of tile number `tile`. Numbers go `group_size_m` tiles down before each step along N.
+    Called by the kernel."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -231,7 +231,7 @@ def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns each expert's tokens in order, without repetition, and the expert per HALF rows. Padding has token 0."""
+    """Returns the token of each row, sorted per expert, and the expert of each HALF rows. Padding rows have token 0."""
     tokens, experts, rows = (problem.sizes[name] for name in ("tokens", "experts", "rows"))
     draw = np.random.default_rng(problem.sizes["m"])
     token_of_row, expert_of_half = [], list[int]()
@@ -255,7 +255,7 @@ def fp8_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per tile if `block_per_tile` is 1, else at most as many as run at once."""
+    """Returns one thread block per tile if `block_per_tile` is 1, otherwise at most as many as the GPU runs at once."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     return tiles if config.get("block_per_tile", 0) else min(tiles, sm_count * config["occupancy"]), 1, 1
 
@@ -284,13 +284,13 @@ def _compute(inputs: Mapping[str, Any], x: Any, weights_of: Callable[[int], Any]
 
 
 def tolerance(_: Problem) -> float:
-    """Returns half a bfloat16 step of the largest output. Sums of bfloat16 products in float32 add almost no error."""
+    """Returns the allowed error, half a bfloat16 step of the largest output. Sums in float32 add almost no error."""
     return 2.0**-8
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """Returns half a bfloat16 step plus twice, for gate and for up, 4 standard deviations of the errors of Hopper's FP8
-    sums (gemm_fp8_scaled.py)."""
+    """Returns the allowed error: half a bfloat16 step, plus 4 standard deviations of the errors of Hopper's FP8 sums
+    for gate and as many for up (gemm_fp8_scaled.py)."""
     return float(2.0**-8 + 8 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 

@@ -40,8 +40,8 @@ NOWHERE = 1 << 30
 
 @ct.kernel
 def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: ConstInt, tile_experts: ConstInt):
-    """Chooses experts by logits (tokens, experts); expert and weight are (tokens, TOP_K). Weights are the softmax over
-    the chosen experts, which is the softmax over all experts divided by the chosen ones' sum."""
+    """Chooses experts by logits (tokens, experts), and writes expert and weight (tokens, TOP_K). Weights are the
+    softmax over the chosen experts: the softmax over all experts, divided by its sum over the chosen experts."""
     row = ct.bid(0)
     columns = numbers(tile_experts)[None, :]
     keys = ordered(rows_of(logits, row, 0, tile_rows, tile_experts))
@@ -63,11 +63,11 @@ def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: Cons
 
 @ct.kernel
 def moe_route_groups(logits, bias, expert, weight, tile_rows: ConstInt, half: ConstInt):
-    """Chooses experts as DeepSeek-V3 does: a score is a sigmoid, and a bias per expert counts only in choosing. Experts
-    must be in one of the KEPT groups whose two best scores have the highest sums.
+    """Chooses experts as DeepSeek-V3 does: a score is a sigmoid, and a bias per expert is added for the choice only.
+    Chosen experts are in the KEPT groups with the highest sums of a group's two best scores.
 
-    A row of scores is two tiles, each with `half` of the experts. With 128 columns a warp holds whole rows. With 256,
-    two warps would share a row, and every maximum would wait for both."""
+    A row of scores is two tiles, each with `half` experts. With 128 columns a warp holds whole rows. With 256 columns,
+    two warps would share a row, and every maximum would wait for both warps."""
     row = ct.bid(0)
     left, of_left = scores_by_group(logits, bias, row, 0, tile_rows, half)
     right, of_right = scores_by_group(logits, bias, row, 1, tile_rows, half)
@@ -98,8 +98,8 @@ def rows_of(logits, row, column, tile_rows, columns):
 
 
 def scores_by_group(logits, bias, row, column, tile_rows, half):
-    """Returns the sort keys of the scores of half of the experts (rows, groups, experts of a group), and the keys of
-    each group's sum of its two best scores."""
+    """Returns sort keys of the scores of half of the experts, (rows, groups, experts of a group), and sort keys of the
+    sums of each group's two best scores, (rows, groups)."""
     more = ct.load(bias, index=(column,), shape=(half,), allow_tma=False)
     score = sigmoid(rows_of(logits, row, column, tile_rows, half)) + more[None, :]
     size = half // (GROUPS // 2)
@@ -111,7 +111,7 @@ def scores_by_group(logits, bias, row, column, tile_rows, half):
 
 
 def only_kept(keys, of_groups, tile_rows, half):
-    """Returns the keys (rows, half), set to LOWEST in groups that are not kept. `of_groups` is LOWEST for kept ones."""
+    """Returns the keys (rows, half), with LOWEST in groups that are not kept. `of_groups` is LOWEST for kept groups."""
     taken = ct.reshape(of_groups == LOWEST, (tile_rows, GROUPS // 2, 1))
     return ct.reshape(ct.where(taken, keys, LOWEST), (tile_rows, half))
 
@@ -130,7 +130,7 @@ def best_of(keys, places, axis):
 
 
 def ordered(x):
-    """Returns integers in the order of the floats: Hopper has an instruction for the maximum of a warp's integers."""
+    """Returns an integer per float, in the floats' order: Hopper has an instruction for a warp's largest integer."""
     return turned(ct.bitcast(x, ct.int32))
 
 
@@ -200,7 +200,7 @@ def given_softmax(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns random logits, and random biases with a standard deviation of 0.02."""
+    """Returns random logits (tokens, experts), and random biases (experts,) with a standard deviation of 0.02."""
     experts = problem.sizes["experts"]
     bias = (0.02 * np.random.default_rng(experts).standard_normal(experts)).astype(np.float32)
 
@@ -214,7 +214,7 @@ def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Draws normal logits, and draws again for each token with two deciding scores closer than CLEAR."""
+    """Draws normal logits for each token, and draws again until the `gap` of deciding scores is at least CLEAR."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     logits = np.empty((problem.sizes["tokens"], problem.sizes["experts"]), np.float32)
     again = np.arange(len(logits))
@@ -225,8 +225,8 @@ def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np
 
 
 def _least_gap(scores: np.ndarray, count: int, *, order: bool = True) -> np.ndarray:
-    """Returns, for each row, the smallest gap between neighbours among its `count` best scores and the next one.
-    Without `order` it is only the gap before the next one."""
+    """Returns, for each row, the smallest gap between neighbours among its `count` + 1 best scores. Without `order`,
+    returns only the gap between the last two of these scores."""
     best = np.sort(scores, axis=1)[:, ::-1][:, : count + 1]
     gaps = best[:, :-1] - best[:, 1:]
     least: np.ndarray = np.min(gaps if order else gaps[:, count - 1 :], axis=1, initial=np.inf)
@@ -263,7 +263,7 @@ def groups_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _by_group(scores: Any, xp: Any) -> tuple[Any, Any]:
-    """Returns each group's sum of its two best scores, and all scores, -inf in groups that are not kept."""
+    """Returns the sum of each group's two best scores, and all scores, with -inf in groups that are not kept."""
     parted = scores.reshape(len(scores), GROUPS, -1)
     sums = xp.sort(parted, axis=2)[:, :, -2:].sum(axis=2)
     least = xp.sort(sums, axis=1)[:, GROUPS - KEPT, None]
@@ -276,7 +276,7 @@ def _sigmoid(values: Any, xp: Any) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns a few float32 steps for the weights. A wrong expert is off by far more: numbers are below 1024."""
+    """Returns the allowed error, a few float32 steps of the weights. A wrong expert's number is off by far more."""
     return 2.0**-17
 
 

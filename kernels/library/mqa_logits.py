@@ -33,8 +33,8 @@ def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, ti
 
     q is (queries, heads, head), k (keys, head), weights (queries, heads). Other logits may have any values. A thread
     block computes part of the keys of `tile_q` queries, which share its loads. Blocks of the last queries, which see
-    the most keys, start first. A last block with too few queries computes the last one twice. A product has keys as
-    rows and one query's heads as columns, so that four lanes add up a row. They store the sum directly: through shared
+    the most keys, start first. A block with too few queries computes its last query again. A product has keys as rows
+    and one query's heads as columns, so that four lanes add up a row. The lanes store the sum directly: through shared
     memory the warps of a block would wait for each other."""
     i = ct.cdiv(q.shape[0], tile_q) - 1 - ct.bid(0)
     rows: tuple[Any, ...] = ()
@@ -72,7 +72,7 @@ def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, ti
 
 
 def eight(tile, part, rows):
-    """Returns TOGETHER columns of a tile, those of part `part`. Called by the kernel."""
+    """Returns part `part` of a tile: (rows, TOGETHER), as each part has TOGETHER columns. Called by the kernel."""
     return ct.extract(tile, index=(0, part), shape=(rows, TOGETHER))
 
 
@@ -105,9 +105,9 @@ def _read_sizes(text: str, names: tuple[str, ...], example: str) -> dict[str, in
 
 
 def space(arch: str) -> Space:
-    """Returns the configs. Before sm_90 there are none: the compiler has no FP8. On sm_90 two queries of 128 keys in 8
-    warps never end (three configs, H100). On sm_100 the compiler ends with code -6 for 4 warps with 256 keys. On sm_120
-    most spill at least 2 KB, or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26). All these are left out."""
+    """Returns the configs. Before sm_90 there are none: the compiler has no FP8. Configs that fail are left out. On
+    sm_90 those of 2 queries by 128 keys with 8 warps never end (H100); on sm_100 the compiler ends with code -6 for 256
+    keys with 4 warps; on sm_120 most spill over 2 KB or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
     rules = {"sm_9": _ends, "sm_10": _compiles, "sm_12": _spills_little}
     return Space(
         (
@@ -148,7 +148,7 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns the range of keys that each query sees: itself and all before it. Queries are the end of the sequence."""
+    """Returns first and last: query i sees keys first[i] to last[i] - 1, all keys of the sequence up to its own."""
     queries, keys = problem.sizes["queries"], problem.sizes["keys"]
     last = np.arange(keys - queries + 1, keys + 1, dtype=np.int32)
     return {"first": np.zeros(queries, np.int32), "last": last}
@@ -161,14 +161,14 @@ def constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
-    """Returns one thread block per `tile_q` queries and part of the keys. About 500 run at once, so 1024 end in two
-    waves, the second not full; 5 times as many waste less (1123 and 1051 us, 32768 keys, an H100, 2026-11-27). For 8192
-    keys 2 parts are best."""
+    """Returns one thread block per `tile_q` queries and part of the keys. About 500 run at once, so the second wave of
+    1024 is not full. With 5 parts a smaller share of the time is idle: 1051 instead of 1123 us for 32768 keys (an H100,
+    2026-11-27). For 8192 keys 2 parts are best."""
     return -(-problem.sizes["queries"] // config["tile_q"]), config["parts"], 1
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Returns the scores, computed for a few queries at a time. Otherwise products would take 64 times their memory."""
+    """Returns the scores, computed for a few queries and one head at a time. Keys that a query does not see get NaN."""
     q, k, weights = inputs["q"], inputs["k"], inputs["weights"]
     logits = xp.full((len(q), len(k)), xp.nan, dtype=xp.float32)
     for start in range(0, len(q), ROWS_OF_REFERENCE):
@@ -183,8 +183,8 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns twice 2**-11: a product is four of Hopper's short FP8 sums, and each is truncated at 2**-13 of its
-    largest term."""
+    """Returns the allowed error, twice 2**-11. A product consists of four of Hopper's short FP8 sums, each truncated at
+    2**-13 of its largest term."""
     return 2.0**-10
 
 
@@ -210,9 +210,9 @@ PAGE = 64
 @ct.kernel
 def mqa_logits_paged(q, k, scale_k, weights, length, page_of, logits, new: ConstInt, heads: ConstInt, head: ConstInt,
                      latency: ConstInt):  # fmt: skip
-    """Computes what mqa_logits computes, for the `new` last tokens of each sequence. Its keys lie in pages of a cache.
+    """Computes the logits of mqa_logits for the `new` last tokens of each sequence, whose keys lie in pages of a cache.
 
-    Key j of sequence s is key j % PAGE of page page_of[s, j // PAGE]. Its token t sees the first length[s, t] keys. A
+    Key j of sequence s is key j % PAGE of page page_of[s, j // PAGE]. Token t of s sees the first length[s, t] keys. A
     thread block computes part of a sequence's pages for all of its new tokens, which share the loads."""
     sequence = ct.bid(0)
     transposed: tuple[Any, ...] = ()
@@ -268,8 +268,8 @@ def paged_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def paged_given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns the lengths, drawn between half of the keys and all, and a table that spreads each sequence's pages over
-    the whole cache. A sequence's new tokens see one key more each."""
+    """Returns length, drawn between half of the keys and all keys, and page_of, which spreads each sequence's pages
+    over the whole cache. Each new token of a sequence sees one key more than the previous token."""
     sequences, tokens, _, keys = problem.sizes.values()
     generator = np.random.default_rng(0)
     last = generator.integers(keys // 2, keys, (sequences, 1), endpoint=True)

@@ -114,8 +114,8 @@ def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstIn
     * d and g = dy * weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight sums dy * s over rows, and dbias sums dy.
 
     dweight and dbias have one row per thread block, as in rms_norm_backward. A row of x is a tile of `first` columns
-    and, if that is not 0, one of `second`: a single tile for 6144 columns would have 8192, and threads would spill.
-    Padding is non-zero only in s, so it is set to zero before squares are added; dy is zero there."""
+    and, if `second` is not 0, a tile of `second` columns: a single tile for 6144 columns would have 8192, and threads
+    would spill. Padding is non-zero only in s, so it is set to zero there before squares are added."""
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
@@ -159,13 +159,13 @@ def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstIn
 
 
 def find_spans(first, second):
-    """Returns the widths of the tiles that a row is cut into, each one's index in tiles of its width, and their number.
-    Called by the kernel."""
+    """Returns the widths of a row's two tiles, where each tile starts (counted in its own width), and how many tiles
+    the row has. Called by the kernel."""
     return (first, second), (0, first // max(second, 1)), 1 + min(second, 1)
 
 
 def load_factors(weight, widths, starts, count):
-    """Loads the weights of each of a row's tiles, (1, width). Called by the kernel."""
+    """Loads the weights for each tile of a row, as float32 tiles (1, width). Called by the kernel."""
     factors: tuple[Any, ...] = ()
     for span in ct.static_iter(range(count)):
         loaded = ct.load(weight, index=(starts[span],), shape=(widths[span],), padding_mode=ct.PaddingMode.ZERO)
@@ -174,7 +174,7 @@ def load_factors(weight, widths, starts, count):
 
 
 def load_rows(array, tile, tile_rows, widths, starts, count, tma):
-    """Loads a few rows as one tile per span of columns, (tile_rows, width). Called by the kernel."""
+    """Loads a few rows of `array` as `count` float32 tiles, (tile_rows, width) each. Called by the kernel."""
     rows: tuple[Any, ...] = ()
     for span in ct.static_iter(range(count)):
         at, shape = (tile, starts[span]), (tile_rows, widths[span])
@@ -217,13 +217,13 @@ def space(_: str) -> Space:
 
 def backward_space(arch: str) -> Space:
     """Returns the configs, all with PARTS thread blocks, since each writes a row of dweight. On sm_90, tiles of 2 rows
-    spill at least 640 bytes unless one thread block of 8 warps has a multiprocessor to itself."""
+    come only with one thread block of 8 warps per multiprocessor. Otherwise they would spill at least 640 bytes."""
     return Space(BACKWARD_AXES, only=lambda config: _has_registers(arch, config))
 
 
 def layer_norm_backward_space(arch: str) -> Space:
-    """Returns the configs of `backward_space`. Those with one thread block of 8 warps per multiprocessor also have rows
-    cut into two tiles; with fewer registers, threads spill."""
+    """Returns the configs of `backward_space`. Configs with one thread block of 8 warps per multiprocessor also come
+    with rows cut into two tiles. Other configs have fewer registers, and threads would spill."""
     return Space(
         (*BACKWARD_AXES, ("spans", (1, 2))),
         only=lambda config: _has_registers(arch, config) and (config["spans"] == 1 or _is_alone(config)),
@@ -279,8 +279,8 @@ def span_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def cut_columns(columns: int, spans: int) -> tuple[int, int]:
-    """Returns the widths, powers of two, of the tiles that a row is cut into: one that has room for the row, and 0; or
-    two, the larger one first. The last tile holds the remaining columns, and padding."""
+    """Returns two widths, powers of two, of the tiles that hold a row. A single tile has room for the whole row, and
+    the second width is 0. Of two tiles the first is larger, and the second holds the remaining columns and padding."""
     whole = 1 << (columns.bit_length() - 1)
     left = columns - whole
     if spans == 1 or left == 0 or whole < LEAST_SPAN:
@@ -289,7 +289,7 @@ def cut_columns(columns: int, spans: int) -> tuple[int, int]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per tile or, for a persistent kernel, as many as run at once."""
+    """Returns one thread block per tile or, for a persistent kernel, at most as many as the GPU runs at once."""
     tiles = -(-problem.sizes["rows"] // config["tile_rows"])
     return min(tiles, sm_count * config["occupancy"]) if config["persistent"] else tiles, 1, 1
 
@@ -322,7 +322,7 @@ def layer_norm_backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping
 
 
 def _sum_parts(rows: Any, xp: Any) -> Any:
-    """Returns the sum of the rows of each of PARTS thread blocks. Each has an even number of rows."""
+    """Returns (PARTS, columns): for each thread block the sum of its rows, which are an even number of rows."""
     part = -(-len(rows) // (2 * PARTS)) * 2
     padded = xp.zeros((PARTS * part, rows.shape[1]), dtype=xp.float32)
     padded[: len(rows)] = rows
@@ -342,22 +342,22 @@ def tolerance(_: Problem) -> float:
 
 
 def rms_norm_flops(problem: Problem) -> int:
-    """Counts, per element, a square, an addition and two multiplications."""
+    """Returns the operations: per element a square, an addition and two multiplications."""
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def backward_flops(problem: Problem) -> int:
-    """Counts, per element, four products and sums for means and dweight, three multiplications and a subtraction."""
+    """Returns the operations: per element four products, four sums, three multiplications and a subtraction."""
     return 12 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def layer_norm_flops(problem: Problem) -> int:
-    """Counts, per element, the sum, the centring, a square, an addition, two multiplications and the bias."""
+    """Returns the operations: per element a sum, centring, a square, an addition, two multiplications and the bias."""
     return 7 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def layer_norm_backward_flops(problem: Problem) -> int:
-    """Counts, per element, `backward_flops` and five more: a sum, a centring, two sums and a subtraction."""
+    """Returns `backward_flops` and per element five operations more: a sum, a centring, two sums and a subtraction."""
     return 17 * problem.sizes["rows"] * problem.sizes["columns"]
 
 

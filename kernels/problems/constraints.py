@@ -48,7 +48,7 @@ def derive(expression: str, values: Mapping[str, float]) -> float:
 
 
 def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
-    """Yields each side of a constraint that is a single name, with the expression on the other side."""
+    """Yields each side of an equation that is a single name, with the other side. Other constraints yield nothing."""
     try:
         body = ast.parse(constraint, mode="eval").body
     except (SyntaxError, ValueError):

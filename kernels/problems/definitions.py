@@ -38,8 +38,8 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """Describes one operator. `free` are the axes that a problem must give; `constants` are fixed. `derived` are axes
-    that follow from others, as in "T_padded == T + K - 1". `reference` is Python source with a function `run`."""
+    """Describes one operator. A problem must give the axes `free`; `constants` are fixed. `derived` are axes that
+    follow from other axes, as in "T_padded == T + K - 1". `reference` is Python source with a function `run`."""
 
     name: str
     file: Path
@@ -66,7 +66,7 @@ class Definition:
         return values
 
     def make_problem(self, given: Mapping[str, object]) -> Problem:
-        """Returns the problem with the given axes and scalars. Derived numbers are checked, but are not in its name."""
+        """Returns the problem with the given axes and scalars. Derived numbers are checked but are not in the name."""
         missing = [name for name in self.free if name not in given]
         if missing:
             raise BadProblem(f"{self.file.name}: axis {missing[0]} has no value; it needs {', '.join(self.free)}")
@@ -162,7 +162,7 @@ def _read_tensors(
 
 
 def _read_defaults(reference: str) -> dict[str, float | None]:
-    """Returns the reference's default numbers by parameter name. Raises BadProblem if it has no function `run`."""
+    """Returns the default numbers of `run` by parameter name. Raises BadProblem if `reference` has no such function."""
     try:
         tree = ast.parse(reference)
     except SyntaxError as error:

@@ -28,8 +28,8 @@ class BadValues(LibraryError):
 
 
 def encode_given(kernel: Kernel, problem: Problem) -> dict[str, dict[str, Any]]:
-    """Returns the type, shape and bytes of each input with fill "given". The bytes are base64, row-major and
-    little-endian. Raises LibraryError if there are too many bytes, or if a type is not a GivenType."""
+    """Maps each input whose values the library file gives (fill "given") to its type, shape and bytes. The bytes are
+    row-major and little-endian, in base64. Raises LibraryError for too many bytes or a type other than a GivenType."""
     given: Mapping[str, Any] = kernel.given(problem) if kernel.given else {}
     nbytes = sum(values.nbytes for values in given.values())
     if nbytes > MOST_BYTES:
@@ -53,7 +53,7 @@ def _encode(values: "np.ndarray") -> dict[str, Any]:
 
 
 def decode_values(name: str, encoded: Mapping[str, Any]) -> "np.ndarray":
-    """Returns the values of the array `name`, read-only. Raises BadValues if their text or its size is wrong."""
+    """Returns the values of the array `name`, as a read-only array. Raises BadValues if text or size is wrong."""
     import numpy as np  # here, because it takes 0.1 s and most processes only pass the text on
 
     dtype, shape = np.dtype(encoded["dtype"]).newbyteorder("<"), tuple(encoded["shape"])

@@ -51,8 +51,8 @@ def make_problem(names: Names, sizes: Sequence[int], choices: Sequence[str]) -> 
 
 
 def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Problem:
-    """Returns the problem with these values by name. Whole numbers are sizes, texts are choices. Raises BadProblem if a
-    value is missing, unknown or of a wrong type."""
+    """Returns the problem with these values by name. Whole numbers are sizes, texts are choices. If `names` is None,
+    any names are allowed. Raises BadProblem if a value is missing, unknown or of a wrong type."""
     sizes = {name: _check_size(name, value) for name, value in values.items() if not isinstance(value, str)}
     choices = {name: _check_choice(name, value) for name, value in values.items() if isinstance(value, str)}
     if names is None:

@@ -18,7 +18,7 @@ POINTER_ADVICE = "it is a pointer of Git LFS and not the file: commit the file i
 
 
 def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
-    """Lists the paths of a commit's submodules, or of the staged submodules if `revision` is None; [] if Git fails."""
+    """Lists the paths of submodules in a commit, or in Git's index if `revision` is None. Returns [] if Git fails."""
     staged = ("ls-files", "--stage", "--full-name", "-z", ":/")
     listing = staged if revision is None else ("ls-tree", "-r", "-z", "--full-tree", revision)
     entries = _git(folder, *listing).split("\0")
@@ -32,7 +32,7 @@ def list_pointers(folder: Path) -> list[str]:
 
 
 def find_submodule(package: str, submodules: Sequence[str]) -> str | None:
-    """Returns the path of the submodule whose folder is named like a package, or None if there is none."""
+    """Returns the path of the submodule whose folder is named like a package, or None if no folder has the name."""
     wanted = package.partition(".")[0].replace("-", "_").lower()
     return next((path for path in submodules if Path(path).name.replace("-", "_").lower() == wanted), None)
 

@@ -48,8 +48,8 @@ def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
 
 
 def parse_problem(text: str, names: str | None) -> Problem:
-    """Returns the problem that a text names, as a person types the problem or as it is stored. If `names` is None, the
-    text contains the names: "cols=1024,rows=4096". Raises BadProblem if the text names no problem, or several."""
+    """Returns the problem that a typed or stored text names. If `names` is None, the text itself contains the names:
+    "cols=1024,rows=4096". Raises BadProblem if the text names no problem, or several."""
     if names is None:
         pairs = [pair.partition("=") for pair in text.replace(" ", "").split(",")]
         if not all(name.isidentifier() and value for name, _, value in pairs):

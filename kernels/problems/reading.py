@@ -21,7 +21,7 @@ LARGEST_WEIGHT = 1e12  # sums of more would lose the times of other problems, an
 
 @dataclass(frozen=True)
 class WeightedProblem:
-    """A problem, and how often it runs in a step of each language model. Without weights it is part of no total."""
+    """A problem, and how often a step of each language model runs it. Without weights it is in no total time."""
 
     problem: Problem
     weights: Mapping[str, float]
@@ -29,7 +29,7 @@ class WeightedProblem:
 
 @dataclass(frozen=True)
 class _Weighted:
-    """One line of a file or element of a list, as it was written. `model` is None if the problem has no weight."""
+    """A problem as a line of a file or an element of a list states it. `model` is None if there is no weight."""
 
     problem: Problem
     model: str | None
@@ -38,7 +38,7 @@ class _Weighted:
 
 def read_problems(problems: object, names: str | None, folder: Path) -> tuple[WeightedProblem, ...]:
     """Returns the problems in a pattern, in a file with a path relative to `folder`, or in a list of patterns, files
-    and objects by name. If a problem occurs several times, its weights are added, because a recorded trace may have a
+    and objects (values by name). If a problem occurs several times, its weights are added: a recorded trace may have a
     line for each call. Raises BadProblem with a sentence that names the element, or the file and its line."""
     written = None if names is None else read_names(names)
     found: dict[str, WeightedProblem] = {}
@@ -84,7 +84,7 @@ def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weig
 def _read_object(
     written_object: Mapping[Any, Any], written: Names | None, place: str, default_model: str | None
 ) -> _Weighted:
-    """Reads one object. A weight without a model counts for `default_model`. A model without a weight gets 1."""
+    """Returns an object's problem and weight. A weight alone is of `default_model`, a model alone has weight 1."""
     values = {str(name): value for name, value in written_object.items()}
     weight, model = values.pop(WEIGHT, None), values.pop(MODEL, None)
     if model is not None and (not isinstance(model, str) or not model.strip()):

@@ -32,7 +32,7 @@ class CallText:
     kept: list[Any] = field(default_factory=list)
 
     def write(self, value: Any, name: str) -> str:
-        """Returns a Python expression for a value. For an array, adds a line that makes it, and returns its name."""
+        """Returns a Python expression for a value: for an array, a variable that an added line sets to the array."""
         if type(value) in PLAIN:
             return _write_plain(value)
         if isinstance(value, np.generic):
@@ -47,7 +47,7 @@ class CallText:
         return self._write_object(value, name)
 
     def write_size(self, size: int) -> str:
-        """Returns an expression for a dimension's size, such as "p.n1". Size 1 belongs to the layout and stays "1"."""
+        """Returns an expression for a dimension's size, such as "p.n1". Size 1 is always "1", as part of the layout."""
         if size == 1:
             return "1"
         return f"p.{self.sizes.setdefault(size, f'n{len(self.sizes) + 1}')}"
@@ -110,7 +110,7 @@ class CallText:
         return f"{filled}.permute({', '.join(str(order.index(each)) for each in range(len(shape)))})"
 
     def _make_numpy(self, value: np.ndarray) -> str:
-        """Returns an expression for a NumPy array. Its numbers are listed, or else drawn at random from their range."""
+        """Returns an expression for a NumPy array. It lists up to MOST_LISTED whole numbers; all others are random."""
         self.imports.add("numpy")
         kind = value.dtype
         if kind.kind not in "biuf" or not value.size:
@@ -134,7 +134,7 @@ class CallText:
 
 
 def _list_values(tensor: Any) -> Any:
-    """Returns a tensor's whole numbers, or None if the tensor has other numbers or no values."""
+    """Returns a tensor's known whole numbers as a NumPy array, or None if the tensor has other or unknown numbers."""
     if not hasattr(tensor, "give_to_kernel") or tensor.is_meta:
         return None
     import torch
@@ -159,7 +159,7 @@ def _write_plain(value: Any) -> str:
 
 
 def list_given(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those arguments of a call that differ from the function's defaults."""
+    """Returns the arguments of a call that differ from the function's defaults, by name."""
     try:
         defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Replaces what drivers (files that call host code) lack without a GPU: packages, pytest, and values of tensors.
+"""Replaces packages, pytest and checks of values, so that drivers (files that call host code) run without a GPU.
 
 A driver is run only to record the calls that it makes. So its checks of unknown values pass."""
 
@@ -28,7 +28,7 @@ class Skipped(Exception):
 
 
 def make_pytest() -> ModuleType:
-    """Returns a module in place of `pytest`. It stores marks on the tests; its other functions do nothing."""
+    """Returns a module in place of `pytest`. It keeps marks of tests, raises Skipped to skip, and checks nothing."""
     functions = {
         "mark": _Marks(),
         "fixture": _decorate_fixture,
@@ -94,7 +94,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextlib.contextmanager
 def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
-    """Replaces pytest and missing packages of `required` by stand-ins. Yields the set of those imported so far."""
+    """Replaces pytest and missing packages of `required` by stand-ins. Yields the set of packages replaced so far."""
     before, finder = sys.modules.get("pytest"), _Finder([each for each in required if each not in PACKAGES])
     sys.modules["pytest"] = make_pytest()
     sys.meta_path.append(finder)  # the last: what is installed is found first
@@ -111,8 +111,8 @@ def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
 
 @contextlib.contextmanager
 def checks_passed() -> Iterator[None]:
-    """Lets comparisons of arrays succeed, whose values are not known, so that a driver's checks do not end it. Lets
-    `time.sleep` return at once: a driver that loads a model waits minutes for a network that is not there."""
+    """Lets comparisons of arrays with unknown values succeed, so that a driver's checks do not end the driver. Lets
+    `time.sleep` return at once, because a driver that loads a model may wait minutes for a missing network."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(time, "sleep", constant(None)))
         for name in ("assert_allclose", "assert_array_equal", "assert_array_almost_equal", "assert_almost_equal"):
@@ -154,8 +154,8 @@ def _pass_unknown(compare: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """Returns arguments to call a test with, by name: first, middle, last and then other entries of its `parametrize`
-    marks, each with the test's fixtures. Several marks are not multiplied: entry i is taken from each mark."""
+    """Returns sets of arguments by name to call a test with: the first, middle, last and other entries of `parametrize`
+    marks, each with the test's fixtures. Set i has entry i of each mark, so marks are not multiplied."""
     named: dict[str, list[dict[str, Any]]] = {}
     for name, given in getattr(function, MARKS, ()):
         if name == "parametrize" and len(given) > 1:
@@ -174,7 +174,7 @@ def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[di
 
 
 def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[[str], Any]) -> dict[str, Any]:
-    """Returns fixtures for parameters not in `given`. In tests, a required parameter without one gets a stand-in."""
+    """Returns fixtures for parameters not in `given`. A test's required parameter without a fixture gets a mock."""
     code = function.__code__
     wanted = [each for each in code.co_varnames[: code.co_argcount] if each not in (*given, "self")]
     found = {each: find_fixture(each) for each in wanted}
@@ -188,5 +188,5 @@ def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[
 
 
 def _call_first(called: Callable[..., Any] | None = None, *given: Any, **named: Any) -> Any:
-    """Stands in for fixtures such as `benchmark`, which call the function that they get."""
+    """Stands in for fixtures such as `benchmark`: calls the function that it gets, and returns the result."""
     return called(*given, **named) if callable(called) else None

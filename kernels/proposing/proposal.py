@@ -106,8 +106,8 @@ def propose(
 
 
 def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPackages | None:
-    """Returns the packages that the repository states and that are missing here. Installs them if a node can. They
-    replace Tilewatch's packages, so they are refused if they lack a PyTorch that the code imports and Tilewatch has."""
+    """Returns the packages that the repository states and that are missing here. Installs them if a node can. As they
+    replace Tilewatch's packages, they are refused if the code imports PyTorch and only Tilewatch has it."""
     stated = stated_packages.find_stated(root)
     if stated is None or stated.text is None:
         return stated
@@ -123,8 +123,8 @@ def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPack
 
 
 def _choose_drivers(root: Path, arch: str, folder: Path) -> "_Drivers":
-    """Returns drivers that run in the environment of the watch folder. If there is none or it lacks NumPy, which is
-    needed here, drivers run in Tilewatch's environment, where stand-ins replace missing packages."""
+    """Returns drivers that run in the environment of the watch folder. If the folder has no environment, or one without
+    NumPy, drivers run in Tilewatch's environment, where stand-ins replace missing packages."""
     if interpreters.find(folder) is None:
         return _Drivers(root, arch)
     drivers = _Drivers(root, arch, folder)
@@ -136,7 +136,7 @@ def _choose_drivers(root: Path, arch: str, folder: Path) -> "_Drivers":
 
 
 def _write_settings(root: Path, settings: str) -> None:
-    """Adds the table to the checkout's pyproject.toml. Replaces a pyproject.toml that is no plain file."""
+    """Adds the table `settings` to the checkout's pyproject.toml. If pyproject.toml is a link, a file replaces it."""
     file = root / project_settings.FILE
     text = "" if file.is_symlink() or not file.is_file() else read_given_text(file, MOST_TOML_BYTES)
     file.unlink(missing_ok=True)
@@ -145,7 +145,7 @@ def _write_settings(root: Path, settings: str) -> None:
 
 class _Drivers:
     """Runs drivers in a sandboxed child process, and replaces the child if it dies. The child has the environment of
-    the folder `library`, or else Tilewatch's."""
+    the folder `library`, or Tilewatch's environment if `library` is None."""
 
     def __init__(self, root: Path, arch: str, library: Path | None = None) -> None:
         self._root, self._arch, self._library = root, arch, library
@@ -162,8 +162,8 @@ class _Drivers:
     def record(
         self, file: str, path: Sequence[str], wanted: Iterable[KernelName], welcome: Iterable[KernelName]
     ) -> dict[str, Any]:
-        """Runs a driver until each `wanted` kernel has a call of host code. For `welcome` kernels, runs only the
-        file and first arguments of tests. Returns the recorded calls, or only a "failure" if the child died or hung."""
+        """Runs a driver until each `wanted` kernel has a call of host code. For `welcome` kernels, runs only the file
+        and first arguments of tests. Returns the recorded calls, or only a "failure" if the child died or hung."""
         kernels = {"wanted": list(map(astuple, wanted)), "welcome": list(map(astuple, welcome))}
         return self._ask({"ask": "record", "file": file, "path": path, **kernels})
 
@@ -184,7 +184,7 @@ class _Drivers:
 
 
 def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Recorded:
-    """Runs drivers until each kernel has a recorded call of host code, or until no driver is left."""
+    """Returns calls that drivers made. Runs drivers until each kernel has a call of host code, or no driver is left."""
     recorded = _Recorded()
     wanted = {KernelName(*each) for each in listed["kernels"]}
     try:
@@ -225,7 +225,7 @@ def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_ste
 def _list_failures(
     folder: Path, entries: Sequence[ProposedOperator], arch: str, store_url: str, on_step: Say
 ) -> dict[str, str]:
-    """Returns, by name, why each operator that fails `tilewatch validate` fails."""
+    """Maps the name of each operator that fails `tilewatch validate` to the reason."""
     text = write_file(entries, {})
     folder.joinpath(FILE).write_text(text)
     try:
@@ -236,8 +236,8 @@ def _list_failures(
 
 
 def _blame(findings: Iterable[Mistake], entries: Sequence[ProposedOperator], text: str) -> dict[str, str]:
-    """Returns each operator's first mistake, found in its own lines or in the line that imports its module. A mistake
-    in any other line counts for all operators."""
+    """Maps the name of an operator to the first mistake in its own lines or in the line that imports its module. A
+    mistake in any other line counts for all operators."""
     lines = text.split("\n")
     ends = [place for place, line in enumerate(lines, 1) if line.startswith("@watch")] + [len(lines)]
     found: dict[str, str] = {}

@@ -16,7 +16,7 @@ HEADER = """# Proposed by Tilewatch from calls in tests, benchmarks and scripts.
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call of host code that launches kernels, as source. If `is_launch`, it is `ct.launch` of a kernel itself.
+    """A call of host code that launches kernels, as source. If `is_launch`, the call is `ct.launch` and not host code.
 
     `sizes` are the problem's sizes by name, and `lines` is the source that makes the call's arguments."""
 
@@ -45,7 +45,7 @@ class ProposedOperator:
 
 
 def name_entries(chosen: Mapping[RecordedCall, Sequence[KernelName]]) -> tuple[ProposedOperator, ...]:
-    """Returns an operator for each chosen call. Each has its own name."""
+    """Returns an operator for each chosen call, with a name that no other operator has."""
     entries: list[ProposedOperator] = []
     for call, kernels in chosen.items():
         base = re.sub(r"\W", "_", call.function.removesuffix(".apply")).strip("_").lower() or "operator"

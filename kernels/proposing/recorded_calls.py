@@ -1,4 +1,4 @@
-"""Child role `propose`: lists a repository's kernels, and runs its drivers to record the calls that launch them."""
+"""Runs in a child process: lists a repository's kernels, and runs drivers to record calls that launch kernels."""
 
 import ast
 import contextlib
@@ -84,7 +84,7 @@ class _DriverCalls:
                 pass
 
     def keep(self, launch: TracedLaunch) -> None:
-        """Records this launch, and also the outermost call leading to it that a watch file can make, if any."""
+        """Records this launch, and the outermost call of host code around it that a watch file can make, if any."""
         function = launch.kernel._pyfunc
         kernel, known = (_find_file(function.__code__), function.__name__), len(self.calls)
         for each in self._list_candidates():
@@ -100,8 +100,8 @@ class _DriverCalls:
             raise Enough
 
     def list_repeats(self, sought: set[tuple[str, str]]) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yields steps that repeat calls of host code with other arguments. Repeats a call only while the file of the
-        kernel that it launched has a `sought` kernel without a call."""
+        """Yields steps that repeat calls of host code with other arguments. Repeats a call only while a `sought` kernel
+        without a call is in the file of the kernel that the call launched."""
         for (file, code), (names, given) in list(self.hosts.items()):
             is_function = "." not in name_code(code)
             call = names[name_code(code).split(".")[0]]
@@ -118,7 +118,7 @@ class _DriverCalls:
         return [*(each for each in taking if each not in own), *own]
 
     def _try(self, kernel: tuple[str, str], code: types.CodeType, write: Callable[[], RecordedCall]) -> bool:
-        """Returns whether a call of the function with this code is kept. Writes only the first such call."""
+        """Returns whether a call of `kernel` by `code` is kept. If none was, tries to keep the call of `write`."""
         if (kernel, code) not in self.calls:
             try:
                 self.calls[kernel, code] = (kernel, astuple(write()))
@@ -155,7 +155,7 @@ class _DriverCalls:
 
 
 def _write_arguments(text: CallText, names: Sequence[str], given: Mapping[str, Any]) -> str:
-    """Returns a call's arguments as source: by position up to the first one that is left out, then by name."""
+    """Returns a call's arguments as source: by position up to the first omitted argument, then by name."""
     written = []
     for place, (name, value) in enumerate(given.items()):
         by_name = "" if list(given)[: place + 1] == list(names)[: place + 1] else f"{name}="
@@ -222,7 +222,7 @@ def _is_code_of(function: Any, code: types.CodeType) -> bool:
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a repository's kernels and drivers, or one driver's recorded calls and its steps' errors."""
+    """Returns a repository's kernels and drivers if the request asks "list", or else one driver's calls and errors."""
     root = Path(request["root"])
     sources = _read_repository(root)
     if request["ask"] == "list":

@@ -1,4 +1,4 @@
-"""Finds in a repository's Python files its kernels, the files that use these, and the names to import modules by."""
+"""Finds the kernels in a repository's Python files, the files that use kernels, and the names to import modules by."""
 
 import ast
 from collections import Counter
@@ -21,7 +21,7 @@ class KernelName:
 @dataclass(frozen=True)
 class Driver:
     """A file that is run because it calls host code, such as a test, a benchmark or a script. `kernels` are the kernels
-    to which the names in the file lead."""
+    that its code uses, directly or through other functions."""
 
     file: str
     kernels: frozenset[KernelName]
@@ -40,7 +40,7 @@ class RepositorySources:
 
 
 def read_sources(texts: Mapping[str, bytes]) -> RepositorySources:
-    """Returns what a repository's Python files contain. Ignores a file that Python cannot parse."""
+    """Returns the kernels, drivers and modules in Python files. Ignores a file that Python cannot parse."""
     trees = {file: parse(text) for file, text in texts.items()}
     found = sorted(kernel for file, tree in trees.items() for kernel in list_kernels(file, tree))
     kernels = [each for each in found if not _is_of_tests(each.file)] or found
@@ -105,7 +105,7 @@ def list_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _follow_names(trees: Mapping[str, ast.Module], kernels: Iterable[KernelName]) -> dict[str, frozenset[KernelName]]:
-    """Maps the bare name of each function and class to the kernels that its code uses, directly or through others."""
+    """Maps the bare name of each function and class to the kernels that its code uses, also through other functions."""
     uses: dict[str, set[str]] = {}
     for tree in trees.values():
         for node in tree.body:
@@ -129,7 +129,7 @@ def _reach(tree: ast.Module, reached: Mapping[str, frozenset[KernelName]]) -> fr
 
 
 def _match_file(file: str, kernels: Iterable[KernelName]) -> frozenset[KernelName]:
-    """Returns the kernels whose file's name is part of the driver's. A driver may name its kernels in strings only."""
+    """Returns the kernels whose file's name is part of the driver's name. A driver may name them in strings only."""
     stem = PurePosixPath(file).stem
     return frozenset(each for each in kernels if PurePosixPath(each.file).stem in stem and each.file != file)
 

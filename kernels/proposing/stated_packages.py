@@ -41,8 +41,8 @@ class StatedPackages:
 
 
 def find_stated(root: Path) -> StatedPackages | None:
-    """Returns the first file that a node can install and that lists what is missing of all files that it cannot
-    install. Without such a file, returns the missing packages of all files. None if no package is missing."""
+    """Returns the first installable file that lists all missing packages of the files that a node cannot install.
+    Otherwise returns the missing packages of all files. Returns None if no package is missing."""
     found = [each for each in _read_files(root) if each.missing]
     needed = {name for each in found if each.text is None for name in each.missing}
     whole = (each for each in found if each.text is not None and needed <= set(each.missing))
@@ -78,7 +78,7 @@ def _read(path: Path) -> str | None:
 
 
 def _list_missing(lines: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names of the packages in requirement lines that are neither installed here nor replaced."""
+    """Returns the packages in requirement lines that are not installed here and that have no stand-in in Tilewatch."""
     names = map(environments.name_package, filter(environments.REQUIREMENT.fullmatch, lines))
     needed = (each for each in dict.fromkeys(names) if not REPLACED.fullmatch(each))
     return tuple(each for each in needed if not list(importlib.metadata.distributions(name=each)))

@@ -37,7 +37,7 @@ def vary(given: Arguments) -> Iterator[Arguments]:
 
 
 def call_with_gradients(call: Callable[..., Any], given: Arguments, by_name: bool) -> None:
-    """Calls host code, and then its backward for the first result that has one. Ignores errors of unsuitable sizes."""
+    """Calls host code, then `backward` of the first result with gradients. Ignores errors, as of unsuitable sizes."""
     with contextlib.suppress(Exception):
         made = call(**given) if by_name else call(*given.values())
         result = next(each for each in _list_tensors(made) if each.requires_grad)

@@ -58,7 +58,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
 
 def read_moment(seconds: str, now: dt.datetime) -> dt.datetime:
     """Returns the moment that Git states in seconds since 1970. A moment before 1970 or an unreadable number becomes
-    1970, a moment in the future becomes `now`."""
+    1970, and a moment in the future becomes `now`."""
     since_1970 = int(seconds) if re.fullmatch(r"-?[0-9]{1,30}", seconds) else 0
     return dt.datetime.fromtimestamp(min(max(since_1970, 0), int(now.timestamp())), dt.UTC)
 

@@ -230,7 +230,7 @@ def _make_line(row: Mapping[str, Any]) -> bytes:
 
 
 def _rename_in_row(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
-    """Returns a row with another repository's name: in a sweep's commit, and in the commits of a replay's sides."""
+    """Returns a row with another repository's name in its commit, or in the commits of a replay's two sides."""
     changed = dict(row)
     if "commit" in row:
         changed["commit"] = {**row["commit"], "repository": repository}

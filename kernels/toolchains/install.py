@@ -60,8 +60,8 @@ def require_new_name(root: Path, name: str) -> None:
 def install(
     root: Path, name: str, packages: Sequence[Package], wheels: Path | None, check: Callable[[Toolchain], None]
 ) -> Toolchain:
-    """Installs packages by their hashes, calls `check` with the new toolchain, and returns the toolchain. No files are
-    left if `check` raises an error, or if pip fails, for which NotInstalled is raised."""
+    """Installs packages by their hashes, calls `check` with the new toolchain, and returns the toolchain. Raises
+    NotInstalled if pip fails. No files are left if pip fails or if `check` raises an error."""
     require_new_name(root, name)
     with _hold_lock(root):
         require_new_name(root, name)  # another command may have added it meanwhile
@@ -80,7 +80,7 @@ def install(
 
 
 def remove(root: Path, name: str) -> None:
-    """Removes a toolchain. Raises UnknownToolchain if it does not exist, NotInstalled if it is Tilewatch's own."""
+    """Removes a toolchain. Raises UnknownToolchain if it does not exist, and NotInstalled if it is Tilewatch's."""
     with _hold_lock(root):
         found = find_toolchain(root, name)
         if found.folder is None:
@@ -92,7 +92,7 @@ def remove(root: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _hold_lock(root: Path) -> Iterator[None]:
-    """Holds the folder's lock, and removes what a killed command left. Raises NotInstalled if the lock is taken."""
+    """Holds the folder's lock, and removes a killed command's leftovers. Raises NotInstalled if the lock is taken."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as lock:
         if not processes.try_lock(lock):

@@ -1,4 +1,4 @@
-"""Makes a folder with some packages of one toolchain or environment and the rest of another, for a rung of a ladder."""
+"""Makes a toolchain with some packages of one toolchain and all others of a second, to compare package by package."""
 
 import importlib.metadata
 import os
@@ -13,9 +13,9 @@ from tilewatch.kernels.toolchains.toolchain import SITE, Package, Toolchain
 def mix(
     root: Path, name: str, base: Toolchain, head: Toolchain, packages: Iterable[str], swapped: Collection[str]
 ) -> Toolchain:
-    """Makes the toolchain `name` below `root`, in place of an earlier one. It has the `packages` of the base, but takes
-    those in `swapped` from the head. Leaves out a package that its side lacks. Files are hard links where possible,
-    because tileiras looks for ptxas beside itself, and would follow a symbolic link into the other toolchain."""
+    """Makes and returns the toolchain `name` below `root`, in place of an earlier one. Takes the `packages` in
+    `swapped` from `head`, others from `base`. Leaves out a package that `head` or `base` lacks. Files are hard links
+    where possible: tileiras looks for ptxas beside itself, and would follow a symbolic link to the other toolchain."""
     site = root / name / SITE
     shutil.rmtree(site.parent, ignore_errors=True)
     site.mkdir(parents=True)
@@ -25,7 +25,7 @@ def mix(
 
 
 def _link_package(package: str, side: Toolchain, site: Path) -> str | None:
-    """Links the files of a package, and returns the package's version. Returns None if the side lacks the package."""
+    """Links a package's files into `site`, and returns its version. Returns None if `side` lacks the package."""
     path = sys.path if side.folder is None else [str(side.folder)]
     for found in importlib.metadata.distributions(name=package, path=path):
         for file in found.files or ():

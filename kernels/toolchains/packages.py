@@ -1,4 +1,4 @@
-"""Decides which packages a toolchain has, from those that a person names and those that are installed. Runs no pip."""
+"""Decides which packages a toolchain has, from packages that a person names and installed packages. Runs no pip."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def read_wanted(texts: Sequence[str]) -> dict[str, str]:
 
 
 def read_versions(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the versions by package name in PACKAGE==VERSION arguments. Raises BadPackages for any other argument."""
+    """Returns the versions by package name of PACKAGE==VERSION arguments. Raises BadPackages for any other argument."""
     wanted: dict[str, str] = {}
     for text in texts:
         found = WANTED.fullmatch(text)

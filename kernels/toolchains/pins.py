@@ -56,7 +56,7 @@ def find_change(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, 
 def find_toolchain(
     pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
 ) -> PinnedToolchain:
-    """Returns the toolchain with the pinned versions of packages, and with the installed versions of the others. Raises
+    """Returns the toolchain with the pinned versions, and with the installed versions of all other packages. Raises
     BadPackages if the pinned versions do not work together, or if no valid name can be made of them."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}

@@ -42,8 +42,8 @@ class Package(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The packages that compile, each in one version, under a name. Python imports the packages from `folder`. `folder`
-    is None for Tilewatch's own environment."""
+    """A named set of the packages that compile, each in one version. Python imports the packages from `folder`.
+    `folder` is None for Tilewatch's own environment."""
 
     name: str
     folder: Path | None

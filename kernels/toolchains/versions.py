@@ -27,8 +27,8 @@ _lent: dict[str, str] = {}
 
 @functools.cache
 def use_lent_compiler(folder: str) -> None:
-    """Makes this process take tileiras and its packages from a folder with another environment's packages. Reads their
-    versions in the folder, so it must be called before the sandbox hides the folder."""
+    """Makes this process take tileiras and its packages from a folder with another environment's packages. Reads the
+    packages' versions there, so it must be called before the sandbox hides the folder."""
     from cuda.tile import _compile
 
     for name in COMPILING[1:]:
@@ -41,13 +41,13 @@ def use_lent_compiler(folder: str) -> None:
 
 @functools.cache
 def compiler_version() -> str:
-    """Returns the compiling packages and their versions in one line. If the line changes, machine code may change."""
+    """Returns the packages that compile, with versions, in one line. If the line changes, machine code may change."""
     installed = versions(COMPILING) | _lent
     return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(installed.items()))
 
 
 def describe_other_compiler(traced_with: object, wanted: str) -> str:
-    """Returns a sentence that code was traced with another compiler than the one that compiles it, and what to do."""
+    """Returns a sentence: code was traced with another compiler than `wanted`, and how to mend this."""
     return (
         f"the code was traced with {str(traced_with)[:200]}, but is compiled with {wanted}: set TILEWATCH_COMPILER on "
         "every node (docs/operate/settings.md), and install the same cuda-tile in the environment that records"
@@ -68,7 +68,7 @@ def read_compilers(lines: Collection[str]) -> dict[str, str]:
 
 
 def measuring_versions(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:
-    """Returns all versions that may change a measured time although the commit does not change."""
+    """Returns the versions, by name, that may change a measured time although the commit does not change."""
     return {
         **versions(COMPILING),
         **versions(MEASURING),

@@ -72,8 +72,8 @@ def validate(
 
 
 def _find_folder() -> Path:
-    """Returns the watched folder of the nearest pyproject.toml, in this folder or above, or else the default folder.
-    Raises NotOneFolder if the default is Tilewatch's own library, and this folder is of another repository."""
+    """Returns the watched folder of the nearest pyproject.toml, in this folder or above, or else `watched_folder()`.
+    Raises NotOneFolder if this would be Tilewatch's own library, and the current folder is of another repository."""
     from tilewatch.kernels import project_settings
     from tilewatch.kernels.library import FOLDER, watched_folder
 

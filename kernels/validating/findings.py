@@ -1,4 +1,4 @@
-"""Child role `validate`: lists the mistakes of library files and watch files that are found without a compiler."""
+"""Runs in a child process to list mistakes of library files and watch files that are found without a compiler."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _FILE = re.compile(r"[\w.-]+\.py\b")
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns `findings`, and `plans`: a few configs to compile for each kernel without a mistake. The request's
-    `files` are names in the folder; [] means all files. If `is_first`, adds the findings that belong to no file."""
+    `files` are names in the folder; [] means all. If its `is_first` is true, adds findings that belong to no file."""
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
         failures = [str(each) for each in list_failures(library, arch)]
@@ -50,7 +50,7 @@ def _some_file_loads(library: Path, arch: str) -> bool:
 
 
 def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns a kernel's mistakes as sentences, and what to compile if there are none: one problem per code key."""
+    """Returns a kernel's mistakes as sentences, and configs to compile if there are none: one problem per code."""
     found: list[str] = []
     plans = []
     try:
@@ -109,7 +109,7 @@ def _list_wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, 
 
 
 def _list_unrepeatable(entry: LibraryOperator, problem: Problem) -> Iterator[str]:
-    """Yields a sentence if a launch gets an array with which the measuring process refuses to repeat the launch."""
+    """Yields a sentence if a launch gets an array that the measuring process cannot make to repeat the launch."""
     for each in entry.trace(problem).arrays if not entry.kernel.not_apart else ():
         if each.dtype not in ITEM_BYTES or 0 in each.shape:
             yield (
@@ -120,6 +120,6 @@ def _list_unrepeatable(entry: LibraryOperator, problem: Problem) -> Iterator[str
 
 
 def _make_finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:
-    """Returns a finding. Takes its file and line from the sentence if the sentence names them."""
+    """Returns a finding's `file`, `line` and `sentence`. A file and a line that the sentence names have priority."""
     named, at = _FILE.search(sentence), _LINE.search(sentence)
     return {"file": named[0] if named else file, "line": int(at[1]) if at else line, "sentence": sentence}

@@ -36,8 +36,8 @@ def validate_library(
     limit_s: float = LIMIT_S,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Validated:
-    """Returns the mistakes in these files of a folder, or in all files if `files` is empty. Calls `on_step` with what
-    is done next. A compilation may take `limit_s` CPU seconds. Raises LibraryError if the folder has no files."""
+    """Returns the mistakes in these files of a folder, or in all files if `files` is empty. Calls `on_step` with the
+    name of each step. A compilation may take `limit_s` CPU seconds. Raises LibraryError if the folder has no files."""
     names = sorted(files or (each.name for each in library.glob("*.py") if not each.name.startswith("_")))
     findings: list[Mistake] = []
     plans = []
@@ -62,7 +62,7 @@ def _compile(
     limit_s: float,
     on_step: Callable[[str], None],
 ) -> Iterator[tuple[str, Mistake]]:
-    """Compiles configs of each plan until one compiles. If all of them fail, yields the operator and a mistake."""
+    """Compiles configs of each plan until one compiles. If none compiles, yields the operator's name and a mistake."""
     with Compiler(store_url, limit_s=limit_s, wall_limit_s=LONGEST_WALL * limit_s) as compiler:
         for plan in plans:
             on_step(f"{plan['file']}: compiling {plan['kernel']} on {plan['problem']} for {plan['arch']}")
