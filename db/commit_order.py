@@ -1,9 +1,5 @@
-"""Orders commits, for every query that needs to know which of two commits is newer.
-
-A commit's position is its place along the followed branch. A commit comes after all its ancestors, whatever their dates
-are (worker/git/branch_order.py computes positions). Commits that a forced push removed keep their positions. Where the
-newest commit is wanted, such commits count as older than every commit on the branch.
-"""
+"""Orders commits by their place on the branch, where a commit comes after all its ancestors. If a query wants the
+newest commit, commits that left the branch count as the oldest."""
 
 from typing import Any
 
@@ -18,49 +14,47 @@ Commits = type[Commit] | AliasedClass[Commit] | ReadOnlyColumnCollection[str, An
 
 
 def oldest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the terms that sort commits by position. Of two at one position, the commit stored first comes first."""
+    """Returns the terms that sort commits by position, the lowest first."""
     return (commit.position.asc(), commit.id.asc())
 
 
 def newest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the sort terms for commits, from the branch's tip backwards. Commits that left the branch come last."""
+    """Returns the terms that sort commits, the newest first. Commits that left the branch come last."""
     return (commit.left_branch_at.is_(None).desc(), commit.position.desc(), commit.id.desc())
 
 
 def last_added_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the terms that sort commits of several repositories, last stored first. Positions are per repository."""
+    """Returns the terms that sort commits of several repositories, the last stored commit first."""
     return (commit.id.desc(),)
 
 
 def latest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the terms that sort commits by position, the highest first, whether they left the branch or not."""
+    """Returns the terms that sort commits by position, the highest first, even if they left the branch."""
     return (commit.position.desc(), commit.id.desc())
 
 
 def latest_columns(commit: Commits = Commit) -> tuple[Any, ...]:
-    """Returns the columns by which `latest_first` sorts, for a `distinct on` with that order."""
+    """Returns the columns by which `latest_first` sorts, for a `distinct on`."""
     return (commit.position, commit.id)
 
 
 def place_of(commit: Commits = Commit) -> Tuple:
-    """Returns the columns that order the commits of one repository. The smaller tuple is the earlier commit."""
+    """Returns the columns that order commits. The smaller tuple is the earlier commit."""
     return tuple_(commit.position, commit.id)
 
 
 def place_of_night(commit: Commits, submission_id: Any, run_id: Any) -> Tuple:
-    """Returns the columns that order the runs of a repository as the judge orders nights: by commit, then by the time
-    of the night's request. The smaller tuple is the earlier run. Nights at one commit have different tuples."""
+    """Returns the columns that order runs by commit, then by request. The smaller tuple is the earlier run."""
     return tuple_(commit.position, commit.id, submission_id, run_id)
 
 
 def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[Any], ...]:
-    """Returns the terms that sort runs in the judge's order of nights, the last night first. The judge and the alarms
-    sort the earlier runs of a series on one host by these terms, and compare a run with the first of them."""
+    """Returns the terms that sort runs by commit, then by request, the last run first."""
     return (*latest_first(), submission_id.desc(), run_id.desc())
 
 
 def nearness_of(commit: Commits, run_id: Any) -> Tuple:
-    """Returns the columns that order runs by commit. The larger tuple is the run whose commit is nearer to the tip."""
+    """Returns the columns that order runs by commit. The larger tuple is nearer to the branch's tip."""
     return tuple_(commit.left_branch_at.is_(None), commit.position, commit.id, run_id)
 
 

@@ -1,9 +1,7 @@
-"""Writes facts: what was submitted, compiled, measured and judged. It makes no decisions about them.
+"""Writes facts to the database: submissions, compilations, measurements and verdicts.
 
-Each step may run twice. The second write of a row finds the stored row by its natural key and changes nothing, unless a
-docstring says otherwise. The caller opens the session and commits. Bulk writes sort their rows by natural key: two
-workers with overlapping rows lock them in one order and cannot deadlock. A `row` maps columns of the written table
-(db/models.py) to values. A column without a default must have a value, or Postgres refuses the row.
+Writing a row twice changes nothing, unless a docstring says otherwise. The caller opens the session and commits. Bulk
+writes sort their rows, because two workers could otherwise deadlock. A `row` maps names of columns to values.
 """
 
 import dataclasses
@@ -81,7 +79,7 @@ MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
 
 @dataclass(frozen=True)
 class NewVerdict:
-    """A new row of `verdicts`. A change lies after the commit `good_commit_id`, up to and including `bad_commit_id`."""
+    """A new row of `verdicts`. The change lies after `good_commit_id`, up to and including `bad_commit_id`."""
 
     run_id: int
     verdict: str
@@ -98,8 +96,7 @@ class NewVerdict:
 
 
 def add_gpu_model(session: Session, *, corrects: bool = True, **row: Any) -> None:
-    """Adds a GPU model. If the model is stored already and `corrects` is True, new values replace the stored values,
-    but unknown rates replace nothing. If `corrects` is False, as for a recording, new rates fill only unknown rates."""
+    """Adds a GPU model or updates the stored model. Without `corrects`, fills only unknown peak rates."""
     new = insert(GpuModel).values(**row)
     first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
     session.execute(
@@ -116,17 +113,12 @@ def add_gpu_model(session: Session, *, corrects: bool = True, **row: Any) -> Non
 
 
 def add_commit(session: Session, *, corrects: bool = True, **row: Any) -> int:
-    """Adds a commit and returns its id. If `corrects`, a commit that is stored already gets the larger position.
-
-    Of the stored and the new position the larger is right, because a shallow clone counts too few commits. Without
-    `corrects`, as for a recording of a repository that is watched here, the stored position stays. If the repository
-    has a clone, commit_positions.py stores the final order afterwards. A stored author stays, because old recordings
-    have none. Only recordings give `left_branch_at`. A stored `left_branch_at` stays.
-    """
+    """Adds or updates a commit and returns its id. Without `corrects`, the stored position stays."""
     new = insert(Commit).values(**row)
     corrected = new.on_conflict_do_update(
         index_elements=[Commit.repository, Commit.sha],
         set_={
+            # The larger position is right, because a shallow clone counts too few commits.
             "position": func.greatest(Commit.position, new.excluded.position) if corrects else Commit.position,
             "author": func.coalesce(Commit.author, new.excluded.author),
             **({"left_branch_at": func.coalesce(Commit.left_branch_at, row.get("left_branch_at"))} if corrects else {}),
@@ -138,34 +130,34 @@ def add_commit(session: Session, *, corrects: bool = True, **row: Any) -> int:
 def add_recording(
     session: Session, *, sha256: str, file_name: str, machine: str, recorded_at: dt.datetime
 ) -> tuple[int, bool]:
-    """Adds a recording if none is stored with this SHA-256. Returns the recording's id, and whether it is new."""
+    """Adds a recording if its SHA-256 is new. Returns the recording's id and whether it is new."""
     about = {"sha256": sha256, "file_name": file_name, "machine": machine, "recorded_at": recorded_at}
     return find_or_add(session, Recording, ("sha256",), about)
 
 
 def add_submission(session: Session, **row: Any) -> tuple[int, bool]:
-    """Adds a submission if its key is new. Returns the id of the submission with this key, and whether it was added."""
+    """Adds a submission if its key is new. Returns the submission's id and whether it is new."""
     return find_or_add(session, Submission, ("key",), row)
 
 
 def add_sweep(session: Session, **row: Any) -> int:
-    """Returns the id of the submission's sweep of this kernel and problem. Adds the sweep if there is none yet."""
+    """Adds a sweep if its submission lacks it. Returns the sweep's id."""
     return add_sweeps(session, [row])[0]
 
 
 def add_sweeps(session: Session, rows: Sequence[Row]) -> list[int]:
-    """Adds the sweeps that a submission does not have yet. Returns the ids of all sweeps, in the order of the rows."""
+    """Adds the sweeps that their submissions lack. Returns the ids of all sweeps, in the order of the rows."""
     of_model = [{**row, "space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})} for row in rows]
     return find_or_add_all(session, Sweep, ("submission_id", "kernel", "problem"), of_model)
 
 
 def lock_sweep(session: Session, sweep_id: int) -> None:
-    """Locks a sweep until the transaction ends, so that two workers cannot store a run for it at the same time."""
+    """Locks a sweep until the transaction ends, so that only one worker stores a run for it."""
     session.execute(select(Sweep.id).where(Sweep.id == sweep_id).with_for_update(key_share=True))
 
 
 def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Adds those of the given configs that are not stored yet. Returns the ids of all, by `config_sha256`."""
+    """Adds the configs that are not stored yet. Returns the ids of all configs by `config_sha256`."""
     by_sha256 = {config_sha256(config): dict(config) for config in params}
     if not by_sha256:
         return {}
@@ -189,7 +181,7 @@ def add_trials(session: Session, planned: Mapping[int, Sequence[tuple[int, str]]
 
 
 def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: float) -> None:
-    """Copies the trial of a run's winner to a sweep, with the time `median_us`, if the sweep lacks that config."""
+    """Adds a run's winner to the trials of a sweep that lacks it, with the time `median_us`."""
     columns = ("config_id", "compilation_id", "status", "error")
     found = (
         select(literal(sweep_id), literal(median_us), *(getattr(Trial, name) for name in columns))
@@ -201,9 +193,7 @@ def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: 
 
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
-    """Stores compilations; a row has every column but id and created_at. A success replaces a failure of the same code
-    key and compiler. An outcome that used more CPU time replaces a stored timeout, because the timeout may have come
-    from a busy machine. An outcome of this database replaces an outcome of a recording. Any other outcome stays."""
+    """Stores compilations; a row has every column but id and created_at. Replaces only worse outcomes."""
     if not rows:
         return
     new = insert(Compilation)
@@ -213,6 +203,7 @@ def add_compilations(session: Session, rows: Sequence[Row]) -> None:
         set_={name: new.excluded[name] for name in columns},
         where=or_(
             (Compilation.status != "ok") & (new.excluded.status == "ok"),
+            # The stored timeout may have come from a busy machine.
             (Compilation.status == "timeout") & (new.excluded.cpu_s > Compilation.cpu_s),
             Compilation.host.endswith(RECORDED_HOST_END) & ~new.excluded.host.endswith(RECORDED_HOST_END),
         ),
@@ -228,17 +219,12 @@ def attach_compilations(
     sweep_ids: Collection[int] | None = None,
     code_keys: Collection[str] | None = None,
 ) -> int:
-    """Gives waiting trials the stored compilation of their code by this compiler. Returns how many trials got one.
-
-    With `code_keys`, only trials with these keys get one, because timeouts stored for other keys may be tried again.
-
-    The sweeps are locked until the transaction ends. So two workers that finish the last two batches take turns, and
-    the second worker sees that no trial waits. A transaction that also writes compilations must write them before this
-    call, because two such transactions could otherwise wait for each other.
-    """
+    """Gives waiting trials the stored compilation of their code. Returns how many trials got one."""
     if (submission_id is None) == (sweep_ids is None):
         raise TypeError("attach_compilations needs a submission_id or sweep_ids, and not both")
     wanted = Sweep.submission_id == submission_id if sweep_ids is None else Sweep.id == func.any(list(sweep_ids))
+    # The lock makes two workers that finish the last two batches take turns, so that the second sees that no trial
+    # waits. A transaction that also writes compilations must write them before, or two of them may deadlock.
     locked = list(session.scalars(select(Sweep.id).where(wanted).order_by(Sweep.id).with_for_update(key_share=True)))
     attached = session.execute(
         update(Trial)
@@ -247,6 +233,7 @@ def attach_compilations(
             Trial.status == "waiting",
             Trial.code_key == Compilation.code_key,
             Compilation.compiler == compiler,
+            # Timeouts that are stored for other keys may be tried again.
             *(() if code_keys is None else (Trial.code_key == func.any(list(code_keys)),)),
         )
         .values(
@@ -263,7 +250,7 @@ def attach_compilations(
 
 
 def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
-    """Stores the trial counts of these sweeps. Leaves out a sweep if a trial of it still waits for a compilation."""
+    """Stores the trial counts of the sweeps in which no trial waits for a compilation."""
     waits = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
     session.execute(
         update(Sweep).where(Sweep.id == func.any(list(sweep_ids)), ~waits).values(trial_facts=trial_facts.count())
@@ -271,17 +258,16 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
 
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Splits rows into interleaved parts, one per transaction. `rows` are sorted like the trials that they change, so a
-    part changes a few rows of every page of the table. Postgres can then put a row's new version on the same page, in
-    space that the previous transaction freed. One transaction would move every row and leave all pages half empty."""
+    """Splits rows into interleaved parts, one for each transaction. The rows must be sorted like the trials."""
+    # A part changes a few rows of every page of the table. Postgres can then put a row's new version on the same page,
+    # in space that the previous transaction freed. One transaction would leave all pages half empty.
     parts = min(PARTS, -(-len(rows) // PART_ROWS))
     return [rows[part::parts] for part in range(parts)]
 
 
 def write_trial_results(session: Session, of_sweeps: Mapping[int, Sequence[Row]]) -> None:
-    """Stores results of trials, given by the ids of their sweeps. A row has config_id, status, samples_us, median_us,
-    error and failure. A status from a GPU replaces any status, because a sweep may be repeated. "compiled" and
-    "not_compiled" replace only "waiting" and "compiled". Rows with the status "waiting" are ignored."""
+    """Stores results of trials, given by the ids of their sweeps. A result from a GPU replaces any status. Other
+    results replace only "waiting" and "compiled"."""
     # Of several rows for a config the last one counts, as if they had been written one by one.
     last = {
         (sweep_id, row["config_id"]): row
@@ -305,19 +291,18 @@ def write_trial_results(session: Session, of_sweeps: Mapping[int, Sequence[Row]]
 
 
 def _result(sweep_id: int, row: Row) -> Row:
-    """Returns the row with its sweep's id, and with `error` as text, because JSON has neither NaN nor infinity."""
+    """Returns a row with its sweep's id. Its error is text, because JSON has neither NaN nor infinity."""
     error = row["error"]
     return {**row, "sweep_id": sweep_id, "error": None if error is None else str(error)}
 
 
 def add_run(session: Session, **row: Any) -> int:
-    """Adds a run if its key is new. Returns the id of the key's run. Raises ValueError if that is of another sweep."""
+    """Adds a run if its key is new, and returns its id. Raises ValueError if the key belongs to another sweep."""
     return add_runs(session, [row])[0]
 
 
 def add_runs(session: Session, rows: Sequence[Row]) -> list[int]:
-    """Adds the runs whose keys are new, each with a hash of its toolchain. Returns the ids of all runs, in the order of
-    `rows`. Raises ValueError if a stored run with one of the keys belongs to another sweep."""
+    """Adds the runs with new keys, and returns the ids of all runs. Raises ValueError for a key of another sweep."""
     whole = [
         {
             **row,
@@ -339,8 +324,7 @@ def add_runs(session: Session, rows: Sequence[Row]) -> list[int]:
 
 
 def add_measurements(session: Session, of_runs: Mapping[int, Sequence[Row]]) -> None:
-    """Adds measurements. `of_runs` maps the id of a run to rows that have every column but id and run_id. A stored
-    measurement of the same run and implementation stays."""
+    """Adds measurements to runs, given by the ids of the runs. Stored measurements stay."""
     numbered = [{**row, "run_id": run_id} for run_id, rows in of_runs.items() for row in rows]
     if numbered:
         numbered.sort(key=lambda row: (row["run_id"], row["implementation"]))
@@ -352,7 +336,7 @@ def add_measurements(session: Session, of_runs: Mapping[int, Sequence[Row]]) -> 
 
 
 def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> bool:
-    """Adds hardware counters to the measurement of a run's kernel. Returns False if that measurement is not stored."""
+    """Adds hardware counters to the measurement of a run's kernel. Returns False if no such measurement is stored."""
     run = select(Run.id).where(Run.key == run_key).scalar_subquery()
     detail = Measurement.detail.op("-")("no_counters").op("||")(cast(found, JSONB))
     changed = update(Measurement).where(Measurement.run_id == run, Measurement.role == "kernel").values(detail=detail)
@@ -360,7 +344,7 @@ def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> 
 
 
 def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
-    """Stores verdicts. A stored verdict is replaced only if it is "undecided": people may have acted on the others."""
+    """Stores verdicts. Replaces only undecided verdicts, because people may have acted on the others."""
     rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
         return
@@ -376,8 +360,8 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 
 
 def delete_undecided(session: Session, recording_id: int) -> list[int]:
-    """Deletes undecided verdicts on recorded runs that a recording may decide. Returns the ids of these runs: runs
-    after a commit that the recording measured, and runs at or after the bad commit of one of its replays."""
+    """Deletes undecided verdicts that a new recording may decide. Returns the ids of their runs."""
+    # A recorded run may decide later commits. A recorded replay may also decide its bad commit.
     run = committed_runs(select(Commit.repository, Sweep.gpu_model, (Commit.position + 1).label("position")))
     replay = select(Commit.repository, Replay.gpu_model, Commit.position).join(
         Replay, Replay.bad_commit_id == Commit.id
@@ -402,21 +386,20 @@ def delete_undecided(session: Session, recording_id: int) -> list[int]:
 def write_code_diff(
     session: Session, keys: tuple[str, str], sentence: str, changes: Sequence[Row], instructions: Sequence[Row]
 ) -> None:
-    """Stores the difference between two cubins, unless it is stored already. `keys` are the cubins' content keys."""
+    """Stores the difference between two cubins. `keys` are their content keys."""
     base_key, head_key = keys
     row = {"base_key": base_key, "head_key": head_key, "sentence": sentence}
     session.execute(insert(CodeDiff).values(**row, changes=changes, instructions=instructions).on_conflict_do_nothing())
 
 
 def mark_compared(session: Session, run_id: int) -> None:
-    """Stores that the code of a run's winner was compared with the code of the previous run's winner."""
+    """Stores that the code of a run's winner was compared with the previous winner's code."""
     session.execute(update(Run).where(Run.id == run_id).values(code_compared_at=func.now()))
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | None:
-    """Deletes the raw times of losing trials in at most `most` sweeps that were made before `before`. Returns the
-    number of trials that lost raw times; None if all such sweeps are done. The trials keep their median and error.
-    Configs that a run measured, or that are tied with a winner, keep all raw times."""
+    """Deletes the raw times of losing trials in at most `most` old sweeps. Returns how many trials lost their times;
+    None if no old sweep is left."""
     unpruned = (
         select(Sweep.id)
         .where(Sweep.created_at < before, Sweep.pruned_at.is_(None))
@@ -447,10 +430,10 @@ def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | No
 
 
 def write_heartbeat(session: Session, name: str, **row: Any) -> None:
-    """Stores the heartbeat of the worker `name`: that it is alive, and its activity. A worker that starts calls
-    `remove_worker` first. If the `toolchain` in `row` has no `environments`, the stored environments stay."""
+    """Stores that a worker is alive, and its activity."""
     nothing: dict[str, Any] = {"gpu_model": None, "gpu_uuid": None, "queues": [], "doing": None}
     columns = {**nothing, **row, "toolchain": dict(row["toolchain"]), "queues": list(row.get("queues", ()))}
+    # A toolchain without environments keeps the stored environments.
     known = func.jsonb_build_object("environments", Worker.toolchain["environments"])
     toolchain = func.jsonb_strip_nulls(known, type_=JSONB) + cast(columns["toolchain"], JSONB)
     latest = {**columns, "toolchain": toolchain, "seen_at": func.now()}

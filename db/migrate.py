@@ -1,4 +1,4 @@
-"""Creates the tables that this code expects, or migrates a database to them. Refuses too old and newer databases."""
+"""Creates the tables that this code expects, or migrates a database to them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -41,28 +41,24 @@ LAST_UNSQUASHED = "22144da"
 
 
 class OtherRelease(ExpectedError):
-    """Raised if the database lacks the tables that this code expects, because another release made them."""
+    """Raised if the database lacks the tables that this code expects."""
 
 
 class DatabaseNewer(OtherRelease):
-    """Raised if a newer Tilewatch has migrated the database. The message says what to do."""
+    """Raised if a newer Tilewatch has migrated the database."""
 
 
 class DatabaseOlder(OtherRelease):
-    """Raised if the database must be migrated first. The message says how to migrate it."""
+    """Raised if the database must be migrated first."""
 
 
 class TablesInUse(ExpectedError):
-    """Raised if a table to migrate stays in use. The message names the processes. This migration changed nothing."""
+    """Raised if a migration gave up because a table stayed in use."""
 
 
 def upgrade(url: str, report: Callable[[str], object] = lambda _: None, patience_s: float = PATIENCE_S) -> None:
-    """Migrates a database to the newest revision, or creates the tables of db/models.py in an empty one.
-
-    Every server may call this when it starts, because two callers at once take turns. Calls `report` with a sentence
-    each time that a table is in use. Raises TablesInUse if a table is still in use after `patience_s`, DatabaseNewer if
-    a newer release migrated the database, and DatabaseOlder if no migration starts from its revision.
-    """
+    """Migrates a database to the newest revision, or creates the tables in an empty database. Several processes may
+    call this at once. Raises OtherRelease or TablesInUse if it cannot migrate."""
     from alembic import command  # imported here, because it is slow and most processes only ask for the revision
 
     with _alone(url) as connection:
@@ -110,12 +106,12 @@ def current(url: str) -> str | None:
 
 
 def head() -> str:
-    """Returns the newest revision of this code's migrations, which the code expects the database to have."""
+    """Returns the newest revision of this code's migrations."""
     return _revisions()[-1]
 
 
 def require_head(url: str) -> None:
-    """Raises OtherRelease if the database does not have the revision that this code expects."""
+    """Raises OtherRelease if the database does not have this code's newest revision."""
     revision = current(url)
     _refuse_unknown(url, revision)
     if revision != head():
@@ -124,7 +120,7 @@ def require_head(url: str) -> None:
 
 
 def config(connection: Connection | None = None) -> "Config":
-    """Returns Alembic's settings, with the connection that migrations/env.py uses; if None, env.py opens one."""
+    """Returns Alembic's settings. Without a connection, migrations/env.py opens its own."""
     from alembic.config import Config
 
     settings = Config(str(Path(__file__).with_name("alembic.ini")))
@@ -158,7 +154,7 @@ def _alone(url: str) -> Iterator[Connection]:
 
 
 def _list_table_users(connection: Connection) -> str:
-    """Returns a text about at most three processes whose transactions use a table, the longest transaction first."""
+    """Describes up to three processes that use a table, the longest transaction first."""
     users = [
         f"process {row.pid} of {row.usename} ({row.application_name or 'unnamed'}) uses {row.tables}"
         for row in connection.execute(TABLE_USERS)
@@ -167,7 +163,8 @@ def _list_table_users(connection: Connection) -> str:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Returns the database's revision; None without tables. Alembic's own function would log a line before each job."""
+    """Returns the database's revision; None without tables."""
+    # Alembic's own function would log a line before each job.
     if connection.scalar(text("select to_regclass('alembic_version')")) is None:
         return None
     revision: str | None = connection.scalar(text("select version_num from alembic_version"))
@@ -175,7 +172,8 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _revisions() -> tuple[str, ...]:
-    """Lists the revisions of this code, oldest first. They come from file names, because Alembic would import all the
-    files. Each call reads the folder: a worker that kept the list refused all jobs for ever after the files changed."""
+    """Lists the revisions of this code, the oldest first."""
+    # From file names, because Alembic would import all the files. The folder is read anew each time: a worker that kept
+    # the list refused all jobs for ever after the files changed.
     versions = Path(__file__).parent / "migrations" / "versions"
     return tuple(sorted(file.name.partition("_")[0] for file in versions.glob("[0-9]*.py")))

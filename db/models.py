@@ -1,8 +1,7 @@
-"""Defines every table, in the order of the work.
+"""Defines every table of the database, in the order of the work.
 
-A commit is submitted. Its sweeps have trials, and trials share compilations. A run measures a sweep's winner and its
-baselines. A verdict judges the run. A suspicion requests replays. A change that replays confirm is a regression with a
-state and an owner, and messages report it. Jobs and workers are the state of the queue.
+A submission requests sweeps of a commit. A sweep tries many configs of a kernel, and each of them is a trial. A run
+measures the winner and its baselines. A verdict judges the run. A change that replays confirm becomes a regression.
 """
 
 import datetime as dt
@@ -49,43 +48,40 @@ class Base(DeclarativeBase):
 
 
 def one_of(column: str, *values: str) -> CheckConstraint:
-    """Returns a constraint that limits a text column to these words. Allowing another word is a cheap migration."""
+    """Returns a constraint that limits a text column to these words."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} in ({listed})", name=column)
 
 
 class GpuModel(Base):
-    """A GPU model, its architecture and its peak rates by the datasheet (dense FP8 TFLOP/s, device memory GB/s)."""
+    """A GPU model with its architecture and its peak rates."""
 
     __tablename__ = "gpu_models"
     slug: Mapped[words] = mapped_column(primary_key=True)
     name: Mapped[words]
     arch: Mapped[words]
-    fp8_tflops: Mapped[float | None]
-    bandwidth_gbps: Mapped[float | None]
+    fp8_tflops: Mapped[float | None]  # dense, by the datasheet
+    bandwidth_gbps: Mapped[float | None]  # of device memory, in GB/s
 
 
 class Repository(Base):
-    """A repository that `tilewatch watch add` added, last at `added_at`. Its commits refer to it by name. Nightlies
-    measure it until `removed_at`. `url` has no password. `failure` says why the scheduler's last fetch failed; null if
-    that fetch succeeded."""
+    """A repository that `tilewatch watch add` added. Nightlies measure it until `removed_at`."""
 
     __tablename__ = "repositories"
     __table_args__ = (CheckConstraint("(failure is null) = (failing_since is null)", name="failure_has_time"),)
     name: Mapped[words] = mapped_column(primary_key=True)
-    url: Mapped[words]
+    url: Mapped[words]  # without a password
     branch: Mapped[words]
     added_at: Mapped[born]
     removed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     fetched_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     failing_since: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    failure: Mapped[str | None] = mapped_column(Text)
+    failure: Mapped[str | None] = mapped_column(Text)  # of the scheduler's last fetch
     own_python: Mapped[bool] = mapped_column(server_default=false())
 
 
 class Commit(Base):
-    """A commit. Its `position` on the followed branch is after the positions of all its ancestors (commit_order.py).
-    `left_branch_at` is when a fetch first found that the commit had left the branch; null while it is on the branch."""
+    """A commit. Its position on the branch is after the positions of all its ancestors."""
 
     __tablename__ = "commits"
     __table_args__ = (
@@ -99,15 +95,15 @@ class Commit(Base):
     committed_at: Mapped[instant]
     subject: Mapped[words]
     author: Mapped[str | None] = mapped_column(Text)
-    left_branch_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    left_branch_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))  # null on the branch
 
 
 class Recording(Base):
-    """An imported file of runs that were measured elsewhere. Its `sha256` shows that a file was imported before."""
+    """An imported file of runs that were measured elsewhere."""
 
     __tablename__ = "recordings"
     id: Mapped[key]
-    sha256: Mapped[words] = mapped_column(unique=True)
+    sha256: Mapped[words] = mapped_column(unique=True)  # shows that it was imported before
     file_name: Mapped[words]
     machine: Mapped[words]
     recorded_at: Mapped[instant]
@@ -115,13 +111,12 @@ class Recording(Base):
 
 
 class Submission(Base):
-    """A request to sweep a commit for one GPU model. A nightly's `key` is unique per night, commit and GPU model. If
-    `measure` is false, the sweeps end with compilation ("static facts only"), and no GPU worker measures."""
+    """A request to sweep a commit for one GPU model. Without `measure`, its sweeps end with compilation."""
 
     __tablename__ = "submissions"
     __table_args__ = (one_of("reason", "nightly", "manual", "backfill", "recorded"), Index(None, "requested_at"))
     id: Mapped[key]
-    key: Mapped[words] = mapped_column(unique=True)
+    key: Mapped[words] = mapped_column(unique=True)  # of a nightly: unique per night, commit and GPU model
     reason: Mapped[words]
     night: Mapped[dt.date | None]
     commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"), index=True)
@@ -133,9 +128,7 @@ class Submission(Base):
 
 
 class Sweep(Base):
-    """All trials of a kernel on a problem for a GPU model at a commit. TFLOP/s and the roofline are computed from
-    `flops` and `bytes`. A weighted total over the problems of a language model is also stored as a sweep, of the kernel
-    "total", which has no trials (see db/worker_reads/totals.py)."""
+    """All trials of a kernel on a problem for a GPU model at a commit."""
 
     __tablename__ = "sweeps"
     __table_args__ = (
@@ -153,7 +146,7 @@ class Sweep(Base):
     source_sha256: Mapped[words]
     space: Mapped[facts]  # {"axes": [[name, [values]]]}, in order
     space_size: Mapped[int]
-    flops: Mapped[int] = mapped_column(BigInteger)
+    flops: Mapped[int] = mapped_column(BigInteger)  # for TFLOP/s and, with `bytes`, the roofline
     bytes: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[born]
     repository: Mapped[words] = mapped_column(server_default=FetchedValue())  # the commit's; a trigger fills it
@@ -166,21 +159,16 @@ class Sweep(Base):
 
 
 class Config(Base):
-    """One point of a search space, stored once for all sweeps that try it. `sha256` is its canonical JSON's hash."""
+    """One point of a search space, stored once for all sweeps that try it."""
 
     __tablename__ = "configs"
     id: Mapped[key]
-    sha256: Mapped[words] = mapped_column(unique=True)
+    sha256: Mapped[words] = mapped_column(unique=True)  # of its canonical JSON
     params: Mapped[facts]
 
 
 class Compilation(Base):
-    """The outcome of compiling one code key with one compiler: a cubin with its static facts, or a failure.
-
-    `code_key` is the hash of what is compiled (library source, signature, constants, hints, architecture), known before
-    compiling. `content_key` (of the compiler's whole input, architecture, compiler, limits) identifies the cubin in the
-    cubin store. `code_sha256` is the hash of the machine code alone.
-    """
+    """The outcome of one compilation: a cubin with its static facts, or a failure."""
 
     __tablename__ = "compilations"
     __table_args__ = (
@@ -192,13 +180,13 @@ class Compilation(Base):
         Index(None, "code_sha256"),
     )
     id: Mapped[key]
-    code_key: Mapped[words]
+    code_key: Mapped[words]  # hash of library source, signature, constants, hints and architecture
     compiler: Mapped[words]
     arch: Mapped[words]
     status: Mapped[words]
     failure: Mapped[str | None] = mapped_column(Text)
-    content_key: Mapped[str | None] = mapped_column(Text)
-    code_sha256: Mapped[str | None] = mapped_column(Text)
+    content_key: Mapped[str | None] = mapped_column(Text)  # hash of the compiler's whole input; names the cubin
+    code_sha256: Mapped[str | None] = mapped_column(Text)  # of the machine code alone
     symbol: Mapped[str | None] = mapped_column(Text)
     registers: Mapped[int | None]
     stack_bytes: Mapped[int | None]
@@ -217,27 +205,23 @@ class Compilation(Base):
 
 
 class CodeDiff(Base):
-    """The difference between the machine code of two cubins, which are named by content key. `sentence` is empty if the
-    code is equal. `changes` lists source lines whose instructions changed, `instructions` the machine instructions of
-    which one cubin has more. Each list has only the first few."""
+    """The difference between the machine code of two cubins."""
 
     __tablename__ = "code_diffs"
-    base_key: Mapped[words] = mapped_column(primary_key=True)
+    base_key: Mapped[words] = mapped_column(primary_key=True)  # a content key
     head_key: Mapped[words] = mapped_column(primary_key=True)
-    sentence: Mapped[words]
+    sentence: Mapped[words]  # empty if the code is equal
+    # Both lists have only the first few differences.
     changes: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
     instructions: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
     compared_at: Mapped[born]
 
 
 class Trial(Base):
-    """One config of one sweep. It waits, is compiled, or has ended with a time or with the reason why it has none.
+    """One config of one sweep, with its time or with the reason why it has no time."""
 
-    `samples_us` are the sweep's few times of this config, by which the winner is chosen. Pages show the careful timing
-    of the winner, from `measurements`. There are a hundred million of these rows, so every byte and every index counts
-    (benchmarks/trial_bytes.py of e7265af counted them).
-    """
-
+    # There are a hundred million of these rows, so every byte and every index counts (benchmarks/trial_bytes.py of
+    # e7265af counted them).
     __tablename__ = "trials"
     __table_args__ = (
         UniqueConstraint("sweep_id", "config_id"),
@@ -256,19 +240,14 @@ class Trial(Base):
     compilation_id: Mapped[int | None] = mapped_column(ForeignKey("compilations.id"))
     status: Mapped[words] = mapped_column(server_default="waiting")
     failure: Mapped[str | None] = mapped_column(Text)
-    samples_us: Mapped[list[float] | None] = mapped_column(ARRAY(Double))
+    samples_us: Mapped[list[float] | None] = mapped_column(ARRAY(Double))  # few, to choose the winner
     median_us: Mapped[float | None]
     error: Mapped[float | None]  # largest |out - reference| as a share of the reference's largest magnitude
     __mapper_args__ = {"primary_key": (sweep_id, config_id)}  # noqa: RUF012 - SQLAlchemy's own name and type
 
 
 class Run(Base):
-    """One session on one GPU that measured a sweep's winner and its baselines.
-
-    `toolchain` maps each part of the toolchain to its version. `telemetry` lists readings of the GPU between groups of
-    rounds. `tie` lists the ids of configs that are as fast as the winner, within the measuring error. `origin` and
-    `timer` are "simulated" if no GPU ran. `code_compared_at` is null until the winner's code was compared (CodeDiff).
-    """
+    """One session on one GPU that measured a sweep's winner and its baselines."""
 
     __tablename__ = "runs"
     __table_args__ = (
@@ -288,20 +267,20 @@ class Run(Base):
     gpu_uuid: Mapped[words]
     gpu_name: Mapped[words]
     timer: Mapped[words]
-    toolchain: Mapped[facts]
+    toolchain: Mapped[facts]  # the version of each part
     toolchain_sha256: Mapped[words]
+    # Readings of the GPU between groups of rounds.
     telemetry: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
     sweep_gpu_s: Mapped[float]
+    # The ids of configs that are as fast as the winner, within the measuring error.
     tie: Mapped[list[int]] = mapped_column(ARRAY(BigInteger), server_default=text("'{}'"))
     started_at: Mapped[instant]
     finished_at: Mapped[instant]
-    code_compared_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    code_compared_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))  # null before CodeDiff
 
 
 class Measurement(Base):
-    """The careful timing of one implementation in a run. Element i of `samples_us` is from paired round i of the run.
-    `low_us` to `high_us` is the 95 % interval of the median. `ratio` is the time of the main baseline, named by
-    `baseline`, divided by this time: over 1 is faster. kernels/statistics.py computes the interval and the ratio."""
+    """The careful timing of one implementation in a run."""
 
     __tablename__ = "measurements"
     __table_args__ = (
@@ -314,11 +293,11 @@ class Measurement(Base):
     implementation: Mapped[words]
     role: Mapped[words]
     config_id: Mapped[int | None] = mapped_column(ForeignKey("configs.id"))
-    samples_us: Mapped[samples]
+    samples_us: Mapped[samples]  # element i is from paired round i of the run
     median_us: Mapped[float]
-    low_us: Mapped[float]
+    low_us: Mapped[float]  # low_us to high_us: the 95 % interval of the median
     high_us: Mapped[float]
-    ratio: Mapped[float | None]
+    ratio: Mapped[float | None]  # the time of `baseline` divided by this time: over 1 is faster
     ratio_low: Mapped[float | None]
     ratio_high: Mapped[float | None]
     detail: Mapped[facts]  # what the baseline chose, how its inputs were laid out, why it is missing
@@ -326,9 +305,7 @@ class Measurement(Base):
 
 
 class Verdict(Base):
-    """The verdict on a run, with the judge's policy and the reason. Judging twice gives the same verdict. `change` is
-    relative, with its 95 % interval `low` to `high`. `smallest` is the smallest change that one night of this series
-    could show. The change lies after the commit `good_commit_id`, up to and including `bad_commit_id`."""
+    """The verdict on a run. The change lies after `good_commit_id`, up to and including `bad_commit_id`."""
 
     __tablename__ = "verdicts"
     __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
@@ -340,16 +317,15 @@ class Verdict(Base):
     policy: Mapped[words]
     reason: Mapped[words]
     judged_at: Mapped[born]
-    low: Mapped[float | None]
+    low: Mapped[float | None]  # low to high: the 95 % interval of the change
     high: Mapped[float | None]
-    smallest: Mapped[float | None]
+    smallest: Mapped[float | None]  # the smallest change that one night of this series could show
     good_commit_id: Mapped[int | None] = mapped_column(ForeignKey("commits.id"))
     bad_commit_id: Mapped[int | None] = mapped_column(ForeignKey("commits.id"))
 
 
 class Suspicion(Base):
-    """A change that may have happened in a run's night, and the outcome. `launches` counts the launches of its replays.
-    `size` is the relative change that nightly times suggest; null if the suspicion has another reason."""
+    """A change that may have happened in a run's night, and the outcome."""
 
     __tablename__ = "suspicions"
     __table_args__ = (
@@ -365,22 +341,16 @@ class Suspicion(Base):
     gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
     good_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
     bad_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
-    size: Mapped[float | None]
+    size: Mapped[float | None]  # relative, by nightly times; null if the suspicion has another reason
     state: Mapped[words] = mapped_column(server_default="open")
     reason: Mapped[words]
-    launches: Mapped[int] = mapped_column(server_default="0")
+    launches: Mapped[int] = mapped_column(server_default="0")  # of its replays
     opened_at: Mapped[born]
     closed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class Replay(Base):
-    """Two cubins timed in the same minutes. `good_us` and `bad_us` have one median per launch, and a launch is a fresh
-    process.
-
-    `axis` is what differs between the two sides: "commit", "config", or the "toolchain" that compiled them. If it is
-    "node", two replays compare two nodes: each replay timed both sides on one node, `host`. `failure` says why a replay
-    has no times.
-    """
+    """Two cubins that were timed in the same minutes, in one fresh process per launch."""
 
     __tablename__ = "replays"
     __table_args__ = (
@@ -398,6 +368,8 @@ class Replay(Base):
     kernel: Mapped[words]
     problem: Mapped[words]
     gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
+    # The difference between the cubins: "commit", "config" or "toolchain". For "node", each of two replays timed both
+    # cubins on one node, `host`.
     axis: Mapped[words]
     good_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
     bad_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
@@ -409,7 +381,7 @@ class Replay(Base):
     bad_code_sha256: Mapped[str | None] = mapped_column(Text)
     good_toolchain: Mapped[str | None] = mapped_column(Text)  # the compiler
     bad_toolchain: Mapped[str | None] = mapped_column(Text)
-    good_us: Mapped[samples]
+    good_us: Mapped[samples]  # one median per launch
     bad_us: Mapped[samples]
     failure: Mapped[str | None] = mapped_column(Text)
     host: Mapped[str | None] = mapped_column(Text)
@@ -423,9 +395,7 @@ class Replay(Base):
 
 
 class Regression(Base):
-    """A confirmed change with an owner and a state, one per cause (`key`). db/lifecycle/regressions.py changes it. The
-    change lies after the commit `good_commit_id`, up to and including `bad_commit_id`. `size` is the change of its
-    worst series. `cause` is one sentence, and `explanation` a list of sentences with the reasons for this cause."""
+    """A confirmed change with an owner and a state."""
 
     __tablename__ = "regressions"
     __table_args__ = (
@@ -437,16 +407,16 @@ class Regression(Base):
         Index(None, "opened_at"),
     )
     id: Mapped[key]
-    key: Mapped[words] = mapped_column(unique=True)
+    key: Mapped[words] = mapped_column(unique=True)  # one per cause
     direction: Mapped[words]
     repository: Mapped[words]
     kernel: Mapped[words]
     category: Mapped[words]
-    cause: Mapped[words]
+    cause: Mapped[words]  # a sentence
     explanation: Mapped[list[str]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
-    good_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
-    bad_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))
-    size: Mapped[float]
+    good_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))  # the change came later
+    bad_commit_id: Mapped[int] = mapped_column(ForeignKey("commits.id"))  # the change came no later
+    size: Mapped[float]  # of its worst series
     low: Mapped[float]
     high: Mapped[float]
     state: Mapped[words] = mapped_column(server_default="new")
@@ -458,7 +428,7 @@ class Regression(Base):
 
 
 class RegressionSeries(Base):
-    """A series that a regression changed, confirmed in the night of run `run_id`. The run `good_run_id` is earlier."""
+    """A series that a regression changed."""
 
     __tablename__ = "regression_series"
     __table_args__ = (
@@ -471,7 +441,7 @@ class RegressionSeries(Base):
     kernel: Mapped[words]
     problem: Mapped[words]
     gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="cascade"))
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="cascade"))  # whose night confirmed it
     good_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="set null"))
     suspicion_id: Mapped[int | None] = mapped_column(ForeignKey("suspicions.id", ondelete="set null"))
     size: Mapped[float]
@@ -481,7 +451,7 @@ class RegressionSeries(Base):
 
 
 class RegressionEvent(Base):
-    """A change of a regression's state, owner or note. `who` is the person who made it, or "tilewatch"."""
+    """A change of a regression's state, owner or note. `who` is a person or "tilewatch"."""
 
     __tablename__ = "regression_events"
     __table_args__ = (Index(None, "regression_id"),)
@@ -496,7 +466,7 @@ class RegressionEvent(Base):
 
 
 class Mark(Base):
-    """A person's mark, right or wrong, on a run's verdict or a regression. A person's new mark replaces the old one."""
+    """A person's mark, right or wrong, on a run's verdict or a regression."""
 
     __tablename__ = "marks"
     __table_args__ = (
@@ -528,8 +498,7 @@ class Alarm(Base):
 
 
 class Message(Base):
-    """A message to people, sent once per `key`. It is written in the transaction of the change that it reports. A
-    "held" message waits for the end of quiet hours or for the digest. `claimed_at` is when a sender last claimed it."""
+    """A message to people, sent once per `key`. It is written in the transaction of the change that it reports."""
 
     __tablename__ = "messages"
     __table_args__ = (
@@ -546,10 +515,10 @@ class Message(Base):
     channel: Mapped[words]
     subject: Mapped[words]
     body: Mapped[words]
-    state: Mapped[words] = mapped_column(server_default="queued")
+    state: Mapped[words] = mapped_column(server_default="queued")  # held: until quiet hours end, or for the digest
     attempts: Mapped[int] = mapped_column(server_default="0")
     not_before: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    claimed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    claimed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))  # the last time
     sent_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     trouble: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[born]
@@ -557,12 +526,7 @@ class Message(Base):
 
 
 class PullRequest(Base):
-    """A pull request on a forge that replaces slow entries of a table of tuned configs, of one kernel and GPU model.
-
-    `entries` lists for each problem the config that the repository ships and its replacement. `table_sha256` is the
-    hash of the file with the table. The forge assigns `number` and `url`, which are null until it has opened the pull
-    request. A pull request in state "closing" is withdrawn the next time that a worker updates pull requests.
-    """
+    """A pull request that replaces slow entries of a table of tuned configs."""
 
     __tablename__ = "pull_requests"
     __table_args__ = (
@@ -581,23 +545,17 @@ class PullRequest(Base):
     repository: Mapped[words]
     kernel: Mapped[words]
     gpu_model: Mapped[str] = mapped_column(ForeignKey("gpu_models.slug"))
-    entries: Mapped[list[list[Any]]] = mapped_column(JSONB)
-    table_sha256: Mapped[words]
-    number: Mapped[int | None]
+    entries: Mapped[list[list[Any]]] = mapped_column(JSONB)  # for each problem, the shipped config and its replacement
+    table_sha256: Mapped[words]  # of the file with the table
+    number: Mapped[int | None]  # null until the forge has opened it, like `url`
     url: Mapped[str | None] = mapped_column(Text)
-    state: Mapped[words] = mapped_column(server_default="open")
+    state: Mapped[words] = mapped_column(server_default="open")  # closing: a worker will withdraw it
     opened_at: Mapped[born]
     closed_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class Check(Base):
-    """A comparison of two commits before a merge, on the fleet's GPUs of one model. Its times, in `check_operators`,
-    are in no series, and no verdict on a night uses them.
-
-    `changed` counts the operators that need launches, among which the error rate is divided. `changed` is null until
-    the check is prepared. `exit_code` is the exit code of `tilewatch compare`: 0 no operator is slower, 1 one is
-    slower, 2 could not tell. `failure` says why the check has no operators.
-    """
+    """A comparison of two commits before a merge. Verdicts on nights do not use its times."""
 
     __tablename__ = "checks"
     __table_args__ = (
@@ -615,9 +573,9 @@ class Check(Base):
     kernel: Mapped[str | None] = mapped_column(Text)
     fail_over: Mapped[float]
     who: Mapped[words]
-    changed: Mapped[int | None]
-    exit_code: Mapped[int | None]
-    failure: Mapped[str | None] = mapped_column(Text)
+    changed: Mapped[int | None]  # operators to time, among which the error rate is divided; null until prepared
+    exit_code: Mapped[int | None]  # 0: no operator is slower, 1: one is slower, 2: could not tell
+    failure: Mapped[str | None] = mapped_column(Text)  # why it has no operators
     requested_at: Mapped[born]
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
@@ -626,13 +584,7 @@ _WITHOUT_TIMES = ("failed", "neither", "added", "removed")
 
 
 class CheckOperator(Base):
-    """A kernel and problem of a check. `kind` is the outcome; null until all launches have ended.
-
-    `base_us` and `head_us` have one median per launch. `change` is relative (+0.02 is 2 % slower), with its 95 %
-    interval `low` to `high`; an infinite end is null. `sentence` is the outcome for people. `is_over` is True if the
-    head is surely slower by more than the check's `fail_over`, `is_unsure` if it may be. `not_apart` says why the
-    process that timed the kernel also ran its host code; empty if another process ran its host code.
-    """
+    """A kernel and problem of a check. `kind` is the outcome; null until all launches have ended."""
 
     __tablename__ = "check_operators"
     __table_args__ = (
@@ -647,7 +599,7 @@ class CheckOperator(Base):
     problem: Mapped[words]
     kind: Mapped[str | None] = mapped_column(Text)
     reason: Mapped[words] = mapped_column(server_default="")
-    sentence: Mapped[words] = mapped_column(server_default="")
+    sentence: Mapped[words] = mapped_column(server_default="")  # the outcome for people
     moved: Mapped[list[str]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
     config_source: Mapped[words] = mapped_column(server_default="")
     base_config: Mapped[dict[str, int] | None] = mapped_column(JSONB(none_as_null=True))
@@ -656,37 +608,32 @@ class CheckOperator(Base):
     head_content_key: Mapped[str | None] = mapped_column(Text)
     base_symbol: Mapped[str | None] = mapped_column(Text)
     head_symbol: Mapped[str | None] = mapped_column(Text)
-    base_us: Mapped[samples] = mapped_column(server_default=text("'{}'"))
+    base_us: Mapped[samples] = mapped_column(server_default=text("'{}'"))  # one median per launch
     head_us: Mapped[samples] = mapped_column(server_default=text("'{}'"))
-    change: Mapped[float | None]
-    low: Mapped[float | None]
+    change: Mapped[float | None]  # relative: +0.02 is 2 % slower
+    low: Mapped[float | None]  # low to high: the 95 % interval; an infinite end is null
     high: Mapped[float | None]
     not_slower_than: Mapped[float | None]
-    is_over: Mapped[bool] = mapped_column(server_default=text("false"))
-    is_unsure: Mapped[bool] = mapped_column(server_default=text("false"))
+    is_over: Mapped[bool] = mapped_column(server_default=text("false"))  # surely by more than `fail_over`
+    is_unsure: Mapped[bool] = mapped_column(server_default=text("false"))  # may be over
     host: Mapped[str | None] = mapped_column(Text)
     gpu_uuid: Mapped[str | None] = mapped_column(Text)
     gpu_s: Mapped[float] = mapped_column(server_default=text("0"))
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    not_apart: Mapped[words] = mapped_column(server_default="")
+    not_apart: Mapped[words] = mapped_column(server_default="")  # why its host code ran in the timed process
 
 
 class ToolchainReport(Base):
-    """A report on whether one of the later `toolchains` may replace the first. A file is imported once per `key`.
-
-    `contents` is the file that `tilewatch toolchain compare` writes, with every launch. `answer` and `markdown` are the
-    verdict on these contents (kernels/comparing/toolchains/writing.py), empty until the report is judged. `job_id` is
-    the newest job that makes the report; null for an imported report.
-    """
+    """A report on whether one of the later `toolchains` may replace the first."""
 
     __tablename__ = "toolchain_reports"
     id: Mapped[key]
-    key: Mapped[words] = mapped_column(unique=True)
+    key: Mapped[words] = mapped_column(unique=True)  # a file is imported once per key
     made_at: Mapped[instant]
-    contents: Mapped[facts]
-    answer: Mapped[facts]
+    contents: Mapped[facts]  # the file that `tilewatch toolchain compare` writes
+    answer: Mapped[facts]  # the verdict, like `markdown`; empty until it is judged
     markdown: Mapped[words]
-    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="set null"))
+    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="set null"))  # the newest
     toolchains: Mapped[list[str]] = mapped_column(ARRAY(Text))
 
 
@@ -694,14 +641,7 @@ _OF_COMPARISONS = ("prepare_check", "check", "compile_toolchains", "time_toolcha
 
 
 class Job(Base):
-    """One unit of queued work. This row is the job's state; the message in Redis contains only the `id`.
-
-    A job is queued, running, then done or failed. A waiting job is queued as soon as it has what it needs. A running
-    job whose lease ran out is queued again. After three expired leases its state is "poison", because it kills its
-    workers. A job that failed for a passing reason, `trouble`, is not tried before `not_before`; `put_offs` counts such
-    failures. Jobs with a low `priority` go first. `payload` has the step's arguments; `subject` names the job on pages.
-    See docs/reference/jobs.md.
-    """
+    """One unit of queued work. docs/reference/jobs.md explains its states."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -712,16 +652,16 @@ class Job(Base):
         Index(None, "state", "queue"),
         Index(None, "submission_id"),
     )
-    id: Mapped[key]
+    id: Mapped[key]  # all that the message in Redis contains
     key: Mapped[words] = mapped_column(unique=True)
     kind: Mapped[words]
     queue: Mapped[words]
-    state: Mapped[words]
+    state: Mapped[words]  # poison: three leases ran out, because it kills its workers
     submission_id: Mapped[int | None] = mapped_column(ForeignKey("submissions.id", ondelete="cascade"))
     sweep_id: Mapped[int | None] = mapped_column(ForeignKey("sweeps.id", ondelete="cascade"))
     run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="cascade"))
-    subject: Mapped[words]
-    payload: Mapped[facts]
+    subject: Mapped[words]  # its name on pages
+    payload: Mapped[facts]  # the arguments of its step
     done_steps: Mapped[int] = mapped_column(server_default="0")
     total_steps: Mapped[int] = mapped_column(server_default="0")
     attempt: Mapped[int] = mapped_column(server_default="0")
@@ -734,7 +674,7 @@ class Job(Base):
     started_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     finished_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     priority: Mapped[int] = mapped_column(server_default="3")  # db/lifecycle/jobs.py, Priority; 3 is a nightly's
-    put_offs: Mapped[int] = mapped_column(server_default="0")
+    put_offs: Mapped[int] = mapped_column(server_default="0")  # failures that may pass, such as `trouble`
     not_before: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
     trouble: Mapped[str | None] = mapped_column(Text)
     check_id: Mapped[int | None] = mapped_column(ForeignKey("checks.id", ondelete="cascade"), index=True)
@@ -742,8 +682,7 @@ class Job(Base):
 
 
 class Worker(Base):
-    """A worker process and its last heartbeat, `seen_at`. A worker whose heartbeat is old counts as gone.
-    `checks_since` is when the worker began to do only checks; null if its last job was not part of a check."""
+    """A worker process and its last heartbeat, `seen_at`. A worker whose heartbeat is old counts as gone."""
 
     __tablename__ = "workers"
     __table_args__ = (one_of("kind", "compile", "gpu", "judge", "tell"),)
@@ -756,17 +695,12 @@ class Worker(Base):
     started_at: Mapped[born]
     seen_at: Mapped[born]
     doing: Mapped[str | None] = mapped_column(Text)
-    checks_since: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    checks_since: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))  # it did only checks since
     queues: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
 
 class Action(Base):
-    """An action that a person or a forge requested: who, what, and the outcome, a sentence.
-
-    A cancel or retry is done at once. Requests that need the watched repository (a nightly, a sweep, a backfill, a
-    check, a bisection, a comparison of toolchains) are submitted within a minute by submit_requests.py. `key`
-    identifies a forge's delivery or a request of the judge, so that neither can be stored twice.
-    """
+    """An action that a person, a forge or the judge requested, with its outcome."""
 
     __tablename__ = "actions"
     __table_args__ = (
@@ -779,18 +713,16 @@ class Action(Base):
     id: Mapped[key]
     who: Mapped[words]
     action: Mapped[words]
-    wanted: Mapped[facts]
+    wanted: Mapped[facts]  # its arguments
     state: Mapped[words]
     outcome: Mapped[str | None] = mapped_column("said", Text)
     asked_at: Mapped[born]
     ended_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
-    key: Mapped[str | None] = mapped_column(Text, unique=True)
+    key: Mapped[str | None] = mapped_column(Text, unique=True)  # of a forge's delivery or a request of the judge
 
 
 class Token(Base):
-    """A token with which a program may read or act by HTTP or MCP. `sha256` is the token's hash; the token itself is
-    not stored. `gpu_s` is the GPU time in seconds that its actions may use within 24 hours. The row of a revoked token
-    stays, because actions are stored under its name."""
+    """A token with which a program may read or act."""
 
     __tablename__ = "tokens"
     __table_args__ = (
@@ -801,16 +733,15 @@ class Token(Base):
     name: Mapped[words] = mapped_column(unique=True)
     sha256: Mapped[words] = mapped_column(unique=True)
     rights: Mapped[list[str]] = mapped_column(ARRAY(Text))
-    gpu_s: Mapped[float]
+    gpu_s: Mapped[float]  # GPU seconds that its actions may use in 24 hours
     made_by: Mapped[words]
     made_at: Mapped[born]
-    revoked_by: Mapped[str | None] = mapped_column(Text)
+    revoked_by: Mapped[str | None] = mapped_column(Text)  # the row stays, for its actions
     revoked_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class Quarantine(Base):
-    """A period in which a GPU gets no sweeps because it is ill. It ends when canaries (tests) are clean again. A GPU
-    has at most one open quarantine. `evidence` has the readings, and the run that showed the illness, if any."""
+    """A period in which an ill GPU gets no sweeps. It ends when the GPU passes its tests again."""
 
     __tablename__ = "quarantines"
     __table_args__ = (
@@ -824,7 +755,7 @@ class Quarantine(Base):
     host: Mapped[words]
     kind: Mapped[words]
     reason: Mapped[words]
-    evidence: Mapped[facts]
+    evidence: Mapped[facts]  # the readings, and the run that showed the illness, if any
     began_at: Mapped[born]
     canaries: Mapped[int] = mapped_column(server_default="0")  # run since; only the last one may be clean
     canary_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))

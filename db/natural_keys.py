@@ -1,4 +1,4 @@
-"""Adds a row only if the table has no row with its natural key, so that a step may run twice."""
+"""Adds a row only if the table has no row with its natural key."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from tilewatch.db.models import Base
 def find_or_add(
     session: Session, model: type[Base], natural_key: Sequence[str], row: Mapping[str, Any]
 ) -> tuple[int, bool]:
-    """Returns the id of the row with this natural key, and whether it is new. Adds the row if there is none yet."""
+    """Adds a row if its natural key is new. Returns the row's id and whether it is new."""
     table = _table(model)
     added = session.execute(
         insert(table).values(**row).on_conflict_do_nothing(index_elements=list(natural_key)).returning(table.c.id)
@@ -27,13 +27,13 @@ def find_or_add(
 def find_or_add_all(
     session: Session, model: type[Base], natural_key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> list[int]:
-    """Adds the rows whose natural keys are not stored yet, sorted by key, so that two sessions cannot wait for each
-    other. Returns the ids of all rows, in the order of `rows`."""
+    """Adds the rows whose natural keys are new. Returns the ids of all rows, in the same order."""
     if not rows:
         return []
     table = _table(model)
     keys = [tuple(row[name] for name in natural_key) for row in rows]
     added = insert(table).on_conflict_do_nothing(index_elements=list(natural_key))
+    # Sorted by key, so that two sessions cannot wait for each other.
     session.execute(added, [dict(row) for _, row in sorted(zip(keys, rows, strict=True), key=lambda each: each[0])])
     columns = [table.c[name] for name in natural_key]
     found = session.execute(select(table.c.id, *columns).where(tuple_(*columns).in_(keys)))

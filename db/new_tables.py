@@ -1,11 +1,8 @@
-"""Makes the tables of db/models.py in an empty database, and the roles that may use these tables.
+"""Makes the tables of db/models.py in an empty database, and the roles that may use them.
 
-Three roles without a login let a server give each process only the rights it needs: `tilewatch_write` for workers and
-for whoever submits, `tilewatch_read` for the dashboard, `tilewatch_triage` for a dashboard on which people may act.
-`tilewatch_triage` may change the states of jobs and regressions, owners, notes and marks, and add actions. It may
-change no text, payload, name or measurement. Only `tilewatch_write` may read the hashes of tokens. The rights extend to
-tables of later migrations. Roles belong to the whole server, so they may exist already. If the migrating user may not
-make roles, an administrator makes them first, or all processes use the owner's login.
+`tilewatch_write` is for workers and for whoever submits, and `tilewatch_read` for the dashboard. `tilewatch_triage` is
+for a dashboard on which people may act. It may change states, owners, notes and marks, and add actions. Roles belong to
+the whole server, so they may exist already. If the user may not make roles, an administrator makes them first.
 """
 
 from sqlalchemy import Connection, text
@@ -72,5 +69,5 @@ def create_tables(connection: Connection) -> None:
 
 
 def grant_rights(connection: Connection) -> None:
-    """Creates the roles, if the connection's user may, and grants each role its rights on the tables."""
+    """Creates the roles if the connection's user may, and grants them their rights."""
     connection.execute(text(ROLES))

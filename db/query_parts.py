@@ -1,4 +1,4 @@
-"""Parts that queries share: joins from a measurement to its commit, conditions for a series, rows as dataclasses."""
+"""Parts that queries share, such as joins, conditions for a series, and results as dataclasses."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,9 +69,9 @@ def measured_runs(query: Query) -> Query:
 
 
 def series_keys() -> CTE:
-    """Returns a recursive query for the key of each series, with one index probe per series. With `select distinct`,
-    Postgres would read every sweep (175,000 in a year of a fleet)."""
+    """Returns a recursive query for the key of each series."""
     columns = [getattr(Sweep, name) for name in SERIES]
+    # It needs one index probe per series. `select distinct` would read every sweep (175,000 in a year of a fleet).
     keys = select(*columns).order_by(*columns).limit(1).cte("series_keys", recursive=True)
     above = select(*columns).where(tuple_(*columns) > tuple_(*keys.c)).order_by(*columns).limit(1).lateral()
     return keys.union_all(select(*above.c).select_from(keys.join(above, true())))
@@ -84,8 +84,8 @@ def is_of_series(keys: CTE | Mapping[str, str] | Mapping[str, BindParameter[str]
 
 
 def is_swept(kernel: ColumnElement[str] | InstrumentedAttribute[str]) -> ColumnElement[bool]:
-    """Returns the condition that a sweep of this kernel tried configs. It is false for a weighted total and for the
-    spans of an operator, which are computed from other sweeps' runs (totals.py, write_spans.py)."""
+    """Returns the condition that a sweep of this kernel tried configs."""
+    # Totals and spans are computed from the runs of other sweeps (totals.py, write_spans.py).
     return and_(kernel != TOTAL, *(~kernel.endswith(name_series("", metric)) for metric in SPAN_METRICS))
 
 
@@ -103,14 +103,14 @@ def is_drawn() -> ColumnElement[bool]:
 
 
 def is_part_of_space() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's sweep has a run but left out configs of its short list, or of
-    its space if it has no list. Configs outside the list do not count: a night stops trying them when one hangs."""
+    """Returns the condition that the enclosing query's sweep was measured only in part."""
+    # Configs outside the list do not count: a night stops trying them when one hangs.
     left_out = exists().where(Trial.sweep_id == Sweep.id, NOT_TRIED, ~is_drawn()).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
 
 
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """Returns the condition that a regression was imported from another database with a recording."""
+    """Returns the condition that a regression came from another database with a recording."""
     return _has_run_of(regression_id, "recorded")
 
 
@@ -133,8 +133,7 @@ def _has_run_of(regression_id: ColumnElement[int] | InstrumentedAttribute[int], 
 
 
 def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | None]:
-    """Returns a subquery for why a run's kernel and its host code ran in one process: the reason in the watch file,
-    else the reason that the worker found. The result is null if they ran in separate processes."""
+    """Returns a subquery for why a run's host code ran in the timed process; null if it ran in another process."""
     stated, found = (func.nullif(Measurement.detail[name].astext, "") for name in ("stated", "not_apart"))
     shared = Measurement.detail["library_runs_apart"].astext == "false"
     query = select(func.coalesce(stated, found)).where(
@@ -144,18 +143,17 @@ def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | Non
 
 
 def take_turns(session: Session, work: str) -> None:
-    """Waits until no other process does this work, then excludes other processes from it until the transaction ends."""
+    """Waits for other processes that do this work, then excludes them until the transaction ends."""
     session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(work, 0))))
 
 
 def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
-    """Returns the query for the fields of a dataclass `row`, for read_rows. `select_named` explains the arguments."""
+    """Returns the query for the fields of a dataclass. `select_named` explains the arguments."""
     return select_named(row.__dataclass_fields__, tables, **named)
 
 
 def select_named(names: Iterable[str], tables: Sequence[Any], **named: Any) -> Query:
-    """Returns the query for the columns with these names. A column is the expression in `named`, else the column with
-    that name in the first of `tables` that has it."""
+    """Returns the query for columns by name, from `named` or else from the first table that has the column."""
 
     def find_column(name: str) -> Any:
         if name in named:
@@ -173,8 +171,7 @@ def read_rows(
     documents: Sequence[str] = (),
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Made]:
-    """Runs a query and returns its results as dataclasses of the type `row`, whose fields have the columns' names.
-    `read_fields` explains `values` and `documents`."""
+    """Runs a query and returns its results as dataclasses. `read_fields` explains the arguments."""
     found = read_fields(session, query, documents, values)
     if found and found[0].keys() != row.__dataclass_fields__.keys():  # type: ignore[attr-defined]
         raise TypeError(f"the columns {sorted(found[0])} are not the fields of {row.__name__}")
@@ -192,18 +189,16 @@ def read_fields(
     documents: Sequence[str] = (),
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Runs a query and returns each result as a dict from column names to values.
-
-    `values` are the bound parameters of a query that is built once per process, because SQLAlchemy needs 5 ms to build
-    one with 30 columns and ten tables (2 cores, 2026-11-23). `documents` are columns of JSON as text. A year of nights
-    has few toolchains and configs, so equal texts are decoded once and share the object.
-    """
+    """Runs a query with bound `values`, and returns dicts. `documents` are columns with JSON as text."""
+    # Queries with bound parameters are built once per process. SQLAlchemy needs 5 ms to build one with 30 columns and
+    # ten tables (2 cores, 2026-11-23).
     session.flush()
     found = session.connection().execute(query, values)  # session.execute takes a third more time
     names = list(found.keys())
     # fetched all at once: one by one took a quarter more time (3,000 rows, 2026-11-23)
     made = [dict(zip(names, columns, strict=True)) for columns in found.all()]
     for name in documents:
+        # Equal texts share one object: a year of nights has few toolchains and configs.
         decoded: dict[str | None, Any] = {None: None}
         for fields in made:
             text = fields[name]
@@ -214,8 +209,8 @@ def read_fields(
 
 
 def make_row(row: type[Made], fields: dict[str, Any]) -> Made:
-    """Returns a dataclass whose attributes are the dict `fields` itself, without a copy. The constructor of a frozen
-    dataclass sets each field by a call, which took 8 us for 40 fields (2 cores, 2026-11-23)."""
+    """Returns a dataclass whose attributes are the dict `fields` itself, without a copy."""
+    # The constructor of a frozen dataclass took 8 us for 40 fields (2 cores, 2026-11-23).
     made = row.__new__(row)
     object.__setattr__(made, "__dict__", fields)
     return made

@@ -1,5 +1,4 @@
-"""Names repositories in the database. A branch is stored as a repository of its own, so that its runs are separate from
-the main line's. Runs with another toolchain are separate too: their name has a space, which no branch name can have."""
+"""Names repositories in the database. Branches and other toolchains are stored like repositories."""
 
 BRANCH_START = " (branch "
 
@@ -10,17 +9,17 @@ EXAMPLES = ("tilewatch-story",)
 
 
 def name_of_branch(repository: str, branch: str) -> str:
-    """Returns the name under which a branch is stored, as if it were a repository."""
+    """Returns the repository name under which a branch is stored."""
     return f"{repository}{BRANCH_START}{branch})"
 
 
 def is_example(name: str) -> bool:
-    """Returns whether a repository's changes were planted as examples. Pages show these apart and do not count them."""
+    """Returns whether a repository has planted changes, which pages do not count."""
     return name in EXAMPLES
 
 
 def split_branch(name: str) -> tuple[str, str | None]:
-    """Splits a stored name into the repository and the branch. The branch is None for a main line."""
+    """Splits a stored name into the repository and the branch, which is None for a main line."""
     repository, start, rest = name.partition(BRANCH_START)
     return (repository, rest.removesuffix(")")) if start and rest.endswith(")") else (name, None)
 
@@ -32,6 +31,7 @@ def is_branch(name: str) -> bool:
 
 def name_under_toolchain(branch: str | None, toolchain: str) -> str:
     """Returns the branch name for commits that another toolchain compiled. `branch` is None for the main line."""
+    # The space is safe, because no branch name can have one.
     return " ".join(filter(None, (branch, f"{UNDER}{toolchain}")))
 
 
@@ -42,5 +42,5 @@ def branch_without_toolchain(name: str) -> str | None:
 
 
 def describe_branch(name: str) -> str:
-    """Returns words for a branch name: "branch NAME", or the name alone for the main line under another toolchain."""
+    """Returns words for a branch name, such as "branch NAME" or "under TOOLCHAIN"."""
     return name if name.startswith(UNDER) else f"branch {name}"

@@ -1,4 +1,4 @@
-"""Groups of columns that the rows of several queries have in common."""
+"""Groups of columns that several queries share."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class SeriesRow(SeriesColumns):
 
 @dataclass(frozen=True)
 class JudgedSeriesColumns(SeriesColumns):
-    """A series with one of its runs, and the reason of the verdict on this run."""
+    """A series with one of its runs, and the reason of the verdict on the run."""
 
     run_id: int
     sha: str
@@ -49,7 +49,7 @@ class RunColumns:
 
 @dataclass(frozen=True)
 class JudgedRunColumns(CommitColumns, RunColumns):
-    """A run at a commit, with its rates and its verdict. The verdict's columns are None if the run was not judged."""
+    """A run with its commit, its rates and its verdict. The verdict is None if the run was not judged."""
 
     author: str | None
     device_name: str
@@ -67,7 +67,7 @@ class JudgedRunColumns(CommitColumns, RunColumns):
 
 @dataclass(frozen=True)
 class TimeColumns:
-    """The time of one implementation with its 95 % interval. Its ratio to a baseline is None without a baseline."""
+    """The time of one implementation with its 95 % interval, and its ratio to a baseline."""
 
     median_us: float
     low_us: float

@@ -1,4 +1,4 @@
-"""Connects a process to Postgres by engines and sessions, and says in one sentence why Postgres cannot be used."""
+"""Connects a process to Postgres, and says in one sentence why Postgres cannot be used."""
 
 import os
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ _engines: dict[tuple[str, int], Engine] = {}
 
 
 class DatabaseUnreachable(ExpectedError):
-    """Raised if Postgres cannot be used. The message is a sentence with the server's address, without the password."""
+    """Raised if Postgres cannot be used. The message has the server's address, without the password."""
 
 
 def engine(url: str) -> Engine:
-    """Returns this process's engine for a database, made on first use. A forked child makes its own engine, because two
-    processes that share an engine get each other's rows (seen with a Celery prefork pool)."""
+    """Returns this process's engine for a database, made on first use."""
+    # Two processes that share an engine get each other's rows (seen with a Celery prefork pool).
     key = (url, os.getpid())
     # Two threads that make one at once both get the first, so that none is left unclosed. `functools.cache` would not
     # do that, and a lock that is held during a fork is never free in the child.
@@ -39,16 +39,14 @@ UNSYNCHRONIZED = {"synchronize_session": False}
 
 @contextmanager
 def session(url: str) -> Iterator[Session]:
-    """Opens a transaction, which is committed when the `with` block ends and rolled back if it raises. Loaded rows stay
-    readable afterwards, so that a step can commit first and then send its messages."""
+    """Opens a transaction that is committed at the end of the `with` block. Loaded rows stay readable."""
     with Session(engine(url), expire_on_commit=False, execution_options=UNSYNCHRONIZED) as opened, opened.begin():
         yield opened
 
 
 @contextmanager
 def reading_session(url: str) -> Iterator[Session]:
-    """Opens a transaction whose queries all see the database as it was at the first query, so that their results agree.
-    Postgres refuses every change, even from a user with the right to it."""
+    """Opens a transaction that sees one state of the database, and in which Postgres refuses every change."""
     with session(url) as opened:
         opened.connection(execution_options={READS: True})
         # Not by SQLAlchemy's options: a connection that had them begins its later transactions with READ WRITE, which
@@ -59,9 +57,9 @@ def reading_session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def filling_session(url: str) -> Iterator[Session]:
-    """Opens a transaction that may fill empty tables. Postgres plans each of its statements anew, because a plan for
-    almost empty tables would read a whole table for each row of another table."""
+    """Opens a transaction that may fill empty tables."""
     with session(url) as opened:
+        # A plan for almost empty tables would read a whole table for each row of another table.
         opened.execute(text("set local plan_cache_mode = force_custom_plan"))
         yield opened
 
@@ -95,8 +93,7 @@ _SPILL = "select count(*) from (select g from generate_series(1, 20000) g order 
 
 
 def find_trouble(url: str) -> str | None:
-    """Returns why Postgres answers but would refuse a write: it is read-only or has no connection left. Returns None if
-    it would accept a write. Raises DatabaseUnreachable if Postgres does not answer or its disk is full."""
+    """Returns why Postgres would refuse a write; None if it would not. Raises DatabaseUnreachable if queries fail."""
     try:
         with engine(url).begin() as connection:
             found = connection.execute(text(_LOOK)).one()
@@ -114,7 +111,7 @@ def find_trouble(url: str) -> str | None:
 
 
 def passing_trouble(error: BaseException) -> str | None:
-    """Returns why Postgres failed if the reason may pass: it is away, full or read-only; None for other errors."""
+    """Returns why Postgres failed if the reason may pass; None for other errors."""
     if isinstance(error, OperationalError | InterfaceError):
         return f"Postgres cannot be used: {_reason(error)}"
     return None
@@ -140,7 +137,7 @@ def _make_engine(url: str) -> Engine:
 
 
 def _pass_read_only(context: ExceptionContext) -> None:
-    """Raises OperationalError, which counts as passing, instead of InternalError if a server has become read-only."""
+    """Raises OperationalError if a server has become read-only, because that may pass."""
     asked_for = context.connection is not None and context.connection.get_execution_options().get(READS)
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY and not asked_for:
         raise OperationalError(context.statement, None, context.original_exception) from context.original_exception
@@ -162,6 +159,6 @@ def _parse(url: str) -> URL:
 
 
 def _reason(error: DBAPIError) -> str:
-    """Returns the first line of the driver's error. The other lines repeat it for each address of the host."""
+    """Returns the first line of the driver's error."""
     lines = [line.strip() for line in str(error.orig).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

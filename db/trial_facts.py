@@ -1,8 +1,5 @@
-"""Counts the compilations of a sweep's trials by outcome.
-
-db/fact_writes.py stores the counts with the sweep when no trial waits any more. Otherwise a page would read the trials
-of hundreds of sweeps, 500 each, all over the disk. Sweeps without stored counts are counted when read.
-"""
+"""Counts the compilations of a sweep's trials by outcome. Finished sweeps store these counts, because pages would
+otherwise read too many trials."""
 
 from typing import Any
 
@@ -13,9 +10,7 @@ from tilewatch.db.models import Compilation, Sweep, Trial
 
 
 def count() -> ScalarSelect[dict[str, Any]]:
-    """Returns a subquery that counts the trials of the enclosing query's sweep, as one JSON object. `settled` trials
-    have a compilation, `spilling` trials use stack, `tma` trials load only by TMA, and `tensor_core` trials compute all
-    products on Tensor Cores. `compile_s` is a sum. Medians and `compiler` are null if no trial is settled."""
+    """Returns a subquery that counts the trials of the enclosing query's sweep, as one JSON object."""
     ok = Compilation.status == "ok"
 
     def counted(condition: ColumnElement[bool]) -> ColumnElement[int]:
@@ -24,13 +19,15 @@ def count() -> ScalarSelect[dict[str, Any]]:
     values: dict[str, ColumnElement[Any]] = {
         "trials": func.count(),
         "not_compiled": counted(Trial.status == "not_compiled"),
-        "settled": func.count(Compilation.id),
+        "settled": func.count(Compilation.id),  # have a compilation
         "compiled": counted(ok),
         "timeouts": counted(Compilation.status == "timeout"),
         "errors": counted(Compilation.status == "error"),
-        "spilling": counted(Compilation.stack_bytes > 0),
+        "spilling": counted(Compilation.stack_bytes > 0),  # use stack
         "most_stack_bytes": func.coalesce(func.max(Compilation.stack_bytes), 0),
+        # load only by TMA
         "tma": counted((Compilation.loads > 0) & (Compilation.tma_loads == Compilation.loads)),
+        # compute all products on Tensor Cores
         "tensor_core": counted((Compilation.mmas > 0) & (Compilation.tensor_core_mmas == Compilation.mmas)),
         "median_registers": func.percentile_cont(0.5).within_group(Compilation.registers),
         "compile_s": func.coalesce(func.sum(Compilation.compile_s), 0.0),
@@ -48,5 +45,5 @@ def count() -> ScalarSelect[dict[str, Any]]:
 
 
 def of_sweep() -> ColumnElement[dict[str, Any]]:
-    """Returns the stored counts of the enclosing query's sweep, or else what `count` computes."""
+    """Returns the stored counts of the enclosing query's sweep, or else computes them."""
     return func.coalesce(Sweep.trial_facts, count(), type_=JSONB)

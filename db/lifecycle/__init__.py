@@ -1,2 +1,1 @@
-"""Changes the state of rows: jobs, messages, alarms, suspicions, regressions, quarantines and actions. No other package
-changes such a state. The caller opens the session and commits."""
+"""Changes the state of jobs, messages, alarms, regressions and other rows. The caller opens the session and commits."""

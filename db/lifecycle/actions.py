@@ -1,9 +1,5 @@
-"""Carries out requests from the command line, the dashboard and programs, or stores them for a worker.
-
-Each request is stored in the table `actions` with the requester's name, in the same transaction. Jobs are cancelled and
-retried at once, and the reconciler sends the messages for retried jobs within a minute. A worker makes submissions
-(worker/submitting/submit_requests.py), because they need a repository's clone, which the requesting process may lack.
-"""
+"""Carries out requests of people and programs, or stores them for a worker. A worker makes submissions, because they
+need a clone of the repository."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -33,12 +29,12 @@ BY_A_COMMIT = ("code", "search_space", "unknown")
 
 
 class NoSuchWork(ExpectedError):
-    """Raised if the job or submission does not exist, or if its state does not allow the action."""
+    """Raised if a job or submission does not exist, or if its state does not allow the action."""
 
 
 @dataclass(frozen=True)
 class JobSelection:
-    """The jobs that a person selected: either one job, or all jobs of one submission."""
+    """The jobs that a person selected: one job, or all jobs of a submission."""
 
     job_id: int | None
     submission_id: int | None
@@ -55,7 +51,7 @@ class JobSelection:
 
 @dataclass(frozen=True)
 class RequestedAction:
-    """A stored request for a worker to carry out. `wanted` has the arguments of the request."""
+    """A stored request for a worker. `wanted` has its arguments."""
 
     id: int
     who: str
@@ -65,7 +61,7 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Cancels the selected open jobs and returns a sentence. Workers stop soon. Raises NoSuchWork if none is open."""
+    """Cancels the selected open jobs and returns a sentence. Raises NoSuchWork if no selected job is open."""
     ended = jobs.cancel(session, _list_chosen(session, chosen, OPEN_JOB))
     if not ended:
         raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))
@@ -73,9 +69,7 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Queues selected jobs again if they ended before their work was done, and stores this as an action of `who`.
-    Returns a sentence about the queued jobs. Raises NoSuchWork if no selected job ended this way. Raises it also for
-    the job of a check, because the check ended with its job."""
+    """Queues selected jobs again and returns a sentence. Raises NoSuchWork if no job failed or was cancelled."""
     ended = select(Job.check_id).where(Job.id == chosen.job_id, Job.state.in_(ENDED_SHORT))
     if (check_id := session.scalar(ended)) is not None:
         raise NoSuchWork(f"job {chosen.job_id} is of check {check_id}, which ends with it: submit the check again")
@@ -89,9 +83,7 @@ def retry(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def ask(session: Session, who: str, action: str, wanted: Mapping[str, Any], key: str | None = None) -> int | None:
-    """Stores a request for an action. `wanted` has the arguments; arguments that are None are not stored. A request
-    without a repository is for the main watched one. Empty `gpus` stand for all GPU models that are watched or were
-    measured here. Returns the action's id; None if an earlier action has the same `key`."""
+    """Stores a request for an action and returns its id; None if an earlier action has the same key."""
     given = {name: value for name, value in wanted.items() if value is not None}
     asked = postgresql.insert(Action).values(who=who, action=action, wanted=given, state="asked", key=key)
     once = asked.on_conflict_do_nothing(index_elements=[Action.key]).returning(Action.id)
@@ -99,11 +91,11 @@ def ask(session: Session, who: str, action: str, wanted: Mapping[str, Any], key:
 
 
 def measure_again(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Requests new sweeps at the bad commit of a regression, for each kernel and problem that it changed. Returns the
-    regression. A sweep of an operator measures its time and its spans, so one sweep serves these series."""
+    """Requests new sweeps at a regression's bad commit, for each kernel and problem. Returns the regression."""
     row = _regression(session, regression_id)
     gpus: dict[tuple[str, str], set[str]] = {}
     for series in regression_queries.list_series(session, regression_id):
+        # A sweep of an operator measures its time and its spans, so one sweep serves these series.
         gpus.setdefault((split_kernel(series.kernel)[0], series.problem), set()).add(series.gpu_model)
     for (kernel, problem), models in sorted(gpus.items()):
         about = {"repository": row.repository, "kernel": kernel, "problem": problem, "commit": row.bad_sha}
@@ -112,8 +104,7 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
 
 
 def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
-    """Requests replays of a regression's worst series that narrow its range of commits. Returns the regression. Raises
-    NotPossible for a range of one commit, a cause other than a commit, a recording, or a running bisection."""
+    """Requests replays that narrow a regression's range of commits. Raises NotPossible if this is impossible now."""
     row = _regression(session, regression_id)
     if (why_not := why_no_bisection(vars(row))) is not None:
         raise NotPossible(f"regression {regression_id} {why_not}")
@@ -125,8 +116,7 @@ def bisect(session: Session, regression_id: int, who: str) -> RegressionRow:
 
 
 def why_no_bisection(row: Mapping[Any, Any]) -> str | None:
-    """Returns why a regression can never be bisected, as a clause; None if it can. `row` has the fields of
-    RegressionRow."""
+    """Returns why a regression can never be bisected; None if it can. `row` has the fields of RegressionRow."""
     if row["commits_in_range"] <= 1:
         return f"has one possible commit, {short_sha(row['bad_sha'])}: nothing to bisect"
     if row["recorded"]:
@@ -137,9 +127,8 @@ def why_no_bisection(row: Mapping[Any, Any]) -> str | None:
 
 
 def replay(session: Session, run_id: int, who: str) -> str:
-    """Requests a replay that compares the commit of an undecided run with the commit measured before. Returns a
-    sentence for the person, and adds to the verdict's reason that a replay was requested. Raises NotPossible if no
-    replay is possible, or if a replay was requested already, so that two clicks make one replay."""
+    """Requests a replay of an undecided run and returns a sentence. Raises NotPossible if it is not possible now."""
+    # With the lock, two clicks make one replay.
     suspicions.lock_run(session, run_id)
     run = find_run(session, run_id)
     if run is None:
@@ -154,13 +143,12 @@ def replay(session: Session, run_id: int, who: str) -> str:
 
 
 def is_replay_offered(run: RunRow) -> bool:
-    """Returns whether pages offer a replay of a run: nothing in `run` rules a replay out, and none is requested yet."""
+    """Returns whether pages offer a replay of a run."""
     return _why_never_replayed(run) is None and not (run.reason or "").endswith(AWAITS_REPLAY)
 
 
 def find_next_request(session: Session, after: int = 0) -> RequestedAction | None:
-    """Returns the oldest open request with an id over `after`, and locks it for this transaction; None if there is
-    none. Skips requests that another transaction has locked."""
+    """Returns and locks the oldest open request with an id over `after`; None if there is none."""
     query = (
         select(Action.id, Action.who, Action.action, Action.wanted, Action.asked_at)
         .where(Action.state == "asked", Action.id > after)
@@ -175,8 +163,7 @@ def find_next_request(session: Session, after: int = 0) -> RequestedAction | Non
 def end_request(
     session: Session, action_id: int, *, refused: bool, outcome: str, learned: Mapping[str, Any] | None = None
 ) -> None:
-    """Ends a request. Stores its outcome, a sentence, and adds `learned` to its `wanted` fields. If it requested a
-    replay of a run, removes from the reason of the run's verdict that a replay is requested."""
+    """Ends a request with an outcome, and adds `learned` to the request's arguments."""
     columns = {"state": "refused" if refused else "done", "outcome": outcome, "ended_at": func.now()}
     wanted = Action.wanted.concat(cast(dict(learned or {}), JSONB))
     ended = update(Action).where(Action.id == action_id, Action.state == "asked").values(**columns, wanted=wanted)
@@ -186,7 +173,7 @@ def end_request(
 
 
 def write_action(session: Session, who: str, action: str, wanted: Mapping[str, Any], outcome: str) -> str:
-    """Stores an action that a person has just done. Returns `outcome`, a sentence for that person."""
+    """Stores an action that is done already, and returns its outcome."""
     session.execute(
         insert(Action).values(
             who=who, action=action, wanted=dict(wanted), state="done", outcome=outcome, ended_at=func.now()
@@ -200,7 +187,7 @@ def _is_asked(session: Session, wanted: Mapping[str, int]) -> bool:
 
 
 def _why_not_replayed(session: Session, run: RunRow) -> str | None:
-    """Returns why a replay of a run is not possible or not needed, as a clause; None if it is possible."""
+    """Returns why a run cannot or need not be replayed; None if it can."""
     if (why_not := _why_never_replayed(run)) is not None:
         return why_not
     scope = judging.read_scope(session, run.run_id)

@@ -1,4 +1,4 @@
-"""Opens and closes alarms. Opens at most one alarm per key. Sends no messages."""
+"""Opens and closes alarms. Sends no messages."""
 
 import datetime as dt
 import hashlib
@@ -21,8 +21,8 @@ WATCHING = "open and close alarms"
 
 
 def open_once(session: Session, *, key: str, kind: str, subject: str, detail: str) -> tuple[int, bool]:
-    """Opens an alarm if there has never been one with this key. Returns its id, and whether it is new. A closed alarm
-    stays closed. Keys contain the time when the trouble began, so that new trouble has a new key."""
+    """Opens an alarm if its key is new. Returns the alarm's id and whether it is new."""
+    # A closed alarm stays closed, so keys contain the time when the trouble began.
     return find_or_add(session, Alarm, ("key",), {"key": key, "kind": kind, "subject": subject, "detail": detail})
 
 
@@ -44,7 +44,7 @@ def _find_open(kind: str, subject: str) -> Select[str]:
 
 
 def digest(subject: str) -> str:
-    """Returns a short hash of a name, to use in a key. A name may have slashes, which separate the parts of a key."""
+    """Returns a short hash of a name, for use in a key. Slashes in the name would split the key."""
     return hashlib.sha256(subject.encode()).hexdigest()[:8]
 
 

@@ -1,5 +1,4 @@
-"""Changes the state of a check (a comparison of two commits): submitted, prepared, each operator compared, ended. A
-check ends when its last operator gets an outcome. Repeating a write changes nothing. The caller commits."""
+"""Changes the state of a check, which compares two commits. Repeating a write changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ LOST = "its job ended without an outcome"
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """The inputs of a check. `kernel` is None for all kernels of a nightly. `fail_over` 0.02 allows 2 % slowdown."""
+    """The inputs of a check. `kernel` is None for all kernels. `fail_over` 0.02 allows 2 % slowdown."""
 
     repository: str
     base_sha: str
@@ -34,7 +33,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class OpenOperator:
-    """An operator of a check that has no outcome yet, with the fields that its job needs to time both commits."""
+    """An operator of a check that must still be timed at both commits."""
 
     check_id: int
     base_sha: str
@@ -53,8 +52,7 @@ class OpenOperator:
 
 
 def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, bool]:
-    """Opens a check and returns its id and True. If a check with the same inputs is open, or ended without a failure,
-    returns that check's id and False."""
+    """Opens a check unless it is open or ended without a failure. Returns its id and whether it is new."""
     key = ":".join(
         (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
     )
@@ -68,14 +66,13 @@ def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, boo
 
 
 def is_prepared(session: Session, check_id: int) -> bool:
-    """Returns whether a check was prepared or has ended, so that nothing is left to prepare."""
+    """Returns whether a check was prepared or has ended."""
     query = select(or_(Check.changed.is_not(None), Check.ended_at.is_not(None))).where(Check.id == check_id)
     return session.scalars(query).one()
 
 
 def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, str, str]]:
-    """Stores every operator of a check, with its outcome if it needs no launches. Returns the id, the kernel and the
-    problem of each operator that needs launches."""
+    """Stores the operators of a check. Returns the id, kernel and problem of each operator that must be timed."""
     waiting = []
     for row in rows:
         ended = {} if row["kind"] is None else {"ended_at": clock_now()}
@@ -89,7 +86,7 @@ def write_prepared(session: Session, check_id: int, rows: Sequence[Mapping[str, 
 
 
 def find_open_operator(session: Session, operator_id: int) -> OpenOperator | None:
-    """Returns an operator with its check's commits; None if the operator already has an outcome."""
+    """Returns an operator of a check; None if it already has an outcome."""
     query = (
         select_row(OpenOperator, [CheckOperator, Check])
         .join(Check, Check.id == CheckOperator.check_id)
@@ -99,7 +96,7 @@ def find_open_operator(session: Session, operator_id: int) -> OpenOperator | Non
 
 
 def write_outcome(session: Session, check_id: int, operator_id: int, columns: Mapping[str, Any]) -> None:
-    """Stores the outcome of an operator if it has none yet. Ends the check if all its operators now have an outcome."""
+    """Stores the outcome of an operator if it has none yet. The last outcome ends the check."""
     which = and_(CheckOperator.id == operator_id, CheckOperator.kind.is_(None))
     _change(session, which, {**columns, "ended_at": clock_now()})
     end_answered(session, check_id)
@@ -118,7 +115,7 @@ def end_answered(session: Session, check_id: int) -> None:
 
 
 def end_stranded(session: Session) -> None:
-    """Ends checks and operators that will never get an outcome, because their jobs failed or were cancelled."""
+    """Ends checks and operators whose jobs failed or were cancelled."""
     preparing = and_(Job.check_id == Check.id, Job.kind == "prepare_check")
     unprepared = and_(
         Check.ended_at.is_(None), Check.changed.is_(None), ~exists().where(preparing, Job.state.in_(OPEN_JOB))
@@ -145,7 +142,7 @@ def end_stranded(session: Session) -> None:
 
 
 def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
-    """Returns the SQL expression for why a job ended, as a sentence: its failure, or that it was cancelled."""
+    """Returns the SQL expression for why a job ended, in words."""
     cancelled = literal("its job was cancelled")
     return func.coalesce(
         select(case((Job.state == "cancelled", cancelled), else_=Job.failure))
@@ -158,6 +155,6 @@ def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: Mapping[str, Any]) -> list[int]:
-    """Changes columns of the operators that fulfil `which`. Returns the ids of their checks, sorted, each once."""
+    """Changes columns of operators. Returns the ids of their checks, sorted."""
     changed = session.scalars(update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id))
     return sorted(set(changed))

@@ -1,4 +1,4 @@
-"""Stores the order of a branch's commits: the position of each commit, and when it left the branch."""
+"""Stores the order of a branch's commits, and when commits left the branch."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tilewatch.db.models import Commit
 
 @dataclass(frozen=True)
 class KnownCommit:
-    """A stored commit of a branch. `has_left` is True if it is no longer on the branch, e.g. after a forced push."""
+    """A stored commit of a branch. `has_left` is True if it is no longer on the branch."""
 
     sha: str
     position: int
@@ -30,7 +30,7 @@ def list_known(session: Session, repository: str) -> list[KnownCommit]:
 
 
 def write_order(session: Session, repository: str, positions: Mapping[str, int], left: Collection[str]) -> int:
-    """Stores positions of commits, and that those in `left` left the branch. Returns how many were on it until now."""
+    """Stores the positions of commits, and which commits left the branch. Returns how many left it now."""
     known = list_known(session, repository)
     session.execute(_MOVE, {"repository": repository, **_columns(known, positions, left)})
     return sum(each.sha in left and not each.has_left for each in known)
@@ -49,7 +49,7 @@ where commits.repository = :repository and commits.sha = placed.sha
 def _columns(
     known: Collection[KnownCommit], positions: Mapping[str, int], left: Collection[str]
 ) -> dict[str, list[object]]:
-    """Returns the parameters of `_MOVE`: lists with one element per commit that moved, left or joined the branch."""
+    """Returns the parameters of `_MOVE`: lists with one element for each changed commit."""
     moved = [
         each
         for each in known

@@ -1,8 +1,7 @@
 """Changes the state of a job: added, sent, claimed, renewed, ended. docs/reference/jobs.md draws the states.
 
-A worker owns a job by a lease. Each write of the worker names it as the owner, so a worker that lost its lease changes
-nothing. Leases use only the database's clock, because the clocks of nodes differ. That clock is read when the statement
-runs, not when the transaction began. Other modules send the messages to workers, and `mark_sent` stores that.
+A worker owns a job by a lease. A worker that lost its lease changes nothing, because each write names the owner. Leases
+use only the database's clock, because the clocks of nodes differ.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,8 +26,7 @@ than 10 minutes, which includes the longest job of a check (worker/comparing/che
 
 
 class Priority(IntEnum):
-    """The order of jobs in a queue, the lowest number first. A job passes its priority on to the jobs that it queues.
-    The jobs of checks have MANUAL, but come before other jobs with MANUAL, in the order of their checks."""
+    """The priority of a job, the lowest number first. A job passes its priority on to the jobs that it queues."""
 
     CONFIRM = 0
     BISECT = 1
@@ -39,7 +37,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True)
 class ClaimedJob:
-    """A job that a worker has claimed and owns until its lease runs out."""
+    """A job that a worker owns until its lease runs out."""
 
     id: int
     key: str
@@ -58,7 +56,7 @@ class ClaimedJob:
 
 @dataclass(frozen=True)
 class UnsentJob:
-    """A queued job about which a message must be sent to the workers once the transaction is committed."""
+    """A queued job. Workers need a message about it after the commit."""
 
     id: int
     queue: str
@@ -80,8 +78,7 @@ class NewJob(TypedDict):
 
 
 def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
-    """Adds a job if its key is new. Returns the id of the key's job, and whether it was added. By default the job is
-    queued and has a nightly's priority. A job in state "waiting" cannot be claimed before `release`."""
+    """Adds a job if its key is new. Returns the job's id and whether it is new."""
     priority = int(row.get("priority", Priority.NIGHTLY))
     return find_or_add(session, Job, ("key",), {"state": "queued", **row, "priority": priority})
 
@@ -89,12 +86,9 @@ def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
 def claim(
     session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
 ) -> ClaimedJob | None:
-    """Claims the most urgent job in the queue of job `job_id`, often that job itself. Returns None if there is none.
-
-    A message about a job only says that its queue has work, because queues in Redis have no priorities. Each job has a
-    message, so every job is claimed in the end. Jobs that another process is claiming are skipped. `queues`, if given,
-    limits the jobs to these queues.
-    """
+    """Claims the most urgent job in the queue of job `job_id`, often another job. Returns None if no job is due."""
+    # A message about a job only says that its queue has work, because queues in Redis have no priorities. Each job has
+    # a message, so every job is claimed in the end.
     own_queue = select(Job.queue).where(Job.id == job_id)
     queue = (own_queue if queues is None else own_queue.where(Job.queue.in_(queues))).scalar_subquery()
     due = and_(Job.state == "queued", or_(Job.not_before.is_(None), Job.not_before <= clock_now()))
@@ -130,8 +124,7 @@ def claim(
 
 
 def renew(session: Session, job_id: int, owner: str, lease_s: float, done_steps: int, log: str | None = None) -> bool:
-    """Extends the lease on a job and stores its progress and log. Returns False if the job was cancelled or now belongs
-    to another worker. The caller must then stop working on it."""
+    """Extends the lease on a job and stores its progress. Returns False if the worker must stop working on the job."""
     newer = {} if log is None else {"log": log}
     return _as_owner(session, job_id, owner, {"lease_until": after(lease_s), "done_steps": done_steps, **newer})
 
@@ -145,32 +138,30 @@ def finish(session: Session, job_id: int, owner: str) -> bool:
 def fail(
     session: Session, job_id: int, owner: str, failure: str, trace: str | None = None, log: str | None = None
 ) -> bool:
-    """Ends a job that failed for good. `failure` is one line for people. Returns False if the lease was lost."""
+    """Ends a job that failed for good. Returns False if the lease was lost."""
     columns = {"failure": failure, "trace": trace, "log": log, "finished_at": clock_now()}
     return _as_owner(session, job_id, owner, {**_let_go("failed"), **columns})
 
 
 def hand_back(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues a job again, because its worker must stop or cannot do the job. `columns` are other columns to change,
-    such as `queue`. The attempt does not count. Returns False if the worker has lost its lease."""
+    """Queues a job again. The attempt does not count. Returns False if the lease was lost."""
     again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     return _as_owner(session, job_id, owner, {**again, **columns})
 
 
 def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
-    """Queues a job again after a failure that may pass. The wait before the next try doubles each time. The attempt
-    does not count. `trouble` is a sentence for people. Returns False if the worker has lost its lease."""
+    """Queues a job again, to be tried later. Returns False if the lease was lost."""
     columns = {"put_offs": Job.put_offs + 1, "not_before": after(backoff_s(Job.put_offs)), "trouble": trouble}
     return hand_back(session, job_id, owner, **columns)
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
-    """Changes the state of these jobs from "waiting" to "queued". Ignores other states. Returns the changed jobs."""
+    """Queues waiting jobs and returns them."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
 def requeue_expired(session: Session) -> list[UnsentJob]:
-    """Queues jobs whose lease ran out, or ends them as "poison" after MAX_ATTEMPTS. Returns the queued jobs."""
+    """Queues jobs whose lease ran out, and returns them. After MAX_ATTEMPTS, ends them as "poison" instead."""
     sentence = "set aside as poison: %s workers stopped answering in the middle of it, the last of them %s"
     failure = func.format(sentence, Job.attempt, Job.owner)
     _change(
@@ -182,8 +173,7 @@ def requeue_expired(session: Session) -> list[UnsentJob]:
 
 
 def list_unsent(session: Session, older_than_s: float) -> list[UnsentJob]:
-    """Lists queued jobs whose message was never sent, or was sent so long ago that it may be lost, the most urgent
-    first. A job that waits after a failure is listed when its time has come. Sending a message twice does no harm."""
+    """Lists queued jobs whose message was never sent or may be lost, the most urgent first."""
     lost = or_(Job.sent_at.is_(None), Job.sent_at <= after(-older_than_s))
     due = or_(Job.not_before.is_(None), Job.not_before <= clock_now())
     query = select(Job.id, Job.queue).where(Job.state == "queued", lost, due).order_by(Job.priority, Job.id)
@@ -195,13 +185,13 @@ def mark_sent(session: Session, job_ids: Sequence[int]) -> None:
 
 
 def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Cancels those of the jobs that have not ended, and returns their ids. Workers notice it at the next `renew`."""
+    """Cancels the jobs that have not ended, and returns their ids. Workers notice it at the next `renew`."""
     alive = and_(Job.id == func.any(list(job_ids)), Job.state.in_(OPEN_JOB))
     return [job.id for job in _change(session, alive, {**_let_go("cancelled"), "finished_at": clock_now()})]
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Queues failed, poisoned or cancelled jobs with 0 attempts; measure jobs wait for `release`. Returns their ids."""
+    """Queues failed or cancelled jobs like new jobs, and returns their ids. Measure jobs wait for `release`."""
     anew = {
         **_let_go("queued"),
         **dict.fromkeys(("failure", "trace", "log", "trouble", "sent_at", "started_at", "finished_at")),
@@ -213,9 +203,10 @@ def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def _urgency(owner: str) -> ColumnElement[int]:
-    """Returns the SQL sort key by which jobs are claimed. Jobs of checks come between replays and sweeps, or after the
-    nightly's jobs if the worker has done only checks for CHECKS_TURN_S."""
+    """Returns the SQL sort key by which jobs are claimed, the smallest first."""
     over = select(Worker.checks_since <= after(-CHECKS_TURN_S)).where(Worker.name == _worker_of(owner))
+    # Jobs of checks come between replays and sweeps, or after the nightly's jobs if the worker has done only checks for
+    # CHECKS_TURN_S.
     return case(
         (Job.check_id.is_(None), 2 * Job.priority),
         (over.scalar_subquery(), 2 * Priority.NIGHTLY + 1),
@@ -224,20 +215,21 @@ def _urgency(owner: str) -> ColumnElement[int]:
 
 
 def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
-    """Stores when a worker began to do only checks. A job of another kind removes that time."""
+    """Stores when a worker began to do only checks. Another job removes that time."""
     changes = Worker.checks_since.is_(None) if is_check else Worker.checks_since.is_not(None)
     since = clock_now() if is_check else None
     session.execute(update(Worker).where(Worker.name == _worker_of(owner), changes).values(checks_since=since))
 
 
 def _worker_of(owner: str) -> str:
-    """Returns the name of the worker that owns a job. An owner is NAME#PID, where PID is a process of the worker."""
+    """Returns the name of the worker in a job's owner, which is NAME#PID."""
     return owner.rpartition("#")[0]
 
 
 def _expired() -> ColumnElement[bool]:
-    """Returns the condition that a job's lease ran out. If it ran out while Postgres was away, it counts only RENEWAL_S
-    after the restart, so that its owner can renew it. So a full disk that ends Postgres repeatedly poisons no jobs."""
+    """Returns the condition that a job's lease ran out."""
+    # No owner can renew a lease while Postgres is away, so owners get RENEWAL_S after a restart. Otherwise a full disk
+    # that ends Postgres repeatedly would poison jobs.
     started = func.pg_postmaster_start_time()
     renewable = and_(Job.lease_until < started, started > after(-RENEWAL_S))
     return and_(Job.state == "running", Job.lease_until <= clock_now(), not_(renewable))
@@ -248,12 +240,13 @@ def _let_go(state: str) -> dict[str, Any]:
 
 
 def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:
-    """Changes the columns of a job that `owner` runs. Returns False if `owner` no longer runs it."""
+    """Changes columns of a job that `owner` runs. Returns False if it no longer runs the job."""
     return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), columns))
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: dict[str, Any]) -> list[UnsentJob]:
-    """Changes the columns of jobs and returns the jobs. Locks the jobs by id, so that two callers cannot deadlock."""
+    """Changes columns of jobs and returns the jobs, sorted by id."""
+    # Locked in the order of their ids, so that two callers cannot deadlock.
     locked = select(Job.id).where(which).order_by(Job.id).with_for_update()
     changed = session.execute(update(Job).where(Job.id.in_(locked)).values(**columns).returning(Job.id, Job.queue))
     return sorted((UnsentJob(id_, queue) for id_, queue in changed), key=lambda job: job.id)

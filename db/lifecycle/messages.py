@@ -1,8 +1,4 @@
-"""Changes the state of a message to people: written, claimed, sent, put off, failed. worker/notify sends messages.
-
-Only one sender can claim a message. The claim stores the state that the message gets if its sender dies. Times are
-those of the database's clock.
-"""
+"""Changes the state of messages to people, such as claimed or sent. Only one sender can claim a message."""
 
 import datetime as dt
 import re
@@ -30,8 +26,7 @@ UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sen
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message that a sender has claimed. `sha` is the commit in its key. If its key has none, `sha` is the bad commit
-    of its regression or the head of its check. `about` is the regression's kernel, or "check" and the GPU model."""
+    """A message that a sender has claimed. `about` is a kernel, or "check" and the GPU model."""
 
     id: int
     key: str
@@ -42,14 +37,13 @@ class ClaimedMessage:
     attempts: int
     regression_id: int | None
     check_id: int | None
-    sha: str | None
+    sha: str | None  # the commit that it reports
     about: str | None
 
 
 @dataclass(frozen=True)
 class UnreportedChange:
-    """A change of a regression that no message reports yet. Its `kind` is opened, reopened, recovered (found by
-    Tilewatch), resolved (by a person) or expected."""
+    """A change of a regression that no message reports yet."""
 
     event_id: int
     regression_id: int
@@ -70,15 +64,13 @@ class NewMessage(TypedDict):
 
 
 def write(session: Session, **row: Unpack[NewMessage]) -> bool:
-    """Stores a message for the senders if its key is new. Returns whether it was stored."""
+    """Stores a message if its key is new. Returns whether it was stored."""
     state = "queued" if row.get("not_before") is None else "held"
     return find_or_add(session, Message, ("key",), {**row, "state": state})[1]
 
 
 def list_unreported_changes(session: Session) -> list[UnreportedChange]:
-    """Lists changes of regressions in the last REPORT_WITHIN_S that no message reports yet, the oldest first. A change
-    and its event are stored in one transaction, so that no change is missed. The keys of messages about a change
-    contain the event's id, so that no change is reported twice. Leaves out regressions that came with a recording."""
+    """Lists recent changes of regressions that no message reports yet, the oldest first."""
     event = RegressionEvent
     kind = case(
         (event.action == "open", "opened"),
@@ -87,6 +79,7 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
         (event.action == "resolve", "resolved"),
         (event.action == "expect", "expected"),
     )
+    # The keys of messages about a change contain the event's id, so that no change is reported twice.
     is_reported = exists().where(
         Message.regression_id == event.regression_id,
         func.starts_with(Message.key, literal("event ").concat(cast(event.id, String)).concat(" ")),
@@ -101,7 +94,7 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
 
 
 def list_unreported_checks(session: Session) -> list[int]:
-    """Lists the ids of checks that ended in the last REPORT_WITHIN_S without a message about them, the oldest first."""
+    """Lists the ids of recently ended checks without a message, the oldest first."""
     is_reported = exists().where(Message.check_id == Check.id)
     return list(
         session.scalars(
@@ -111,13 +104,13 @@ def list_unreported_checks(session: Session) -> list[int]:
 
 
 def event_key(event_id: int, channel: str, sha: str | None = None) -> str:
-    """Returns the key of a message about a change of a regression. The key of a message to a forge ends with the commit
-    `sha`. So it still names that commit when a bisection finds another bad commit."""
+    """Returns the key of a message about a change of a regression."""
+    # The key of a message to a forge keeps its commit even if a bisection finds another bad commit.
     return f"event {event_id} to {channel}{f' at {sha}' if sha else ''}"
 
 
 def list_shas(session: Session, regression_id: int, channel: str) -> list[str]:
-    """Lists the hashes of the commits on a forge with messages about a regression, each once, oldest message first."""
+    """Lists the commits with messages about a regression, each once, the oldest message first."""
     own = (Message.regression_id == regression_id, Message.channel == channel)
     keys = session.scalars(select(Message.key).where(*own).order_by(Message.id))
     return list(dict.fromkeys(filter(None, map(_read_sha, keys))))
@@ -135,7 +128,7 @@ def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
 
 
 def find_last_digest(session: Session, without: Sequence[str]) -> dt.datetime | None:
-    """Returns the time of the last digest, ignoring digests with a key in `without`; None if no other digest exists."""
+    """Returns the time of the last digest whose key is not in `without`; None if there is none."""
     is_digest = (Message.kind == "digest") & Message.key.not_in(without)
     return session.scalar(select(func.max(Message.created_at)).where(is_digest))
 
@@ -143,11 +136,7 @@ def find_last_digest(session: Session, without: Sequence[str]) -> dt.datetime | 
 def claim(
     session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()
 ) -> ClaimedMessage | None:
-    """Claims the oldest message that is due. Ignores the channels in `without`, and returns None if no message is due.
-
-    `repeatable` names the channels that recognise a repeated message by its key. If the sender dies, a message to such
-    a channel is due again after the lease. A message to another channel might then arrive twice, so it is marked as
-    failed until `mark_sent` or `put_off`. A message waits for earlier ones about the same regression on its channel."""
+    """Claims the oldest message that is due; returns None if no message is due."""
     earlier = aliased(Message)
     overtakes = exists().where(
         earlier.regression_id == Message.regression_id,
@@ -170,6 +159,8 @@ def claim(
         update(Message)
         .where(Message.id == chosen.c.id)
         .values(
+            # A repeatable channel recognises a repeated message. If the sender dies, its message is due again after the
+            # lease. Any other message might then arrive twice, so it counts as failed until `mark_sent` or `put_off`.
             state=case((is_repeatable, "queued"), else_="failed"),
             trouble=case((is_repeatable, Message.trouble), else_=literal(UNCLEAR)),
             not_before=after(lease_s),
@@ -193,13 +184,12 @@ def claim(
 
 
 def mark_sent(session: Session, message_id: int) -> None:
-    """Marks a message as sent, because its channel accepted it."""
+    """Marks a message as sent."""
     _end(session, message_id, {"state": "sent", "sent_at": clock_now(), "not_before": None, "trouble": None})
 
 
 def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
-    """Queues a message that its channel did not accept. It is sent again after `wait_s` if the service named that time,
-    else after a wait that doubles each time. After MOST_ATTEMPTS it counts as failed."""
+    """Queues a message again after its channel refused it. After MOST_ATTEMPTS it counts as failed."""
     doubled = backoff_s(Message.attempts - 1)
     over = Message.attempts >= MOST_ATTEMPTS
     _end(
@@ -214,12 +204,12 @@ def put_off(session: Session, message_id: int, trouble: str, wait_s: float | Non
 
 
 def fail(session: Session, message_id: int, trouble: str) -> None:
-    """Marks a message as failed, because its channel will never accept it. It is not sent again."""
+    """Marks a message as failed. It is not sent again."""
     _end(session, message_id, {"state": "failed", "not_before": None, "trouble": trouble})
 
 
 def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
-    """Queues failed messages again, as a person requested, and returns their ids."""
+    """Queues failed messages again and returns their ids."""
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)

@@ -1,4 +1,4 @@
-"""Stores the pull requests that replace slow entries of tables of tuned configs, and changes their states."""
+"""Stores the pull requests for tables of tuned configs, and changes their states."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ GOING_ON = ("open", "closing")
 
 
 def take_turn(session: Session) -> bool:
-    """Returns True and keeps other processes out until the transaction ends; False if one is updating pull requests."""
+    """Returns whether this process alone may update pull requests until its transaction ends."""
     return bool(session.scalar(select(func.pg_try_advisory_xact_lock(TURNS))))
 
 
@@ -26,7 +26,7 @@ def list_pull_requests(session: Session, repository: str) -> list[PullRequest]:
 
 
 def add(session: Session, **row: Any) -> PullRequest:
-    """Stores a pull request before the forge opens it, so that it is found again if the opening is interrupted."""
+    """Stores a pull request before the forge opens it, because the opening may be interrupted."""
     added = PullRequest(**row, state="open")
     session.add(added)
     session.flush()
@@ -34,7 +34,7 @@ def add(session: Session, **row: Any) -> PullRequest:
 
 
 def change(session: Session, pull_request_id: int, **columns: Any) -> None:
-    """Stores new values of a pull request's columns. Also sets `closed_at` if the new state is final."""
+    """Stores new values of a pull request's columns."""
     if columns.get("state", "open") not in GOING_ON:
         columns["closed_at"] = func.now()
     session.execute(update(PullRequest).where(PullRequest.id == pull_request_id).values(**columns))

@@ -1,5 +1,4 @@
-"""Puts an ill GPU into quarantine, with a reason and evidence, and ends the quarantine after a clean canary (a short
-test). A GPU has at most one open quarantine. worker/gpu/quarantine.py decides when a GPU is ill."""
+"""Puts ill GPUs into quarantine, and ends a quarantine after a clean canary, which is a short test."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ CANARY_RUNS = 50
 
 @dataclass(frozen=True)
 class OpenQuarantine:
-    """A quarantine that has not ended. `waited_s` is the time since the last canary, or since the start if none ran."""
+    """A quarantine that has not ended. `waited_s` is the time since its last canary, or since its start."""
 
     id: int
     gpu_uuid: str
@@ -33,7 +32,7 @@ class OpenQuarantine:
 def begin(
     session: Session, *, gpu_uuid: str, gpu_model: str, host: str, kind: str, reason: str, evidence: Mapping[str, Any]
 ) -> bool:
-    """Puts a GPU into quarantine and returns True. Returns False and changes nothing if it is in quarantine already."""
+    """Puts a GPU into quarantine. Returns False if it is in quarantine already."""
     new = insert(Quarantine).values(
         gpu_uuid=gpu_uuid, gpu_model=gpu_model, host=host, kind=kind, reason=reason, evidence=dict(evidence)
     )
@@ -42,7 +41,7 @@ def begin(
 
 
 def find_open(session: Session, gpu_uuid: str) -> OpenQuarantine | None:
-    """Returns the GPU's open quarantine; None if the GPU is not in quarantine."""
+    """Returns a GPU's open quarantine; None if there is none."""
     waited_s = cast(
         func.extract("epoch", func.now() - func.coalesce(Quarantine.canary_at, Quarantine.began_at)), Double
     )
@@ -60,7 +59,7 @@ def count_quarantines(session: Session, gpu_uuid: str) -> int:
 def find_reason_during(
     session: Session, gpu_uuid: str, started_at: dt.datetime, finished_at: dt.datetime
 ) -> str | None:
-    """Returns the reason of the newest quarantine of a GPU that overlaps this period; None if none overlaps it."""
+    """Returns the reason of a GPU's newest quarantine in a period; None if there is none."""
     query = (
         select(Quarantine.reason)
         .where(
@@ -75,7 +74,7 @@ def find_reason_during(
 
 
 def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bool) -> None:
-    """Stores the result of a canary, a short test, on a GPU in quarantine. A clean canary ends the quarantine."""
+    """Stores the result of a canary, which is a short test. A clean result ends the quarantine."""
     columns: dict[str, Any] = {"canaries": Quarantine.canaries + 1, "canary_at": func.now(), "canary_said": result}
     if clean:
         columns["ended_at"] = func.now()
@@ -85,7 +84,7 @@ def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bo
 
 
 def list_readings(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
-    """Lists a GPU's readings, canaries included, from its newest CANARY_RUNS runs measured here, newest run first."""
+    """Lists a GPU's readings from its newest runs that were measured here, the newest run first."""
     query = (
         select(Run.telemetry)
         .where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")

@@ -1,8 +1,4 @@
-"""Opens regressions by their cause, adds series to them, and resolves regressions that recovered. The judge uses it.
-
-One cause is one regression, however many series it changed and however many judges find it at once. A lock on the
-kernel makes judges take turns, and a unique key prevents a second regression if the lock fails. The caller commits.
-"""
+"""Opens regressions by their cause, and resolves them after recovery. One cause is one regression."""
 
 from dataclasses import dataclass
 from math import log1p
@@ -27,8 +23,7 @@ RECOVERED_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause of a change, which lies after the commit `good_commit_id`, up to and including `bad_commit_id`. `what`
-    names a cause that is not a commit: the two compilers, the two nodes, or a node with its old and new driver."""
+    """The cause of a change after `good_commit_id`, up to and including `bad_commit_id`."""
 
     direction: Direction
     category: Category
@@ -38,12 +33,12 @@ class Cause:
     kernel: str
     good_commit_id: int
     bad_commit_id: int
-    what: str = ""
+    what: str = ""  # the compilers or nodes that caused it, if no commit did
 
 
 @dataclass(frozen=True)
 class ChangedSeries:
-    """One series that a cause changed, with the relative `size` of the change and its 95 % interval."""
+    """A series that a cause changed. `size` is the relative change, with its 95 % interval."""
 
     problem: str
     gpu_model: str
@@ -57,7 +52,7 @@ class ChangedSeries:
 
 @dataclass(frozen=True)
 class OpenedRegression:
-    """The regression that contains a confirmed change. `created` is True if the regression is new."""
+    """The regression of a confirmed change, and whether it is new."""
 
     id: int
     created: bool
@@ -65,6 +60,7 @@ class OpenedRegression:
 
 def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> OpenedRegression:
     """Opens a regression for a cause, or adds the series to the cause's regression. Repeating changes nothing."""
+    # Two judges may find one cause at once. If the lock fails, the unique key prevents a second regression.
     take_turns(session, f"regressions of {cause.repository} {cause.kernel}")
     regression = _same_cause(session, cause)
     if regression is None:
@@ -76,6 +72,7 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
     else:
         regression_id, created = regression.id, False
     joined = _add_series(session, regression_id, cause.kernel, moved)
+    # A node or a toolchain can become slow again without a commit.
     if not joined and cause.category in ("node", "toolchain"):
         joined = _is_slow_again(session, regression_id, cause.kernel, moved)
     if created:
@@ -93,10 +90,7 @@ def add_to_explanation(session: Session, regression_id: int, sentence: str) -> N
 def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
-    """Marks a series as recovered in its open regressions after the confirmed improvement `moved`. Returns the
-    regressions' ids. A regression is resolved when its last series has recovered. With `of_node`, marks only
-    regressions that a node caused, else only others, because a commit cannot repair a node. A commit repairs only
-    series that became slow at or before it: a backfill may measure old commits. Does nothing for a slowdown."""
+    """Marks an improved series as recovered in its open regressions. Returns the regressions' ids."""
     series = aliased(RegressionSeries)
     query = (
         select(Regression, series)
@@ -104,13 +98,14 @@ def mark_recovered(
         .where(
             Regression.repository == repository,
             Regression.direction == "regression",
-            (Regression.category == "node") == of_node,
+            (Regression.category == "node") == of_node,  # a commit cannot repair a node
             Regression.state.in_(OPEN_REGRESSION),
             series.kernel == kernel,
             series.problem == moved.problem,
             series.gpu_model == moved.gpu_model,
             series.recovered_at.is_(None),
             series.run_id != moved.run_id,
+            # A backfill may measure old commits. They repair only series that became slow at or before them.
             true() if of_node else _select_position(series.run_id) <= _select_position(moved.run_id),
             # Of logarithms: a kernel that became twice as slow and is repaired changes by +100 % and by -50 %.
             -log1p(moved.size) / func.nullif(func.ln(1.0 + func.greatest(series.size, 0.0)), 0.0) >= RECOVERED_SHARE,
@@ -144,8 +139,7 @@ def _describe_commit(session: Session, run_id: int) -> str:
 
 
 def _same_cause(session: Session, cause: Cause) -> Regression | None:
-    """Returns the newest regression with the kernel, direction, category and `what` of `cause`, and with an overlapping
-    range of commits if the cause is not a node; else None. Two series rarely narrow a change to equal ranges."""
+    """Returns the newest regression with the same cause; None if there is none."""
     good, bad, theirs_good, theirs_bad = (aliased(Commit) for _ in range(4))
     query = (
         select(Regression)
@@ -159,6 +153,7 @@ def _same_cause(session: Session, cause: Cause) -> Regression | None:
             Regression.direction == cause.direction,
             Regression.category == cause.category,
             Regression.key.endswith(f":{cause.what}", autoescape=True),
+            # Two series rarely narrow a change to equal ranges, so their ranges need only overlap.
             or_(
                 Regression.category == "node",
                 and_(good.position < theirs_bad.position, theirs_good.position < bad.position),
@@ -172,8 +167,8 @@ def _same_cause(session: Session, cause: Cause) -> Regression | None:
 
 
 def _key(session: Session, cause: Cause) -> str:
-    """Returns the unique key of a new regression. The key contains both ends of the cause's range. If that range is
-    narrowed later, another regression may have the same last commit."""
+    """Returns the unique key of a new regression."""
+    # Both ends of the range, because another regression may have the same last commit after a bisection.
     good, bad = (session.get_one(Commit, id_).sha for id_ in (cause.good_commit_id, cause.bad_commit_id))
     return ":".join((cause.direction, cause.category, cause.repository, cause.kernel, good, bad, cause.what))
 
@@ -189,8 +184,7 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
 
 
 def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
-    """Marks a series as slow again, with its new size, if it had recovered or the regression was resolved. Returns
-    whether it marked the series. The node or toolchain behind the regression can become slow again without a commit."""
+    """Marks a recovered series as slow again, with its new size. Returns whether it was marked."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)
@@ -209,9 +203,7 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> None:
-    """Updates a regression that a series joined, and reopens it if it was resolved. The regression gets the size of its
-    worst series; after reopening, the size of its worst series that has not recovered. Its range of commits shrinks to
-    the overlap with the range of `cause`. The range of a node's regression stays."""
+    """Updates the size and range of a regression that a series joined. Reopens the regression if it was resolved."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high

@@ -1,8 +1,4 @@
-"""Changes a regression for people and for Tilewatch. Each change is stored as an event, with its author and time.
-
-`TRANSITIONS` lists the allowed changes of state. regression_causes.py opens regressions. The caller opens the session
-and commits.
-"""
+"""Changes regressions, and stores each change as an event with its author and time."""
 
 import re
 from collections.abc import Mapping
@@ -34,16 +30,15 @@ WEB_ADDRESS = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
 
 
 class NoSuchRegression(ExpectedError, LookupError):
-    """Raised if there is no regression with the given number. The message is a sentence with the number."""
+    """Raised if there is no regression with the given number."""
 
 
 class NotPossible(ExpectedError, ValueError):
-    """Raised if a regression's state forbids a change or a value cannot be stored. The message says what is allowed."""
+    """Raised if a regression's state forbids a change, or if a value cannot be stored."""
 
 
 def triage(session: Session, regression_id: int, action: str, who: str, note: str | None = None) -> None:
-    """Moves a regression to the state that follows from an action of TRANSITIONS. A person who acknowledges a
-    regression without an owner becomes its owner. After "expect", later nights are compared with the new level."""
+    """Moves a regression to the state that follows from an action of TRANSITIONS."""
     regression = lock(session, regression_id)
     change_state(session, regression, action, who, note)
     if action == "acknowledge" and regression.owner is None:
@@ -51,8 +46,7 @@ def triage(session: Session, regression_id: int, action: str, who: str, note: st
 
 
 def edit(session: Session, regression_id: int, who: str, field: Field, text: str | None) -> None:
-    """Sets the owner of a regression, its note, or its link to the work on it, such as an issue. An empty text removes
-    the value; the events keep older values. Raises NotPossible for a link that is not a web address."""
+    """Sets the owner, note or link of a regression. Raises NotPossible for a link that is not a web address."""
     given = _given(text)
     if field == "link" and given is not None and not WEB_ADDRESS.fullmatch(given):
         raise NotPossible(f"'{given}' is not stored as a link: expected an address like https://example.org/issues/12")
@@ -63,7 +57,7 @@ def edit(session: Session, regression_id: int, who: str, field: Field, text: str
 
 
 def narrow(session: Session, regression_id: int, who: str, good_commit_id: int, bad_commit_id: int, text: str) -> None:
-    """Stores the range that a bisection found: the last commit known as good, and the first commit that may be bad."""
+    """Stores the smaller range of commits that a bisection found."""
     regression = lock(session, regression_id)
     regression.good_commit_id, regression.bad_commit_id = good_commit_id, bad_commit_id
     add_remark(session, regression, who, "bisect", text)
@@ -78,7 +72,7 @@ def mark(
     run_id: int | None = None,
     note: str | None = None,
 ) -> None:
-    """Stores a person's mark, right or wrong, on a regression or a run's verdict. Replaces the person's old mark."""
+    """Stores a person's mark on a regression or run. It replaces the person's earlier mark."""
     if (regression_id is None) == (run_id is None):
         raise TypeError("a mark is of a regression_id or of a run_id, and not of both")
     if regression_id is not None:
@@ -97,7 +91,7 @@ def mark(
 
 
 def list_possible_actions(state: str) -> list[str]:
-    """Lists the actions that are possible for a regression in a state, for buttons and messages."""
+    """Lists the actions that are possible for a regression in a state."""
     return [action for action, moves in TRANSITIONS.items() if state in moves]
 
 
@@ -110,7 +104,7 @@ def lock(session: Session, regression_id: int) -> Regression:
 
 
 def change_state(session: Session, regression: Regression, action: str, who: str, text: str | None) -> None:
-    """Stores the event of an action and the state that follows from it. Raises NotPossible if no state follows."""
+    """Stores the state that follows from an action. Raises NotPossible if no state follows."""
     to = TRANSITIONS[action].get(regression.state)
     if to is None:
         allowed = ", ".join(list_possible_actions(regression.state))
@@ -145,5 +139,5 @@ def _person(who: str) -> str:
 
 
 def _given(text: str | None) -> str | None:
-    """Returns a text without control characters, which could command a terminal; None if no other text is left."""
+    """Returns a text without characters that could command a terminal; None if no text is left."""
     return without_controls(text or "").strip() or None

@@ -1,4 +1,4 @@
-"""Adds and removes watched repositories, and stores results of fetches. A removed one keeps its row and history."""
+"""Adds and removes watched repositories, and stores results of fetches. Removed repositories keep their history."""
 
 import shlex
 
@@ -14,11 +14,11 @@ from tilewatch.errors import ExpectedError
 
 
 class RepositoryRefused(ExpectedError):
-    """Raised if a repository cannot be added or removed. The message is a sentence."""
+    """Raised if a repository cannot be added or removed."""
 
 
 def require_free(session: Session, name: str, url: str) -> None:
-    """Raises RepositoryRefused if a watched repository has this name, or a removed repository with another address."""
+    """Raises RepositoryRefused if a repository cannot be added under this name."""
     known = find_repository(session, name)
     if known is not None and known.removed_at is None:
         now = f"`tilewatch submit nightly --repository {shlex.quote(name)}` sweeps its newest commit"
@@ -28,7 +28,7 @@ def require_free(session: Session, name: str, url: str) -> None:
 
 
 def add(session: Session, name: str, url: str, branch: str, own_python: bool = False) -> None:
-    """Adds a watched repository, or watches a removed one again. Raises RepositoryRefused if the name is taken."""
+    """Adds a watched repository, or watches a removed repository again. Raises RepositoryRefused for a taken name."""
     require_free(session, name, url)
     now = {
         "branch": branch,
@@ -44,12 +44,12 @@ def add(session: Session, name: str, url: str, branch: str, own_python: bool = F
 
 
 def require_own_python(session: Session, name: str) -> None:
-    """Stores that every node runs a repository's host code with a Python that its owner chose, not with Tilewatch's."""
+    """Stores that a repository's host code runs with a Python that its owner chose."""
     session.execute(update(Repository).where(Repository.name == name).values(own_python=True))
 
 
 def remove(session: Session, name: str) -> int:
-    """Stops watching a repository. Returns how many jobs it cancels. Raises RepositoryRefused if it is not watched."""
+    """Stops watching a repository, and returns how many jobs were cancelled."""
     ended = (
         update(Repository)
         .where(Repository.name == name, Repository.removed_at.is_(None))
@@ -67,6 +67,6 @@ def write_fetched(session: Session, name: str) -> None:
 
 
 def write_fetch_failure(session: Session, name: str, failure: str) -> None:
-    """Stores why a fetch failed. If several fetches in a row failed, the time of the first failure is kept."""
+    """Stores why a fetch failed. The time of the first of several failures stays."""
     since = func.coalesce(Repository.failing_since, func.now())
     session.execute(update(Repository).where(Repository.name == name).values(failing_since=since, failure=failure))

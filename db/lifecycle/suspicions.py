@@ -1,5 +1,4 @@
-"""Opens and closes suspicions of changes, and stores the replays that confirm or refute them. Repeating a write changes
-nothing. The caller opens the session and commits."""
+"""Opens and closes suspicions of changes, and stores the replays that confirm or refute them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -23,17 +22,17 @@ Outcome = Literal["confirmed", "refuted", "undecided"]
 
 
 def open_once(session: Session, **row: Any) -> int:
-    """Returns the id of a run's suspicion. Opens it if none is stored; a stored one keeps its range and reason."""
+    """Opens a suspicion if its run has none. Returns the suspicion's id."""
     return find_or_add(session, Suspicion, ("run_id",), row)[0]
 
 
 def find_id_of_run(session: Session, run_id: int) -> int | None:
-    """Returns the id of the suspicion that a run raised; None for a run without a suspicion."""
+    """Returns the id of a run's suspicion; None if there is none."""
     return session.scalar(select(Suspicion.id).where(Suspicion.run_id == run_id))
 
 
 def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
-    """Closes the suspicion of a run with an outcome and a reason, if it is open or its outcome was undecided."""
+    """Closes a run's suspicion if it is open or undecided."""
     session.execute(
         update(Suspicion)
         .where(Suspicion.run_id == run_id, Suspicion.state.in_(("open", "undecided")))
@@ -42,14 +41,14 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 
 
 def close_older(session: Session, scope: Scope, reason: str) -> int:
-    """Closes open suspicions of nights before the scope's night as undecided. Returns their number. The verdicts of
-    their runs no longer await a replay. A change that is still suspected gets a new suspicion in the scope's night."""
+    """Closes open suspicions of earlier nights as undecided, and returns their number."""
     older = committed_runs(select(Run.id)).where(
         Commit.repository == scope.repository,
         tuple_(Commit.position, Sweep.submission_id) < tuple_(scope.position, scope.submission_id),
         Sweep.gpu_model == scope.gpu_model,
         Run.origin == scope.origin,
     )
+    # A change that is still suspected gets a new suspicion in the scope's night.
     ended = session.scalars(
         update(Suspicion)
         .where(Suspicion.run_id.in_(older), Suspicion.state == "open")
@@ -61,7 +60,7 @@ def close_older(session: Session, scope: Scope, reason: str) -> int:
 
 
 def await_no_replay(session: Session, run_ids: Sequence[int]) -> None:
-    """Removes the words about a requested replay from the reasons of the verdicts on these runs."""
+    """Removes the note about a coming replay from the verdicts on these runs."""
     reason = func.replace(Verdict.reason, AWAITS_REPLAY, "")
     session.execute(update(Verdict).where(Verdict.run_id.in_(run_ids)).values(reason=reason))
 
@@ -75,7 +74,7 @@ def write_replay(
     bad_us: Sequence[float] = (),
     failure: str | None = None,
 ) -> None:
-    """Stores a replay's result and adds its launches to its suspicion's count. Does nothing if `key` has a result."""
+    """Stores a replay's result, unless `key` already has a result. Adds its launches to the count of its suspicion."""
     columns = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
     kept = insert(Replay).values(**columns).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
     if session.scalar(kept) is not None and row.get("suspicion_id") is not None:
@@ -87,5 +86,5 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Locks a run until the transaction ends. Of two requests for its replay, the later one then sees the earlier."""
+    """Locks a run until the transaction ends, so that a second request for its replay sees the first."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

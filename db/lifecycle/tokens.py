@@ -1,8 +1,5 @@
-"""Makes and revokes the tokens of programs, finds the holder of a token, and checks the budget of its GPU time.
-
-A token is made of 32 random bytes, and is shown once, when it is made. Only its SHA-256 is stored. A slow hash would
-not be safer, because 32 random bytes cannot be guessed.
-"""
+"""Makes, revokes and checks the tokens of programs, and limits their GPU time. Only a token's SHA-256 is stored: a slow
+hash would not be safer, because nobody can guess 32 random bytes."""
 
 import datetime as dt
 import hashlib
@@ -30,20 +27,20 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class NoToken(ExpectedError):
-    """Raised if a token cannot be made, or does not exist. The message is a sentence."""
+    """Raised if a token cannot be made, or does not exist."""
 
 
 class TokenInUse(ExpectedError):
-    """Raised while another check with the same token is being submitted. The message is a sentence."""
+    """Raised while another check with the same token is being submitted."""
 
 
 class BudgetSpent(ExpectedError):
-    """Raised if the checks of a token have used up its budget of GPU time. The message is a sentence."""
+    """Raised if a token's checks have used up its GPU time."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a valid token. `gpu_s` is the GPU time in seconds that its checks may use within BUDGET_H hours."""
+    """The holder of a valid token. `gpu_s` is its budget of GPU seconds within BUDGET_H hours."""
 
     token_id: int
     name: str
@@ -52,12 +49,12 @@ class Holder:
 
     @property
     def who(self) -> str:
-        """Returns the name under which the database stores the actions of the holder."""
+        """Returns the name under which the holder's actions are stored."""
         return who_of(self.name)
 
 
 def add(session: Session, *, name: str, rights: Sequence[Right], gpu_s: float, who: str) -> str:
-    """Makes a token and returns it. It cannot be read later. Raises NoToken if the name is taken or not allowed."""
+    """Makes a token and returns it. Nobody can read it later. Raises NoToken if the name is taken or not allowed."""
     if not NAME.fullmatch(name):
         raise NoToken(f"{name!r} is not a name for a token; expected letters, digits, '.', '_' and '-', 63 at most")
     if not (math.isfinite(gpu_s) and gpu_s >= 0):
@@ -79,7 +76,7 @@ def revoke(session: Session, name: str, who: str) -> None:
 
 
 def find_holder(session: Session, *, token: str | None = None, name: str = "") -> Holder | None:
-    """Returns the holder of this token, or of the token with this name; None if it was never made or was revoked."""
+    """Returns the holder of a valid token, by the token or its name; None if there is none."""
     which = Token.name == name if token is None else Token.sha256 == _sha256(token)
     query = select(Token.id, Token.name, Token.rights, Token.gpu_s).where(which, Token.revoked_at.is_(None))
     row = session.execute(query).one_or_none()
@@ -87,16 +84,14 @@ def find_holder(session: Session, *, token: str | None = None, name: str = "") -
 
 
 def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
-    """Raises BudgetSpent if the checks of the last BUDGET_H hours have used up the budget of a token.
-
-    An operator without an outcome counts as at least `open_gpu_s`, and an unprepared check as one such operator. The
-    token stays locked until the transaction ends, because a submission may fetch for minutes. Raises TokenInUse if
-    another caller has locked the token, because both would see the same budget left.
-    """
+    """Raises BudgetSpent if a token's recent checks have used up its budget, or TokenInUse if it is locked."""
+    # The lock lasts until the transaction ends, because a submission may fetch for minutes and another caller would see
+    # the same budget left.
     own = select(Token.id).where(Token.id == holder.token_id).with_for_update(skip_locked=True)
     if session.execute(own).one_or_none() is None:
         raise TokenInUse(f"another check of {holder.who} is being submitted; try again when it is")
     lately = (Check.who == holder.who, Check.requested_at > func.now() - dt.timedelta(hours=BUDGET_H))
+    # An operator without an outcome counts as at least `open_gpu_s`, a check without operators as one of these.
     cost = case(
         (CheckOperator.kind.is_(None), func.greatest(CheckOperator.gpu_s, open_gpu_s)), else_=CheckOperator.gpu_s
     )

@@ -1,4 +1,4 @@
-"""Opens, fills and replaces the reports that compare toolchains. The caller opens the session and commits."""
+"""Opens, fills and replaces the reports that compare toolchains."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Written = Literal["added", "changed", "unchanged"]
 
 @dataclass(frozen=True)
 class JudgedReport:
-    """A finished report with its verdict. The fields are described at the columns of the same names in db/models.py."""
+    """A finished report with its verdict. db/models.py describes the fields."""
 
     key: str
     toolchains: Sequence[str]
@@ -27,7 +27,7 @@ class JudgedReport:
 
 
 def begin(session: Session, key: str, toolchains: Sequence[str], made_at: dt.datetime) -> tuple[int, bool]:
-    """Opens a report if no open job is making one with this key. Returns the report's id, and whether it is new."""
+    """Opens a report unless a job is making it already. Returns the report's id and whether it is new."""
     earlier = ToolchainReport.key.startswith(f"{key}#", autoescape=True)
     is_open = and_(Job.id == ToolchainReport.job_id, Job.state.in_(OPEN_JOB))
     if (found := session.scalar(select(ToolchainReport.id).where(earlier, exists().where(is_open)))) is not None:
@@ -39,7 +39,7 @@ def begin(session: Session, key: str, toolchains: Sequence[str], made_at: dt.dat
 
 
 def read_contents(session: Session, report_id: int) -> dict[str, Any]:
-    """Returns the stored contents of a report; an empty dict for a report that was just opened."""
+    """Returns the stored contents of a report, which are empty for a new report."""
     return session.scalars(select(ToolchainReport.contents).where(ToolchainReport.id == report_id)).one()
 
 
@@ -49,12 +49,12 @@ def find_contents(session: Session, key: str) -> dict[str, Any]:
 
 
 def change(session: Session, report_id: int, **columns: Any) -> None:
-    """Stores new values of a report's columns: the job of its next part, or the contents while it is unfinished."""
+    """Stores new values of a report's columns."""
     session.execute(update(ToolchainReport).where(ToolchainReport.id == report_id).values(**columns))
 
 
 def write_report(session: Session, report: JudgedReport) -> Written:
-    """Stores a report. Returns "added" if its key is new, "changed" if the stored report differed, else "unchanged"."""
+    """Stores a report. Returns "added", "changed" or "unchanged"."""
     columns = vars(report)
     report_id, is_new = find_or_add(session, ToolchainReport, ("key",), columns)
     if is_new:

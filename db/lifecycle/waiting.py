@@ -1,5 +1,4 @@
-"""Computes times on the database's clock, and how long a failed job or message waits before the next attempt. The clock
-is read when the statement runs, not when the transaction began."""
+"""Computes waits and times by the database's clock, read when the statement runs."""
 
 from typing import Any
 

@@ -1,5 +1,4 @@
-"""Runs migrations when Alembic imports this file, with the connection of db/migrate.py. Without a connection, as for a
-person who writes a migration, it connects to TILEWATCH_DATABASE_URL:
+"""Runs migrations when Alembic imports this file. This command writes a new migration for TILEWATCH_DATABASE_URL:
 
     alembic -c db/alembic.ini revision --autogenerate --rev-id 0040 -m "say what changes"
 """

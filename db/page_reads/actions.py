@@ -1,4 +1,4 @@
-"""Reads what people and programs requested of Tilewatch, with the outcomes."""
+"""Reads the actions that people and programs requested, with the outcomes."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -12,20 +12,19 @@ from tilewatch.db.query_parts import read_rows, select_row
 
 @dataclass(frozen=True)
 class ActionRow:
-    """One action that a person or a program requested. `outcome` is None until it is done. `gpu_s` is the GPU time in
-    seconds that its checks have used so far; None if it submitted no check."""
+    """An action that a person or a program requested."""
 
     asked_at: dt.datetime
     who: str
     action: str
     wanted: dict[str, object]
     state: str
-    outcome: str | None
-    gpu_s: float | None
+    outcome: str | None  # None until it is done
+    gpu_s: float | None  # of its checks; None without checks
 
 
 def list_actions(session: Session, limit: int = 20) -> list[ActionRow]:
-    """Lists the newest actions in all states, newest first."""
+    """Lists the newest actions, newest first."""
     checks = func.jsonb_array_elements_text(Action.wanted["checks"]).table_valued("check_id").render_derived()
     cost = (
         select(func.sum(CheckOperator.gpu_s))

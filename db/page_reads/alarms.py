@@ -1,4 +1,4 @@
-"""Reads the open alarms, and names each kind of alarm in words."""
+"""Reads the open alarms, and describes each kind of alarm."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ ALARMS = {
 
 
 def describe_kind(kind: str) -> tuple[str, str]:
-    """Returns the description and next action of a kind of alarm. A kind that ALARMS lacks is its own description."""
+    """Returns the description and the next action of a kind of alarm."""
     return ALARMS.get(kind, (kind.replace("_", " "), "Look at the queue."))
 
 

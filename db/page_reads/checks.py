@@ -1,4 +1,4 @@
-"""Reads checks: the two commits, the progress, and the outcome of each operator with the times of its launches."""
+"""Reads checks, which compare two commits, with the outcome of each operator."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -15,9 +15,7 @@ NEWEST = 50
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One row of the list of checks. `exit_code` is 0 for fine, 1 for slower, 2 for could not tell; None until the
-    check has ended. `operators` counts the operators, `answered` operators with an outcome; both are 0 until the check
-    is prepared. `changed` counts operators to time; None until then. `failure` explains a check without operators."""
+    """One row of the list of checks."""
 
     id: int
     repository: str
@@ -30,13 +28,13 @@ class CheckRow:
     kernel: str | None
     fail_over: float
     who: str
-    changed: int | None
-    exit_code: int | None
-    failure: str | None
+    changed: int | None  # operators to time; None until the check is prepared
+    exit_code: int | None  # 0 for fine, 1 for slower, 2 for could not tell; None until the check has ended
+    failure: str | None  # why it has no operators
     requested_at: dt.datetime
     ended_at: dt.datetime | None
     operators: int
-    answered: int
+    answered: int  # operators with an outcome
     gpu_s: float
 
     @property
@@ -49,11 +47,11 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class CheckOperatorRow:
-    """An operator of a check, with columns of db/models.py. `kind` is its outcome; None if it has no outcome yet."""
+    """An operator of a check, with columns of db/models.py."""
 
     kernel: str
     problem: str
-    kind: str | None
+    kind: str | None  # the outcome; None if it has no outcome yet
     reason: str
     not_apart: str
     sentence: str
@@ -77,7 +75,7 @@ class CheckOperatorRow:
 
 @dataclass(frozen=True)
 class CheckStory:
-    """A check with its operators, in the order of the library. Until the check is prepared, it has no operators."""
+    """A check with its operators. A check that is not prepared has no operators."""
 
     check: CheckRow
     operators: tuple[CheckOperatorRow, ...]
@@ -94,7 +92,7 @@ def find_check(session: Session, check_id: int) -> CheckStory | None:
 
 
 def list_checks(session: Session, limit: int | None = None) -> list[CheckRow]:
-    """Lists the newest `limit` checks, newest first. If it is None, lists all open checks and the newest NEWEST."""
+    """Lists the newest checks, newest first. Without `limit`, all open checks are included."""
     query = _checks().order_by(Check.id.desc()).limit(limit)
     if limit is None:
         newest = select(Check.id).order_by(Check.id.desc()).limit(NEWEST)

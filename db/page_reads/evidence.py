@@ -1,8 +1,4 @@
-"""Reads one run with its times, cubins, commits and code differences, and finds the run with which pages compare it.
-
-That earlier run is the previous point on the page Series: the run of the series at the nearest earlier commit. The
-judge compares with a longer history of one machine and toolchain, which need not contain the previous point.
-"""
+"""Reads the evidence on one run: its times, cubins and commits, and the earlier run to compare it with."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -45,13 +41,11 @@ class RunRow(SeriesRow, JudgedRunColumns):
 
 @dataclass(frozen=True)
 class SamplesRow(MeasurementColumns):
-    """The raw times of one implementation in a run. Element i of `samples_us` is from paired round i. `throttled_us`
-    are the times of rounds with a throttled GPU, which no statistics use; None if there are none. `detail` is the JSON
-    stored with the measurement, which includes the config that a baseline chose."""
+    """The raw times of one implementation in a run. Element i of `samples_us` is from paired round i."""
 
     config_id: int | None
     samples_us: list[float]
-    throttled_us: list[float] | None
+    throttled_us: list[float] | None  # of rounds with a throttled GPU, which no statistics use
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ class CubinRow(TrialColumns):
 
 @dataclass(frozen=True)
 class CodeDiffRow:
-    """The difference between the machine code of two cubins, as worker/comparing/winner_code_diffs.py stored it."""
+    """The stored difference between the machine code of two cubins."""
 
     sentence: str
     changes: list[dict[str, Any]]
@@ -82,7 +76,7 @@ class CommitInRangeRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """One problem of a weighted total, from the same night. A step of the language model runs it `weight` times."""
+    """One problem of a weighted total. A step of the language model runs it `weight` times."""
 
     run_id: int
     kernel: str
@@ -117,8 +111,7 @@ def find_run(session: Session, run_id: int) -> RunRow | None:
 
 
 def find_run_before(session: Session, run_id: int) -> int | None:
-    """Returns the id of the run to compare a run with: a run of its series at the nearest earlier commit. If there are
-    several, returns the last on the same machine, else the last of all. Returns None for the first run of a series."""
+    """Returns the id of the previous run in a run's series; None for the first run."""
     this_run, this_sweep = aliased(Run), aliased(Sweep)
     this_commit, this_recording = aliased(Commit), aliased(Recording)
     this_machine = func.coalesce(this_recording.machine, this_run.host)
@@ -133,6 +126,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
             *(getattr(Sweep, name) == getattr(this_sweep, name) for name in SERIES),
             commit_order.place_of() < commit_order.place_of(this_commit),
         )
+        # Of several runs at that commit, the last on the same machine is chosen, else the last of all.
         .order_by(*commit_order.latest_first(), (this_machine == MACHINE).desc(), Run.finished_at.desc(), Run.id.desc())
         .limit(1)
     )
@@ -140,7 +134,7 @@ def find_run_before(session: Session, run_id: int) -> int | None:
 
 
 def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
-    """Lists the raw times of a run: first the kernel's times, then the baselines' times."""
+    """Lists the raw times of a run, the kernel's times before the baselines' times."""
     query = (
         select_row(
             SamplesRow,
@@ -156,7 +150,7 @@ def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
 
 
 def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
-    """Returns a config's trial in a sweep, with its cubin's static facts; None if the sweep has no such config."""
+    """Returns a config's trial in a sweep, with its cubin; None if there is no such trial."""
     query = (
         select_row(CubinRow, [Config, Trial, Compilation], compile_status=Compilation.status)
         .join(Config, Config.id == Trial.config_id)
@@ -167,7 +161,7 @@ def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | No
 
 
 def find_next_best(session: Session, sweep_id: int, config_id: int) -> int | None:
-    """Returns the id of a sweep's fastest config other than `config_id`; None if no other config has a time."""
+    """Returns the id of a sweep's fastest config except `config_id`; None if no other config has a time."""
     query = (
         select(Trial.config_id)
         .where(Trial.sweep_id == sweep_id, Trial.status == "timed", Trial.config_id != config_id)
@@ -178,7 +172,7 @@ def find_next_best(session: Session, sweep_id: int, config_id: int) -> int | Non
 
 
 def find_code_diff(session: Session, base: CubinRow | None, head: CubinRow | None) -> CodeDiffRow | None:
-    """Returns the stored difference between two cubins; None if a cubin is None or no worker has compared them."""
+    """Returns the stored difference between two cubins; None if no difference is stored."""
     keys = tuple(cubin.content_key if cubin else None for cubin in (base, head))
     query = select(CodeDiff.sentence, CodeDiff.changes, CodeDiff.instructions).where(
         CodeDiff.base_key == keys[0], CodeDiff.head_key == keys[1]
@@ -187,7 +181,7 @@ def find_code_diff(session: Session, base: CubinRow | None, head: CubinRow | Non
 
 
 def list_commits_between(session: Session, repository: str, after: int, up_to: int) -> list[CommitInRangeRow]:
-    """Lists the stored commits after position `after`, up to and including position `up_to`, the newest first."""
+    """Lists the stored commits after one position, up to and including another position, newest first."""
     query = (
         select(Commit.sha, Commit.subject, Commit.author, Commit.committed_at)
         .where(Commit.repository == repository, Commit.position > after, Commit.position <= up_to)
@@ -197,7 +191,7 @@ def list_commits_between(session: Session, repository: str, after: int, up_to: i
 
 
 def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
-    """Lists the problems whose times a weighted total adds up, the largest share first; empty for any other run."""
+    """Lists the problems that a weighted total adds up, the largest share first."""
     total, total_run = aliased(Sweep), aliased(Run)
     part_of = Sweep.parts_of[total.problem]
     weight = part_of["weight"].as_float()
@@ -219,7 +213,7 @@ def list_parts_of_total(session: Session, run_id: int) -> list[PartRow]:
 
 
 def has_simulated_runs(session: Session, repository: str, newest: int = 50) -> bool:
-    """Returns whether any run of a repository's newest sweeps was simulated. Reading all sweeps would be too slow."""
+    """Returns whether any run of a repository's newest sweeps was simulated."""
     sweeps = select(Sweep.id).where(Sweep.repository == repository).order_by(Sweep.id.desc()).limit(newest)
     origins = select(Run.origin).where(Run.sweep_id.in_(sweeps)).distinct()
     return "simulated" in session.scalars(origins)

@@ -1,5 +1,4 @@
-"""Reads the health of GPUs and the GPU time of each kernel's nights. A GPU's health is seen in its quarantines and in
-its canaries, short tests whose times change only if the GPU changes."""
+"""Reads the health of GPUs and the GPU time of nights. A canary is a short test of a GPU."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from tilewatch.db.query_parts import is_swept, read_rows, select_row
 
 @dataclass(frozen=True)
 class CanaryRow:
-    """The times of a canary's two parts, compute and memory, on one GPU before or after a run."""
+    """The times of a canary's two parts, compute and memory, on one GPU."""
 
     gpu_uuid: str
     gpu_name: str
@@ -25,7 +24,7 @@ class CanaryRow:
 
 
 def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
-    """Lists the canaries of the newest runs that workers of this database measured, the oldest canary first."""
+    """Lists the canaries of the newest runs that were measured here, the oldest canary first."""
     newest = select(Run).where(Run.origin != "recorded").order_by(Run.id.desc()).limit(runs).subquery()
     reading = func.jsonb_array_elements(newest.c.telemetry).table_valued(column("value", JSONB)).render_derived()
     compute = reading.c.value["canary_compute_us"].astext
@@ -58,7 +57,7 @@ class QuarantineRow:
 
 
 def list_quarantines(session: Session, limit: int = 50) -> list[QuarantineRow]:
-    """Lists all open quarantines and then the newest `limit` that ended, each from newest to oldest."""
+    """Lists all open quarantines, then the newest quarantines that ended."""
     has_ended, newest = Quarantine.ended_at.is_not(None), Quarantine.began_at.desc()
     ended = select(Quarantine.id).where(has_ended).order_by(newest).limit(limit)
     query = select_row(QuarantineRow, [Quarantine]).where(~has_ended | Quarantine.id.in_(ended))
@@ -71,7 +70,7 @@ WAITED_S = cast(Measurement.detail["seconds"]["waiting"].astext, Double)
 
 @dataclass(frozen=True)
 class GpuTimeRow:
-    """The GPU time of one kernel's nightly runs in a period. `series` counts pairs of a problem and a GPU model."""
+    """The GPU time of one kernel's nightly runs. `series` counts pairs of a problem and a GPU model."""
 
     repository: str
     kernel: str
@@ -82,7 +81,7 @@ class GpuTimeRow:
 
 
 def list_gpu_times(session: Session, since: dt.datetime, until: dt.datetime) -> list[GpuTimeRow]:
-    """Lists the kernels that nightlies of this database measured between two times, with the most GPU time first."""
+    """Lists the GPU time of each kernel's nightly runs in a period, the most GPU time first."""
     spent_s = func.extract("epoch", Run.finished_at - Run.started_at) - func.coalesce(WAITED_S, 0.0)
     gpu_s = cast(func.sum(spent_s), Double).label("gpu_s")
     query = (

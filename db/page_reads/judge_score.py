@@ -1,8 +1,4 @@
-"""Reads how good the judge is: what people marked right and wrong, how soon they were notified, how many replays ran.
-
-The number of marks is read too, because precision is computed from marks. If several people marked a regression or a
-verdict, only the newest mark counts.
-"""
+"""Reads how good the judge is, by people's marks, delays of messages and numbers of replays."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -23,7 +19,7 @@ Z_95 = 1.96
 
 @dataclass(frozen=True)
 class Delay:
-    """The median and the 90th percentile of the hours until a regression's first message; None without a message."""
+    """The hours until a regression's first message; None without a message."""
 
     count: int
     median_h: float | None
@@ -32,9 +28,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Score:
-    """How well the judge did. `missed` counts runs whose verdict reports no change and was marked wrong. `from_commit`
-    is the time from a regression's bad commit to its first message, `from_run` the time from the end of the run that
-    showed the regression. `launches` counts launches of replays, `runs` counts runs; both leave out recordings."""
+    """How well the judge did, by people's marks and by the delays of messages."""
 
     since: dt.datetime | None
     points: int
@@ -42,15 +36,15 @@ class Score:
     improvements: int
     right: int
     wrong: int
-    missed: int
-    from_commit: Delay
-    from_run: Delay
+    missed: int  # verdicts that report no change and were marked wrong
+    from_commit: Delay  # from a regression's bad commit to its first message
+    from_run: Delay  # from the end of the run that showed the regression
     suspicions: int
     confirmed: int
     refuted: int
     undecided: int
-    launches: int
-    runs: int
+    launches: int  # of replays, without recordings
+    runs: int  # without recordings
 
     @property
     def precision(self) -> float | None:
@@ -59,7 +53,7 @@ class Score:
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """Returns the 95 % Wilson interval of the precision, the share of right marks; None without marks."""
+        """Returns the 95 % Wilson interval of the precision; None without marks."""
         marked = self.right + self.wrong
         if not marked:
             return None
@@ -71,7 +65,7 @@ class Score:
 
     @property
     def false_alarms_per_1000(self) -> float | None:
-        """Returns the false alarms that people marked, per 1,000 judged points; None if no points were judged."""
+        """Returns the false alarms that people marked per 1,000 judged points; None without points."""
         return 1000 * self.wrong / self.points if self.points else None
 
     @property
@@ -84,7 +78,7 @@ class Score:
 
 
 def read_score(session: Session, since: dt.datetime | None = None) -> Score:
-    """Returns the judge's score for the time from `since` on; None means from the beginning of the database."""
+    """Returns the judge's score since a time; None means since the beginning."""
     opened = (*_after(Regression.opened_at, since), is_counted())
     by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)
     directions = {row[0]: row[1] for row in session.execute(by_direction)}
@@ -132,9 +126,9 @@ def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[in
 
 
 def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
-    """Returns three counts of runs by the newest mark on their verdict: a reported change marked right, a reported
-    change marked wrong, another verdict marked wrong. Leaves out runs of regressions that have a mark themselves."""
+    """Returns how many verdicts people marked as right changes, as wrong changes, and as missed changes."""
     theirs = aliased(Mark)
+    # Runs of a regression that has a mark itself do not count again.
     of_marked = exists().where(
         RegressionSeries.run_id == Mark.run_id, theirs.regression_id == RegressionSeries.regression_id
     )
@@ -153,7 +147,7 @@ def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int,
 
 
 def _delay(session: Session, start: ColumnElement[dt.datetime] | Any, since: dt.datetime | None) -> Delay:
-    """Returns how long after `start` the first message was sent, over all regressions that have a sent message."""
+    """Returns the delay from `start` to the first message, over all reported regressions."""
     reported = (
         select(
             Regression.id, (func.extract("epoch", func.min(Message.sent_at) - func.min(start)) / 3600).label("hours")

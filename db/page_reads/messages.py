@@ -1,4 +1,4 @@
-"""Reads messages to people, and everything about one regression: its series, events, marks and messages."""
+"""Reads messages to people, and everything about one regression."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class MessageRow:
 
 @dataclass(frozen=True)
 class RegressionStory:
-    """One regression with its series (the worst first), its events (the oldest first), its marks and its messages."""
+    """A regression with its series, events, marks and messages. The worst series and the oldest event come first."""
 
     regression: RegressionRow
     series: tuple[RegressionSeriesRow, ...]
@@ -71,7 +71,7 @@ def find_story(session: Session, regression_id: int) -> RegressionStory | None:
 def list_messages(
     session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
 ) -> list[MessageRow]:
-    """Lists the newest messages in these states, last tried (or written, if never tried) since `since`."""
+    """Lists the newest messages in these states that were last tried since a time."""
     query = select_row(MessageRow, [Message])
     if since is not None:
         query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)

@@ -1,5 +1,4 @@
-"""Reads jobs, workers and queues, and the overview for `tilewatch status`. The database's clock decides how long a
-worker has been silent and whether it is alive, because the reader's clock may differ."""
+"""Reads jobs, workers and queues. The database's clock decides whether a worker is alive."""
 
 import datetime as dt
 from collections import Counter
@@ -64,7 +63,7 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class EnvironmentRow:
-    """The Python and the packages, in words, with which a node runs a repository's host code."""
+    """The Python and the packages with which a node runs a repository's host code."""
 
     host: str
     repository: str
@@ -73,7 +72,7 @@ class EnvironmentRow:
 
 @dataclass(frozen=True)
 class QueueRow:
-    """The number of a queue's unfinished jobs in each state, and of the live workers that take jobs from it."""
+    """A queue with its unfinished jobs in each state and its live workers."""
 
     queue: str
     waiting: int
@@ -95,7 +94,7 @@ class Status:
 
 
 def read_status(session: Session) -> Status:
-    """Returns the state of jobs, submissions, workers, environments and quarantines, for `tilewatch status`."""
+    """Returns the state of jobs, workers, quarantines and more, for `tilewatch status`."""
     in_trouble = (Job.trouble.is_(None), Job.id.desc())
     return Status(
         jobs=tuple(count_jobs(session)),
@@ -125,8 +124,8 @@ def list_jobs(session: Session, states: Sequence[str], limit: int = 100) -> list
 
 
 def list_next_jobs(session: Session, limit: int = 100) -> list[JobRow]:
-    """Lists queued jobs in the order in which `lifecycle.jobs.claim` takes them, then waiting jobs. It ignores that a
-    worker may take a nightly's job between the jobs of checks."""
+    """Lists jobs in the order in which workers claim them, then waiting jobs."""
+    # This ignores that a worker may take a nightly's job between the jobs of checks.
     return _read_jobs(session, ("queued", "waiting"), limit, Job.state, Job.priority, Job.check_id, Job.id)
 
 
@@ -144,7 +143,7 @@ def list_workers(session: Session) -> list[WorkerRow]:
 
 
 def list_environments(session: Session) -> list[EnvironmentRow]:
-    """Lists the environments in which live workers' nodes run host code, without Tilewatch's own environment."""
+    """Lists the environments in which live workers' nodes run host code."""
     named = func.jsonb_each_text(Worker.toolchain["environments"]).table_valued("key", "value").render_derived()
     columns = (Worker.host, named.c.key.label("repository"), named.c.value.label("environment"))
     query = select(*columns).join(named, SILENT_S <= WORKER_ALIVE_S).distinct().order_by(*columns)
@@ -152,7 +151,7 @@ def list_environments(session: Session) -> list[EnvironmentRow]:
 
 
 def list_queues(session: Session) -> list[QueueRow]:
-    """Lists the queues that have unfinished jobs, with the number of live workers that take jobs from each queue."""
+    """Lists the queues that have unfinished jobs, with the number of live workers."""
     query = (
         select(
             Job.queue,

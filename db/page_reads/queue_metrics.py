@@ -1,4 +1,4 @@
-"""Reads the metrics for alerting: waiting jobs, their waiting time, GPUs in quarantine, the last complete night."""
+"""Reads metrics for alerts: waiting jobs, GPUs in quarantine, and the last complete nights."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from tilewatch.db.page_reads.queue import JobCount, count_jobs, list_workers
 
 @dataclass(frozen=True)
 class QueueDepth:
-    """The number of jobs in a queue that may be claimed now, and the seconds that the oldest of them has waited."""
+    """The number of jobs in a queue that may be claimed now, and the longest wait in seconds."""
 
     queue: str
     depth: int
@@ -22,11 +22,11 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """A repository's newest nightly on a GPU model with all jobs done. `ended_unix_s` is its end, in s since 1970."""
+    """A repository's newest nightly on a GPU model whose jobs are all done."""
 
     repository: str
     gpu_model: str
-    ended_unix_s: float
+    ended_unix_s: float  # since 1970
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class QueueMetrics:
 
 
 def read_queue_metrics(session: Session, watched: Collection[str]) -> QueueMetrics:
-    """Returns metrics of jobs, queues, nights, workers and quarantines. `watched` are repositories with nightlies."""
+    """Returns metrics of jobs, queues, nights, workers and quarantines."""
     return QueueMetrics(
         jobs=tuple(count_jobs(session)),
         queues=tuple(_queues(session)),
@@ -57,7 +57,7 @@ def read_queue_metrics(session: Session, watched: Collection[str]) -> QueueMetri
 
 
 def _queues(session: Session) -> list[QueueDepth]:
-    """Lists the queues with depth and waiting time. A job put off to a later time waits only from that time on."""
+    """Lists the queues that have jobs to claim, with their number and the longest wait."""
     since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
     query = (
         select(Job.queue, func.count(), func.extract("epoch", func.now() - func.min(since)))

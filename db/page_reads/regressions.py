@@ -1,4 +1,4 @@
-"""Reads regressions: the list, one regression with its series and events, and the changes of one series."""
+"""Reads regressions, their series and events, and the changes of one series."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -35,9 +35,7 @@ MOST_ENDED = 500
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """A confirmed change, better or worse. `size` is the relative change in time of its worst series: +0.05 is 5 %
-    slower. If `recorded`, it came with a recording, so people were notified elsewhere. If `simulated`, no GPU made its
-    times. If `counted`, pages and messages count it, because it is neither recorded nor a planted example."""
+    """A confirmed change, better or worse. A `size` of +0.05 means that its worst series is 5 % slower."""
 
     id: int
     direction: str
@@ -64,14 +62,14 @@ class RegressionRow:
     gpu_models: list[str]
     right: int
     wrong: int
-    recorded: bool
-    simulated: bool
-    counted: bool
+    recorded: bool  # came with a recording, so people were notified elsewhere
+    simulated: bool  # no GPU made its times
+    counted: bool  # on pages and in messages: neither recorded nor a planted example
 
 
 @dataclass(frozen=True)
 class RegressionSeriesRow:
-    """One series that a regression changed, with the size of the change in this series."""
+    """A series that a regression changed, with the size of the change."""
 
     kernel: str
     problem: str
@@ -118,16 +116,14 @@ class LevelRow:
 
 
 def describe_origin(row: Mapping[Any, Any]) -> str:
-    """Returns the origin of a regression in brackets, such as " (simulated)"; an empty string if a GPU here showed the
-    regression. `row` has the fields of RegressionRow."""
+    """Returns a regression's origin, such as " (simulated)"; an empty string if a GPU here showed it."""
     if is_example(row["repository"]):
         return " (planted example)"
     return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""
 
 
 def list_regressions(session: Session, limit: int | None = None) -> list[RegressionRow]:
-    """Lists the newest `limit` regressions, the newest first. If `limit` is None, lists all open regressions, and the
-    other regressions that changed last, at most MOST_ENDED."""
+    """Lists the newest regressions, newest first. Without `limit`, all open regressions are included."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if limit is None:
         is_open = Regression.state.in_(OPEN_REGRESSION)
@@ -168,8 +164,7 @@ def list_events(session: Session, regression_id: int) -> list[EventRow]:
 
 
 def find_last_moves(session: Session, until: dt.datetime) -> dict[int, MoveRow]:
-    """Returns each regression's last change of state up to a time, by the regression's id. Notes and marks change no
-    state. Leaves out regressions that were opened later."""
+    """Returns each regression's last change of state up to a time, by the regression's id."""
     event = RegressionEvent
     query = (
         select_row(MoveRow, [event])

@@ -13,9 +13,7 @@ from tilewatch.db.query_parts import find_row, read_rows, select_row
 
 @dataclass(frozen=True)
 class ReplayRow:
-    """A replay: two cubins, timed alternately on one GPU. Element i of `good_us` and `bad_us` is the median of launch
-    i. `counters` maps "good" and "bad" to the hardware counters of the two cubins, or "missing" to the reason for their
-    absence. It is None if no worker tried to read counters."""
+    """A replay of two cubins, timed alternately on one GPU."""
 
     axis: str
     good_sha: str
@@ -24,19 +22,19 @@ class ReplayRow:
     bad_code_sha256: str | None
     good_toolchain: str | None
     bad_toolchain: str | None
-    good_us: list[float]
+    good_us: list[float]  # element i: the median of launch i
     bad_us: list[float]
     failure: str | None
     host: str | None
     gpu_uuid: str | None
     origin: str
     at: dt.datetime
-    counters: dict[str, Any] | None = None
+    counters: dict[str, Any] | None = None  # of "good" and "bad", or why they are "missing"
 
 
 @dataclass(frozen=True)
 class SuspicionRow:
-    """The suspicion of a change that a run raised, and its outcome."""
+    """A run's suspicion of a change, and the outcome."""
 
     state: str
     reason: str
@@ -47,13 +45,13 @@ class SuspicionRow:
 
 
 def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
-    """Returns the suspicion that a run raised; None for a run without a suspicion."""
+    """Returns a run's suspicion of a change; None if there is none."""
     query = select_row(SuspicionRow, [Suspicion]).where(Suspicion.run_id == run_id)
     return find_row(session, query, SuspicionRow)
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """Lists the replays for a run's suspicion, and replays of the run's series with the run's commit as bad commit."""
+    """Lists the replays for a run's suspicion, and the series' replays with the run's commit as bad commit."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(ReplayRow, [Replay], good_sha=good.sha, bad_sha=bad.sha)

@@ -44,9 +44,9 @@ from tilewatch.errors import ExpectedError
 
 @dataclass(frozen=True)
 class PointRow(JudgedRunColumns, MeasurementColumns, CodeColumns):
-    """A point of a trend: one implementation in one run. `left_branch_at` is None while the commit is on the branch."""
+    """A point of a trend: one implementation in one run."""
 
-    left_branch_at: dt.datetime | None
+    left_branch_at: dt.datetime | None  # None while the commit is on the branch
     toolchain_sha256: str
     samples: int
     work: list[Any] | None
@@ -55,12 +55,11 @@ class PointRow(JudgedRunColumns, MeasurementColumns, CodeColumns):
 
 
 class UnknownName(ExpectedError):
-    """Raised for a repository, kernel, problem or GPU model that no sweep has. The message names the nearest one."""
+    """Raised for a name that no sweep has. The message suggests the nearest known name."""
 
 
 def require_known(session: Session, **given: str | None) -> None:
-    """Raises UnknownName if no sweep has all of the given names, so that a misspelt or renamed kernel is noticed. The
-    arguments may be repository, kernel, problem and gpu_model; None is accepted and stands for all names."""
+    """Raises UnknownName if no sweep has all of these names; None stands for all names."""
     asked = {what: name for what, name in given.items() if name is not None}
     query, of = select(Sweep.id), ""
     for what, name in asked.items():
@@ -75,7 +74,7 @@ def require_known(session: Session, **given: str | None) -> None:
 
 
 def list_repositories(session: Session) -> list[str]:
-    """Lists the repositories with a submission, in this order: watched ones, branches, removed ones, recorded ones."""
+    """Lists the repositories that have a submission, the watched repositories first."""
     own = func.bool_or(Submission.reason != "recorded")
     is_branch = Commit.repository.contains(BRANCH_START, autoescape=True)
     removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))
@@ -111,7 +110,7 @@ def list_series(session: Session) -> list[SeriesRow]:
 def list_branches(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int
 ) -> list[str]:
-    """Lists a repository's branches that have runs of a series, as stored names. The newest run's branch is first."""
+    """Lists a repository's branches that have runs of a series, the newest run's branch first."""
     start = name_of_branch(repository, "").removesuffix(")")
     query = (
         select(Sweep.repository)
@@ -132,19 +131,15 @@ def list_branches(
 def list_points(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, *, static_facts: bool = True
 ) -> list[PointRow]:
-    """Lists every measurement of a series and of its baselines, in the order of the commits.
-
-    Each point has the static facts of its config's cubin; a baseline has none. With `static_facts=False` no point has
-    them, and the query is faster, because the winners' trials lie far apart among millions.
-
-    Runs and measurements are read by two queries. A year of nights has 1,000 points. One joined query with 41 columns
-    took 31 us of CPU time per point (12 of them in Postgres).
-    """
+    """Lists every measurement of a series and its baselines, in the order of the commits."""
     about = {"repository": repository, "kernel": kernel, "problem": problem, "gpu_model": gpu_model}
+    # Two queries, because one joined query with 41 columns took 31 us of CPU time per point. A year of nights has 1,000
+    # points.
     runs = read_fields(session, _select_runs(), ("toolchain", "work", "rate"), about)
     sweep_of = {run["run_id"]: run.pop("sweep_id") for run in runs}
     nothing = dict.fromkeys(PointRow.__dataclass_fields__)
     known = {run["run_id"]: {**nothing, **run} for run in runs}
+    # Static facts are slow, because the winners' trials lie far apart among millions.
     query = _select_measurements(static_facts=static_facts)
     ids = {"run_ids": list(sweep_of), "sweep_ids": list(sweep_of.values())}
     measured = read_fields(session, query, ("params", "detail"), ids)
@@ -195,8 +190,7 @@ def _select_runs() -> Query:
 
 @cache
 def _select_measurements(*, static_facts: bool) -> Query:
-    """Returns the query for the measurements of runs, in the order of the runs. Its bound parameters are `run_ids` and
-    `sweep_ids`, lists of equal length. Leaves out baselines that could not run, which have no samples."""
+    """Returns the query for the measurements of runs, in the order of the runs."""
     ids = (bindparam(name, type_=ARRAY(BigInteger)) for name in ("run_ids", "sweep_ids"))
     runs = func.unnest(*ids).table_valued("run_id", "sweep_id", with_ordinality="place").render_derived("listed")
     query = (
@@ -210,6 +204,7 @@ def _select_measurements(*, static_facts: bool) -> Query:
         .select_from(runs)
         .join(Measurement, Measurement.run_id == runs.c.run_id)
         .outerjoin(Config, Config.id == Measurement.config_id)
+        # Baselines that could not run have no samples.
         .where(func.cardinality(Measurement.samples_us) > 0)
         .order_by(runs.c.place, Measurement.id)
     )

@@ -1,5 +1,4 @@
-"""Reads one point of each series: the newest at a given time, or the point at a commit. The overview page compares a
-time with a week before, the comparison page compares two commits. The dashboard computes the differences."""
+"""Reads one point of each series, at a time or at a commit. Pages compare two such readings."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -66,26 +65,21 @@ OF_TORCH = (TORCH, CUBLAS, CUDNN)
 
 @dataclass(frozen=True)
 class SnapshotRow(SeriesRow, CommitColumns, RunColumns, TimeColumns):
-    """A point of a series: its kernel's measurement in one run, of one origin (measured, simulated or recorded).
-
-    `noise` is the relative noise of one night of the series, from the run's verdict; None if the history is too short.
-    `code_sha256` and `compiler` describe the winner's machine code; None if it was not stored. `baseline_version` is
-    the version of the baseline's package, or of PyTorch and its libraries; None if the run did not store it.
-    """
+    """A point of a series: the measurement of its kernel in one run."""
 
     arch: str
     author: str | None
     params: dict[str, Any]
-    baseline_version: str | None
+    baseline_version: str | None  # of its package, or of PyTorch and its libraries; None if it was not stored
     flops: int
     bytes: int
     toolchain_sha256: str
     gpu_uuid: str
-    code_sha256: str | None
+    code_sha256: str | None  # of the winner's machine code; None if it was not stored
     source_sha256: str
     compiler: str | None
     verdict: str | None
-    noise: float | None
+    noise: float | None  # relative, of one night; None if the history is too short
     reason: str | None
 
 
@@ -96,7 +90,7 @@ class CommitRow(CommitColumns):
 
 @dataclass(frozen=True)
 class JudgedChangeRow(JudgedSeriesColumns):
-    """A run with a verdict other than unchanged. `change` is the relative change of its time: +0.05 is 5 % slower."""
+    """A run with a verdict other than unchanged. A `change` of +0.05 is 5 % slower."""
 
     gpu_name: str
     origin: str
@@ -107,32 +101,28 @@ class JudgedChangeRow(JudgedSeriesColumns):
 
 @dataclass(frozen=True)
 class RecentRatiosRow:
-    """The ratios of a series to its main baseline at the last few commits, the oldest first. Element i of `ages` is the
-    index in `list_commits` of the commit of ratio i (0 for the newest). Element i of `baselines` is the baseline of
-    ratio i. `is_planned` is False if the newest commit with a nightly for the GPU model has no sweep of the series, for
-    example because the kernel was renamed."""
+    """The ratios of a series to its main baseline at the last commits, the oldest first."""
 
     kernel: str
     problem: str
     gpu_model: str
     origin: str
     ratios: list[float]
-    ages: list[int]
-    baselines: list[str]
-    is_planned: bool
+    ages: list[int]  # element i: the index in `list_commits` of ratio i's commit, 0 for the newest
+    baselines: list[str]  # element i: the baseline of ratio i
+    is_planned: bool  # False if the newest nightly of the GPU model does not sweep it, e.g. after a renaming
 
 
 def list_commits(
     session: Session, repository: str | None, limit: int = 400, until: dt.datetime | None = None
 ) -> list[CommitRow]:
-    """Lists the newest commits that have a run, the newest first: of `repository`, or of all repositories if it is
-    None. Runs that ended after `until` do not count."""
+    """Lists the newest commits that have a run, newest first. `repository` None means all repositories."""
     columns = (Commit.repository, Commit.sha, Commit.subject, Commit.position, Commit.committed_at)
     return read_rows(session, _select_newest(repository, limit, until, *columns), CommitRow)
 
 
 def list_judged_changes(session: Session, repository: str, since: dt.datetime) -> list[JudgedChangeRow]:
-    """Lists a repository's runs that ended after `since` and have a verdict other than unchanged, the newest first."""
+    """Lists a repository's runs with a verdict other than unchanged, the newest first."""
     query = (
         judged_runs(
             select_row(
@@ -203,14 +193,13 @@ def list_recent_ratios(
 def list_points_as_of(
     session: Session, repository: str, at: dt.datetime, sha: str | None = None, until: dt.datetime | None = None
 ) -> list[SnapshotRow]:
-    """Lists one point of each series of a repository: at the newest commit up to the time `at`, else the first point.
-    With `sha`, the commit of that time, commits after it count as later, even if they have the same date."""
+    """Lists one point of each series: at the newest commit up to a time, else its first point."""
     asked = {"repository": repository, "at": at, "sha": sha, "until": until}
     return _of_runs(session, session.scalars(_select_runs_as_of(until is not None), asked).all())
 
 
 def list_points_at_commit(session: Session, repository: str, sha: str) -> list[SnapshotRow]:
-    """Lists the points at a commit, one for each series that was measured at it."""
+    """Lists the points of all series that were measured at a commit."""
     return _of_runs(session, session.scalars(_runs().where(Commit.repository == repository, Commit.sha == sha)).all())
 
 
@@ -222,10 +211,10 @@ def _ended_by(until: dt.datetime | BindParameter[dt.datetime] | None) -> ColumnE
 def _select_newest(
     repository: str | None, limit: int, until: dt.datetime | None, *columns: InstrumentedAttribute[Any]
 ) -> Query:
-    """Returns the query for the newest commits that have a run: of `repository`, or of all repositories if it is None.
-    It sorts the commits first, so that it looks for the runs of only a few commits."""
+    """Returns the query for the newest commits that have a run."""
     asked = select(Commit).where(Commit.repository == repository) if repository is not None else select(Commit)
     order = commit_order.newest_first if repository is not None else commit_order.last_added_first
+    # The commits are sorted first, so that only a few of them are tested for runs.
     commits = asked.order_by(*order()).subquery()
     measured = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.commit_id == commits.c.id)
     query = select(*(commits.c[column.key] for column in columns)).limit(limit)
@@ -235,8 +224,7 @@ def _select_newest(
 
 @cache
 def _select_runs_as_of(is_bounded: bool) -> CompoundSelect[Any]:
-    """Returns the query for the run of each series at the commit nearest to a time. Its bound parameters are
-    `repository`, `at` (the time), `sha` and, if `is_bounded`, `until`."""
+    """Returns the query for the run of each series at the commit nearest to a time."""
     ended = _ended_by(bindparam("until", type_=DateTime(timezone=True)) if is_bounded else None)
     repository, at = bindparam("repository", type_=Text), bindparam("at", type_=DateTime(timezone=True))
     placed = _place_commits(repository, at)
@@ -253,11 +241,10 @@ def _select_runs_as_of(is_bounded: bool) -> CompoundSelect[Any]:
 
 
 def _place_commits(repository: BindParameter[str], at: BindParameter[dt.datetime]) -> Subquery:
-    """Returns the query for a repository's commits with `is_past`. It is true for the bound `sha` and commits before
-    it. If `sha` is null, it is true for commits dated up to the time `at`. A commit's date is here the latest date of
-    itself and all commits before it, because a commit cannot be older than its ancestors."""
+    """Returns the query for a repository's commits, with `is_past` for commits up to the bound `sha` or time."""
     is_asked = Commit.sha == bindparam("sha", type_=Text)  # null without a sha
     up_to_asked = func.bool_or(is_asked).over(order_by=commit_order.latest_first())
+    # A commit cannot be older than its ancestors, so the latest date up to it counts.
     since = func.max(Commit.committed_at).over(order_by=commit_order.oldest_first())
     is_past = func.coalesce(up_to_asked, since <= at).label("is_past")
     columns = (Commit.id, Commit.position, Commit.left_branch_at, is_past)
@@ -265,9 +252,10 @@ def _place_commits(repository: BindParameter[str], at: BindParameter[dt.datetime
 
 
 def _nearest_first(placed: Subquery, at: BindParameter[dt.datetime]) -> Sequence[ColumnElement[Any]]:
-    """Returns the terms that sort commits by distance from the time `at`: first past commits that were then on the
-    branch, newest first; next past commits that had left the branch, newest first; last later commits, oldest first."""
+    """Returns the terms that sort commits by distance from a time, past commits first."""
     is_past = placed.c.is_past
+    # Past commits on the branch, then past commits that had left it, both newest first; then later commits, oldest
+    # first.
     return (
         is_past.desc(),
         case((is_past, commit_order.was_on_branch(at, placed.c)), else_=true()).desc(),
@@ -276,7 +264,7 @@ def _nearest_first(placed: Subquery, at: BindParameter[dt.datetime]) -> Sequence
 
 
 def _runs(*nearest_first: ColumnElement[Any]) -> Query:
-    """Returns the query for the id of one run per series and origin: first by `nearest_first`, then the last ended."""
+    """Returns the query for the id of one run per series and origin."""
     record = (*(getattr(Sweep, name) for name in SERIES), Run.origin)
     return (
         committed_runs(select(Run.id.label("run_id")))
@@ -291,9 +279,9 @@ def _nearest_measured(
     nearest_first: Sequence[ColumnElement[Any]],
     ended: ColumnElement[bool],
 ) -> Query:
-    """Returns the query for the run of each series at the commit nearest to a time, without recorded runs. It sorts the
-    commits once. Then it tests them in this order, for each series, until one has a run, with a few index probes. With
-    480 series and 72,000 runs this takes 42 ms, and sorting all runs 390 ms (2 cores, 2026-11)."""
+    """Returns the query for the run of each series at the nearest commit, without recorded runs."""
+    # The sorted commits are tested for each series until one has a run: 42 ms for 480 series and 72,000 runs. Sorting
+    # all runs takes 390 ms (2 cores, 2026-11).
     commits = select(func.array_agg(aggregate_order_by(placed.c.id, *nearest_first))).scalar_subquery()
     keys = series_keys()
     ranked = func.unnest(commits).table_valued("commit_id", with_ordinality="rank").render_derived()
@@ -316,8 +304,9 @@ def _of_runs(session: Session, run_ids: Sequence[int]) -> list[SnapshotRow]:
 
 @cache
 def _select_of_runs() -> Query:
-    """Returns the query for the points of the runs in the bound parameter `run_ids`. If this query chose the runs
-    itself, Postgres would plan 14 joined tables at each call: 5 ms of 36 for 488 series (2 cores, 2026-11-23)."""
+    """Returns the query for the points of the runs in the bound parameter `run_ids`."""
+    # A query that chose the runs itself would make Postgres plan 14 joined tables at each call: 5 ms of 36 for 488
+    # series (2 cores, 2026-11-23).
     return (
         measured_runs(
             select_row(

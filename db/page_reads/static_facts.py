@@ -1,5 +1,4 @@
-"""Reads the static facts of cubins (registers, spills, code size) over the commits, even for GPU models without a
-worker. Reads the configs whose facts differ between two sweeps. Configs with the same code key share their facts."""
+"""Reads the static facts of cubins, such as registers and spills, over the commits and between two sweeps."""
 
 import datetime as dt
 from dataclasses import dataclass, fields
@@ -17,14 +16,14 @@ from tilewatch.db.row_columns import SeriesRow
 
 @dataclass(frozen=True)
 class SpaceRow(SeriesRow):
-    """A search space that has a sweep: the configs of a kernel on a problem, for a GPU model and a repository."""
+    """A search space that has a sweep."""
 
     arch: str
 
 
 @dataclass(frozen=True)
 class StaticRow:
-    """The counts of one sweep's configs by their static facts, as db/trial_facts.py describes them."""
+    """The counts of one sweep's configs by static fact, as in db/trial_facts.py."""
 
     sweep_id: int
     sha: str
@@ -46,7 +45,7 @@ class StaticRow:
 
 @dataclass(frozen=True)
 class CubinChangeRow:
-    """One config whose static facts differ between two sweeps, with its static facts in both sweeps."""
+    """One config whose static facts differ between two sweeps."""
 
     params: dict[str, Any]
     status_before: str
@@ -66,7 +65,7 @@ class CubinChangeRow:
 
 @dataclass(frozen=True)
 class SpillsRow:
-    """The spilling configs of a kernel's newest compiled sweep on a problem. `most_stack_bytes` is for one thread."""
+    """The spilling configs of a kernel's newest compiled sweep on a problem."""
 
     kernel: str
     problem: str
@@ -74,11 +73,11 @@ class SpillsRow:
     subject: str
     compiled: int
     spilling: int
-    most_stack_bytes: int
+    most_stack_bytes: int  # of one thread
 
 
 def list_spills(session: Session, repository: str, gpu_model: str) -> list[SpillsRow]:
-    """Lists the spills of each kernel and problem on a GPU model, the largest share of spilling configs first."""
+    """Lists the spills of each kernel and problem, the largest share of spilling configs first."""
     keys = series_keys()
     compiled = (
         select(Sweep.id)
@@ -113,7 +112,7 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
 
 
 def _is_compiled() -> ColumnElement[bool]:
-    """Returns the condition that a config of the enclosing query's sweep was compiled, with or without success."""
+    """Returns the condition that a config of the enclosing query's sweep was compiled, even without success."""
     has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
     return case((Sweep.trial_facts.is_(None), has_cubin), else_=Sweep.trial_facts["settled"].as_integer() > 0)
 
@@ -133,8 +132,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Lists the counts of configs by static fact for the newest compiled sweep at each recent commit, the oldest commit
-    first. A commit that left the branch counts as older than all others, and so is left out first."""
+    """Lists the counts of configs by static fact at each recent commit, the oldest commit first."""
     names = [each.name for each in fields(StaticRow)]
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:6]))

@@ -1,4 +1,4 @@
-"""Reads submissions. The state of each is derived from its trials, runs and jobs."""
+"""Reads submissions, with a state that follows from their trials, runs and jobs."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -33,8 +33,7 @@ NEWEST = 50
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """A submission and its state. `settled_trials` counts trials whose compilation has succeeded or failed. `open_jobs`
-    counts open jobs. Replays are among them, so a night in the state "measured" may have open jobs."""
+    """A submission and its state. In the state "measured" it may still have open jobs, such as replays."""
 
     id: int
     reason: str
@@ -50,7 +49,7 @@ class SubmissionRow:
     recorded_at: dt.datetime | None
     sweeps: int
     trials: int
-    settled_trials: int
+    settled_trials: int  # whose compilation has succeeded or failed
     not_compiled: int
     runs: int
     failed_jobs: int
@@ -60,9 +59,9 @@ class SubmissionRow:
 
 
 def list_submissions(session: Session, limit: int = NEWEST) -> list[SubmissionRow]:
-    """Lists the newest submissions and all others with an open job, with their states, the newest first. Recordings are
-    listed last and only while they have an open job, because an import of many would hide all other submissions."""
+    """Lists the newest submissions and all submissions with an open job, newest first. Recordings come last."""
     is_own = Submission.reason != "recorded"
+    # An import of many recordings would hide all other submissions, so they need an open job.
     newest = select(Submission.id).where(is_own).order_by(Submission.requested_at.desc(), Submission.id.desc())
     with_open_job = select(Job.submission_id).where(Job.state.in_(OPEN_JOB))
     chosen = Submission.id.in_(newest.limit(limit)) | Submission.id.in_(with_open_job)
@@ -71,15 +70,14 @@ def list_submissions(session: Session, limit: int = NEWEST) -> list[SubmissionRo
 
 
 def list_nightlies(session: Session, since: dt.datetime, until: dt.datetime) -> list[SubmissionRow]:
-    """Lists the nightlies that were submitted between two times, with their states, the newest first."""
+    """Lists the nightlies that were submitted between two times, the newest first."""
     asked_at = Submission.requested_at
     chosen = select(Submission.id).where(Submission.reason == "nightly", asked_at > since, asked_at <= until)
     return list_submissions_by_id(session, session.scalars(chosen).all())
 
 
 def list_last_nights(session: Session) -> list[SubmissionRow]:
-    """Lists the newest nightly of each main line and GPU model, with its state. Leaves out repositories that were
-    removed, because nobody waits for their next night."""
+    """Lists the newest nightly of each main line and GPU model, without removed repositories."""
     removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))
     newest = (
         select(Submission.id)
@@ -92,8 +90,9 @@ def list_last_nights(session: Session) -> list[SubmissionRow]:
 
 
 def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> list[SubmissionRow]:
-    """Lists these submissions with their states, the newest first. A caller chooses the ids in a query of its own: with
-    a `limit` here, Postgres would keep a plan that expects a tenth of all submissions and counts every sweep."""
+    """Lists these submissions with their states, the newest first."""
+    # Callers choose the ids in a query of their own. With a `limit` here, Postgres would keep a plan that expects a
+    # tenth of all submissions and counts every sweep.
     ids = list(submission_ids)
     trials, runs, jobs = _trial_counts(ids), _run_counts(ids), _job_counts(ids)
     counted = [column for each in (trials, runs, jobs) for column in each.c if column.name != "submission_id"]
@@ -118,7 +117,7 @@ def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> l
 
 
 def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) -> list[int]:
-    """Lists the ids of the regressions, without improvements, that the nights of these submissions confirmed."""
+    """Lists the ids of the regressions, without improvements, that these submissions confirmed."""
     query = (
         select(Regression.id)
         .join(RegressionSeries, RegressionSeries.regression_id == Regression.id)
@@ -130,7 +129,7 @@ def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) 
 
 
 def _trial_counts(submission_ids: list[int]) -> Subquery:
-    """Returns the query for the trial counts of submissions. It counts trials only in sweeps without stored counts."""
+    """Returns the query for the trial counts of submissions. It uses stored counts where they exist."""
     counted = (
         select(
             func.count().label("trials"),
@@ -190,7 +189,7 @@ def _job_counts(submission_ids: list[int]) -> Subquery:
 
 
 def _describe_state(row: Any) -> str:
-    """Returns the state of a submission in words, from its counts. Open jobs take precedence over failed jobs."""
+    """Returns the state of a submission in words."""
     if row.reason == "recorded":
         return "recorded"
     if row.open_compile_jobs:

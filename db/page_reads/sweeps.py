@@ -1,4 +1,4 @@
-"""Reads sweeps, their trials, the measurements of their runs, and a kernel's times on all problems at a commit."""
+"""Reads sweeps with their trials and measurements, and a kernel's times on all problems at a commit."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from tilewatch.db.row_columns import CommitColumns, MeasurementColumns, RunColum
 
 @dataclass(frozen=True)
 class SweepRow(SeriesRow, CommitColumns):
-    """One row of the list of sweeps. `tile_table` is the tile table's config, `ships` the config of the host code."""
+    """One row of the list of sweeps."""
 
     id: int
     arch: str
@@ -37,8 +37,8 @@ class SweepRow(SeriesRow, CommitColumns):
     requested_at: dt.datetime
     machine: str | None
     axes: list[list[Any]]
-    tile_table: dict[str, Any] | None
-    ships: dict[str, Any] | None
+    tile_table: dict[str, Any] | None  # the config of the tile table
+    ships: dict[str, Any] | None  # the config of the host code
     space_size: int
     flops: int
     bytes: int
@@ -46,7 +46,7 @@ class SweepRow(SeriesRow, CommitColumns):
 
 @dataclass(frozen=True)
 class TrialRow(TrialColumns):
-    """One config of a sweep with its static facts and time, without the compiler's remarks, which are long."""
+    """One config of a sweep with its static facts and time."""
 
     config_id: int
     error: float | None
@@ -99,7 +99,7 @@ class SizeRow:
 def list_sweeps(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, limit: int = 1_000
 ) -> list[SweepRow]:
-    """Lists the sweeps of a kernel on a problem in any state, the newest commit first, then the newest sweep first."""
+    """Lists the sweeps of a kernel on a problem in any state, the newest commit first."""
     query = (
         select_row(
             SweepRow,
@@ -158,7 +158,7 @@ def read_remarks(session: Session, sweep_id: int, config_id: int) -> list[dict[s
 
 
 def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
-    """Lists the measurements of a sweep, the newest run first. In each run, the winner precedes its baselines."""
+    """Lists the measurements of a sweep, the newest run first. Each winner comes before its baselines."""
     query = (
         select_row(
             MeasurementRow,
@@ -181,7 +181,7 @@ def list_measurements(session: Session, sweep_id: int) -> list[MeasurementRow]:
 
 
 def list_sizes(session: Session, repository: str, kernel: str, gpu_model: str, sha: str) -> list[SizeRow]:
-    """Lists the times of a kernel and its baselines on each problem at a commit, the problem with least FLOP first."""
+    """Lists the times of a kernel and its baselines on each problem at a commit, the smallest problem first."""
     newest = (
         committed_runs(select(Run.id.label("run_id")))
         .where(Commit.repository == repository, Commit.sha == sha, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)

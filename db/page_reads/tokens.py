@@ -1,4 +1,4 @@
-"""Lists the tokens with which programs submit checks, with their budgets of GPU time."""
+"""Lists the tokens of programs, with their budgets of GPU time."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class TokenRow:
 
 
 def who_of(name: str) -> str:
-    """Returns the name under which the database stores the actions of a program that used a token."""
+    """Returns the name under which a token's actions are stored."""
     return f"token {name}"
 
 

@@ -1,4 +1,4 @@
-"""Reads reports that compare toolchains: the overall verdict, the verdict on each operator, and its launch times."""
+"""Reads reports that compare toolchains: the verdicts and the launch times."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,13 @@ from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 
 @dataclass(frozen=True)
 class ReportRow:
-    """One row of the list of reports. `toolchains` are the names of the compared toolchains, the base first. `safety`
-    is "safe", "safe if re-tuned", "not safe" or "unknown"; None until there is a result. `job_state` and `failure` are
-    those of the newest job that makes the report; both are None for an imported report."""
+    """One row of the list of reports. The base is the first of `toolchains`."""
 
     id: int
     toolchains: Sequence[str]
     made_at: dt.datetime
-    safety: str | None
-    job_state: str | None
+    safety: str | None  # "safe", "safe if re-tuned", "not safe", "unknown"; None until there is a result
+    job_state: str | None  # of the newest job that makes it, like `failure`; None for an imported report
     failure: str | None
 
     @property
@@ -45,7 +43,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class TimeChange:
-    """The relative change of an operator's time (0.02 is 2 % slower) with a 95 % interval; an infinite end is None."""
+    """The relative change of a time, where 0.02 is 2 % slower. An infinite end of its interval is None."""
 
     kind: str
     change: float
@@ -60,43 +58,39 @@ SortedConfig = Annotated[dict[str, Any], AfterValidator(lambda config: dict(sort
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """The verdict on a kernel and problem with the toolchain `head`. `gpu_model` is None if only the code was compared,
-    without a GPU. `frozen` is the change of the time with the base's config on both sides. `retuned` is the change with
-    the head's best config on the head's side. A change that was not timed is None. `moved_to` is the head's best
-    config; None if it equals the base's config or if no config was searched."""
+    """The verdict on a kernel and problem with the toolchain `head`."""
 
     kernel: str
     problem: str
     arch: str
-    gpu_model: str | None
+    gpu_model: str | None  # None if only the code was compared
     head: str
     safety: str
     reason: str
     static: str
     moved: tuple[str, ...]
     config: SortedConfig
-    moved_to: SortedConfig | None
-    frozen: TimeChange | None
-    retuned: TimeChange | None
+    moved_to: SortedConfig | None  # the head's best config; None if it is `config` or was not searched
+    frozen: TimeChange | None  # with the base's config for both toolchains; None if not timed
+    retuned: TimeChange | None  # with the head's best config for the head; None if not timed
 
 
 @dataclass(frozen=True)
 class LadderRow:
-    """The slowdown `loss` of an operator with the toolchain `head`, in percent of the base's time. `shares` maps each
-    dependency to its part of the loss with a 95 % interval. The parts add up to the loss. `blamed` are sure causes."""
+    """The slowdown of an operator with a toolchain, divided among its dependencies."""
 
     kernel: str
     problem: str
     gpu_model: str
     head: str
-    loss: float
-    shares: Mapping[str, tuple[float, float, float]]
-    blamed: tuple[str, ...]
+    loss: float  # the slowdown, in percent of the base's time
+    shares: Mapping[str, tuple[float, float, float]]  # each dependency's part of the loss, with its 95 % interval
+    blamed: tuple[str, ...]  # the sure causes
 
 
 @dataclass(frozen=True)
 class ReportLaunches:
-    """The times in us of an operator's launches with the base and with the head. Element i of each is from launch i."""
+    """The times in us of an operator's launches. Element i of `base_us` and `head_us` is from launch i."""
 
     kernel: str
     problem: str
@@ -111,8 +105,7 @@ _OPERATORS, _LAUNCHES = TypeAdapter(tuple[OperatorRow, ...]), TypeAdapter(tuple[
 
 @dataclass(frozen=True)
 class ReportStory:
-    """A report with its operators, in the library's order. Reports made before 2026-11-28 have no ladders. `contents`
-    is the file that `toolchain compare` writes. `exit_code` is the command's: 0 safe, 1 worse, 2 unknown."""
+    """A report with its operators. `exit_code` is 0 for safe, 1 for worse, 2 for unknown."""
 
     report: ReportRow
     sentence: str
@@ -120,10 +113,10 @@ class ReportStory:
     compilers: tuple[str, ...]
     gpus: tuple[str, ...]
     operators: tuple[OperatorRow, ...]
-    ladders: tuple[LadderRow, ...]
+    ladders: tuple[LadderRow, ...]  # none before 2026-11-28
     frozen: tuple[ReportLaunches, ...]
     markdown: str
-    contents: Mapping[str, Any]
+    contents: Mapping[str, Any]  # the file that `toolchain compare` writes
 
 
 def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
@@ -132,7 +125,7 @@ def list_reports(session: Session, limit: int = 50) -> list[ReportRow]:
 
 
 def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[ReportRow]:
-    """Lists the reports with this base compiler and head compiler (`ToolchainName.compiler`), the newest first."""
+    """Lists the reports with this base compiler and head compiler, the newest first."""
     query = _reports().order_by(ToolchainReport.made_at.desc())
     sides = ToolchainReport.answer["sides"]
     base, head = compilers
@@ -141,12 +134,12 @@ def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[Report
 
 
 def find_report_row(session: Session, report_id: int) -> ReportRow | None:
-    """Returns the row of a report in the list of reports; None if there is no such report."""
+    """Returns a report's row in the list of reports; None if there is no such report."""
     return find_row(session, _reports().where(ToolchainReport.id == report_id), ReportRow)
 
 
 def find_report(session: Session, report_id: int) -> ReportStory | None:
-    """Returns a report with its operators; None if there is no such report, or if the report has no result yet."""
+    """Returns a report with its operators; None if there is no such report or no result yet."""
     row = find_report_row(session, report_id)
     if row is None or row.safety is None:
         return None

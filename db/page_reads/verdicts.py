@@ -15,18 +15,16 @@ from tilewatch.db.row_columns import JudgedSeriesColumns
 
 @dataclass(frozen=True)
 class VerdictRow(JudgedSeriesColumns):
-    """The verdict on a run. `change` is the relative change of the time (+0.02 is 2 % slower), with its 95 % interval
-    `low` to `high`; None if the history is too short. The change lies after the commit `good_sha`, up to and including
-    `bad_sha`; both are None if nothing changed."""
+    """The verdict on a run. The change lies after `good_sha`, up to and including `bad_sha`."""
 
     origin: str
     verdict: str
-    change: float | None
-    low: float | None
+    change: float | None  # relative: +0.02 is 2 % slower; None if the history is too short
+    low: float | None  # low to high: the 95 % interval of the change
     high: float | None
     noise: float | None
     smallest: float | None
-    good_sha: str | None
+    good_sha: str | None  # None if nothing changed, like `bad_sha`
     bad_sha: str | None
     policy: str
     not_apart: str | None
@@ -34,14 +32,12 @@ class VerdictRow(JudgedSeriesColumns):
 
 @dataclass(frozen=True)
 class DetectableChange:
-    """The smallest relative change that one night of a series could show, from the series' newest verdict with a known
-    noise. `noise` is the relative standard deviation between nights. A check compares within minutes, so it can show
-    smaller changes."""
+    """The smallest relative change that one night of a series could show."""
 
     run_id: int
     sha: str
     measured_at: dt.datetime
-    noise: float
+    noise: float  # the relative standard deviation between nights
     smallest: float
     policy: str
 
@@ -52,15 +48,14 @@ NEEDS_NOBODY = ("%earlier nights needed%", "%a replay is asked for%", "%it is as
 
 @dataclass(frozen=True)
 class UndecidedRow(JudgedSeriesColumns):
-    """A series whose newest run has the verdict undecided, with the commit of that run and the verdict's reason."""
+    """A series whose newest run has the verdict undecided."""
 
     gpu_name: str
     committed_at: dt.datetime
 
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
-    """Lists the series of all repositories whose newest run is undecided and was judged since a time. Leaves out
-    planted examples, verdicts that a coming night or replay decides, and recorded runs, which are not judged again."""
+    """Lists the series whose newest run is undecided and needs a person."""
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
         select(later_run.id)

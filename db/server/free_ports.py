@@ -13,7 +13,7 @@ OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Returns `count` different free ports. Raises OSError after MOST_TRIES ports that were in use."""
+    """Returns different free ports. Raises OSError if it finds too few."""
     ports: dict[int, None] = {}
     while len(ports) < count:
         ports[find_free_port()] = None
@@ -31,7 +31,7 @@ def find_free_port() -> int:
 
 
 def require_free(port: int) -> int:
-    """Returns `port` if a server can listen on it, or any free port for 0. Raises OSError if `port` is in use."""
+    """Returns the port if it is free, or any free port for 0. Raises OSError if the port is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
         probe.bind((HOST, port))
@@ -40,8 +40,8 @@ def require_free(port: int) -> int:
 
 
 def _draw_port() -> int:
-    """Returns a random port below the ports for outgoing connections, or 0 (any port) if too few are below. An outgoing
-    connection could take a port among the others before the server listens (seen on 2026-11-26)."""
+    """Returns a random port below the ports for outgoing connections, or 0 if too few are below."""
+    # An outgoing connection could take a port before the server listens on it (seen on 2026-11-26).
     first_given_away = int(OUTGOING_PORTS.read_text().split()[0])
     below = first_given_away - FIRST_PORT
     return FIRST_PORT + secrets.randbelow(below) if below >= MOST_TRIES else 0

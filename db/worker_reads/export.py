@@ -1,4 +1,4 @@
-"""Reads the contents of a recording: the sweeps and replays that this database's workers measured, with all rows."""
+"""Reads the sweeps and replays for a recording, with all their rows."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class ExportFilter:
 
 @dataclass(frozen=True)
 class SweepExport:
-    """A sweep with all its rows as stored. `params` maps the config ids in `Run.tie` to the configs' parameters."""
+    """A sweep with all its stored rows. `params` maps the config ids in `Run.tie` to parameters."""
 
     sweep: Sweep
     submission: Submission
@@ -52,7 +52,7 @@ class SweepExport:
 
 @dataclass(frozen=True)
 class ReplayExport:
-    """A replay with its two commits and configs, which are exported too because perhaps no exported run has them."""
+    """A replay with its two commits and configs, which perhaps no exported run has."""
 
     replay: Replay
     good_commit: Commit
@@ -62,7 +62,7 @@ class ReplayExport:
 
 
 def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
-    """Lists the ids of the sweeps that workers of this database measured, the oldest commit first."""
+    """Lists the ids of the sweeps that were measured here, the oldest commit first."""
     query = (
         select(Sweep.id)
         .join(Commit, Commit.id == Sweep.commit_id)
@@ -77,7 +77,7 @@ def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
 
 
 def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[ReplayExport]:
-    """Lists the replays that workers of this database ran, the oldest first."""
+    """Lists the replays that ran here, the oldest first."""
     good, bad = aliased(Commit), aliased(Commit)
     good_config, bad_config = aliased(Config), aliased(Config)
     query = (
@@ -122,7 +122,7 @@ def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
 
 
 def list_own_repositories(session: Session) -> set[str]:
-    """Returns the names of the repositories that have a submission made here, not only submissions from recordings."""
+    """Returns the names of the repositories that have a submission made here."""
     query = select(Commit.repository).distinct().join(Submission).where(Submission.recording_id.is_(None))
     return set(session.scalars(query))
 
@@ -133,7 +133,7 @@ def has_recording(session: Session, sha256: str) -> bool:
 
 
 def find_known_run_keys(session: Session, keys: Sequence[str]) -> set[str]:
-    """Returns those of the given run keys that are stored already, measured here or imported from another file."""
+    """Returns the given run keys that are stored already."""
     return set(session.scalars(select(Run.key).where(Run.key == func.any(list(keys)))))
 
 

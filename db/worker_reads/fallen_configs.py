@@ -1,8 +1,4 @@
-"""Finds configs that worked in an earlier sweep but not in a later one: they stopped compiling or became wrong.
-
-worker/notify/update_alarms.py decides which of these configs raise an alarm. Each sweep is compared with the previous
-sweep of its series. If both sweeps are at one commit, in two nights, the compiler may have changed between them.
-"""
+"""Finds configs that worked in one sweep but not in the next sweep of the series."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
@@ -37,16 +33,16 @@ class SweepPair(SeriesColumns):
 
 @dataclass(frozen=True)
 class FallenConfig:
-    """A config that worked in the earlier sweep of a pair and not in the later one. `kind` is the kind of its alarm."""
+    """A config that worked in the earlier sweep of a pair, but not in the later sweep."""
 
     after_id: int
-    kind: str
+    kind: str  # of its alarm
     params: Mapping[str, Any]
     failure: str
 
 
 def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
-    """Lists for each series its newest fully compiled sweep, if made since `since`, and the sweep before it."""
+    """Lists, for each series with a sweep since a time, its newest compiled sweep and the sweep before it."""
     keys = series_keys()
     own = _sweeps().where(*is_of_series(keys))
     after = _first_compiled(own, commit_order.newest_first, keys)
@@ -59,8 +55,8 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
 def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
-    """Lists a pair for each series of a kernel in a submission: the last sweep before the submission, and the series'
-    newest sweep (with a run, if `measured`). Pairs show whether an alarm that the submission raised still holds."""
+    """Lists, for each series of a submission, the sweep before the submission and the series' newest sweep."""
+    # These pairs show whether an alarm that the submission raised still holds.
     named = (Sweep.submission_id == submission_id, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
     then = _sweeps().where(*named).subquery()
     compiles = exists().where(Trial.sweep_id == Sweep.id, Trial.status == "waiting")
@@ -81,14 +77,14 @@ def list_pairs_since(
 
 
 def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
-    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs. Leaves out
-    timeouts and processes that died, because the machine may only have been busy or without memory, and people stop
-    reading alarms that are often wrong."""
+    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs."""
     if not pairs:
         return []
     of = func.unnest([pair.before_id for pair in pairs], [pair.after_id for pair in pairs])
     pair = of.table_valued("before_id", "after_id").render_derived()
     before, after = aliased(Trial), aliased(Trial)
+    # No timeouts or processes that died: the machine may only have been busy or without memory, and people stop reading
+    # alarms that are often wrong.
     failed = and_(Compilation.status == "error", Compilation.failure.not_like(DIED))
     stopped = and_(before.status.not_in(("waiting", "not_compiled")), failed)
     wrong = and_(before.status == "timed", after.status == "wrong")
@@ -114,7 +110,7 @@ def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[Fa
 
 
 def _sweeps() -> Query:
-    """Returns the query for sweeps of whole search spaces. Leaves out imported sweeps, which raise alarms elsewhere."""
+    """Returns the query for sweeps of whole search spaces, without imported sweeps."""
     return (
         select(
             *(getattr(Sweep, name) for name in SERIES),
@@ -142,8 +138,7 @@ def _find_place(sweep: FromClause) -> Tuple:
 
 
 def _first_compiled(sweeps: Query, order: Callable[..., Any], *outside: FromClause) -> LateralFromClause:
-    """Returns the query for the first sweep in `order` that has no config left to compile, among the first LOOKED_AT
-    sweeps. `outside` are the tables of the enclosing query to which `sweeps` refers."""
+    """Returns the query for the first sweep in `order` that is completely compiled."""
     few = sweeps.order_by(*order(), *LAST_ASKED).limit(LOOKED_AT).correlate(*outside).subquery()
     waits = exists().where(Trial.sweep_id == few.c.sweep_id, Trial.status == "waiting")
     last = (few.c.submission_id.desc(), few.c.sweep_id.desc())

@@ -1,5 +1,4 @@
-"""Reads which GPU measured a run, which GPUs can work now, and which jobs wait for a GPU without a worker.
-worker/judging/node_cause.py, which compares nodes, and the reconciler use this module."""
+"""Reads which GPU measured a run, which GPUs can work now, and which jobs wait for a GPU without a worker."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ AWAY_S = 900
 
 @dataclass(frozen=True)
 class NodeGpu:
-    """One GPU in its node, with the version of its driver; None if the version is unknown."""
+    """One GPU in its node, with its driver's version; None if it is unknown."""
 
     host: str
     gpu_uuid: str
@@ -26,7 +25,7 @@ class NodeGpu:
 
 
 def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, NodeGpu]:
-    """Returns for each run id the GPU that measured the run."""
+    """Returns the GPU that measured each run, by the run's id."""
     query = select(Run.id, Run.host, Run.gpu_uuid, Run.toolchain["driver"].astext).where(
         Run.id == func.any(list(run_ids))
     )
@@ -34,7 +33,7 @@ def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Nod
 
 
 def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
-    """Lists the GPUs of a model that have a live worker and are not in quarantine, sorted by host."""
+    """Lists the GPUs of a model that can work now, sorted by host."""
     query = (
         select(Worker.host, Worker.gpu_uuid, Worker.toolchain["driver"].astext)
         .where(
@@ -46,7 +45,7 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns, by kernel and problem, the sizes of open changes by a node or toolchain, by their name `Cause.what`."""
+    """Returns the sizes of open changes that nodes or toolchains caused, for each kernel and problem."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -65,9 +64,9 @@ def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[
 
 
 def list_stranded_jobs(session: Session) -> list[int]:
-    """Lists the ids of jobs for one GPU that have waited AWAY_S and whose GPU has no worker or is in quarantine. The
-    wait counts only from the GPU's last run on, because a worker that restarts has no row for seconds."""
+    """Lists the ids of jobs that have waited AWAY_S for a GPU that cannot work."""
     gpu_uuid = func.split_part(Job.queue, "@", 2)
+    # The wait begins after the GPU's last run, because a worker that restarts has no row for seconds.
     last_run_at = select(func.max(Run.finished_at)).where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")
     waits_since = func.greatest(Job.created_at, last_run_at.scalar_subquery())  # nulls are ignored
     waited_s = func.extract("epoch", func.now() - waits_since)
@@ -85,21 +84,21 @@ def list_stranded_jobs(session: Session) -> list[int]:
 
 
 def list_confinements(session: Session) -> list[tuple[str, str]]:
-    """Lists the hosts of live workers, each with the things that its sandbox keeps from commits' code, as "network"."""
+    """Lists the hosts of live workers, each with the access that its sandbox forbids, such as "network"."""
     kept_from = Worker.toolchain["sandbox"].astext
     query = select(Worker.host, kept_from).where(_lives(), kept_from.is_not(None)).distinct()
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]
 
 
 def list_needs_of_root(session: Session) -> list[tuple[str, str]]:
-    """Lists the hosts of live workers where commits' host code runs as root on a GPU, each with the reason."""
+    """Lists the hosts of live workers where commits' host code runs as root, each with the reason."""
     reason = Worker.toolchain["as_root"].astext
     query = select(Worker.host, func.min(reason)).where(_lives(), reason.is_not(None)).group_by(Worker.host)
     return [(host, why) for host, why in session.execute(query.order_by(Worker.host))]
 
 
 def list_versions(session: Session, gpu_model: str) -> tuple[set[str], set[str]]:
-    """Returns the drivers of a GPU model's live workers, and the compilers of all live workers that compile."""
+    """Returns the drivers of a GPU model's live workers, and the compilers of all live workers."""
     driver, compiler = (Worker.toolchain[name].astext for name in ("driver", "compiler"))
     query = select(driver, compiler).where(_lives(), or_(Worker.gpu_model == gpu_model, compiler.is_not(None)))
     rows = session.execute(query).all()

@@ -1,5 +1,5 @@
-"""Queries for the judge: the nights of a scope, their measurements, and the results of replays. A scope is the runs of
-one repository and GPU model with the same origin, because the judge compares only such runs."""
+"""Queries for the judge: nights, their measurements, and the results of replays. A scope is the runs of one repository,
+GPU model and origin, because the judge compares only such runs."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ RUNS_LOOKED_AT = 2_000
 
 @dataclass(frozen=True)
 class Night:
-    """A submission that has runs. Nights are ordered by the position of their commit, then by the submission's id."""
+    """A submission that has runs."""
 
     submission_id: int
     commit_id: int
@@ -45,7 +45,7 @@ class Night:
 
 @dataclass(frozen=True)
 class Scope(Night):
-    """The night to judge, with the repository, the GPU model and the origin whose runs are judged together."""
+    """The night to judge, with the repository, the GPU model and the origin of its runs."""
 
     repository: str
     gpu_model: str
@@ -55,14 +55,13 @@ class Scope(Night):
 
 @dataclass(frozen=True)
 class UnjudgedNight:
-    """A submission that no job will judge, although a run has no verdict or an open suspicion. `subject` and `priority`
-    are of the measure job of run `run_id`. `ended_at` is when the submission's last job ended, judge jobs aside."""
+    """A submission that has unjudged runs but no job that will judge them."""
 
     run_id: int
     submission_id: int
-    subject: str
+    subject: str  # of the run's measure job, like `priority`
     priority: int
-    ended_at: dt.datetime | None
+    ended_at: dt.datetime | None  # when its last job ended, without judge jobs
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class RecordedNight:
 
 @dataclass(frozen=True)
 class Point:
-    """The time of a kernel in a run, with its 95 % interval `low_us` to `high_us`. `ratio` is to `baseline`."""
+    """The time of a kernel in a run, with its 95 % interval. `ratio` is to `baseline`."""
 
     submission_id: int
     run_id: int
@@ -94,17 +93,17 @@ class Point:
 
 @dataclass(frozen=True)
 class ExpectedLevel:
-    """A level of times that people marked as expected, from position `first_bad` on, on `host` (None: on each host)."""
+    """A level of times that people marked as expected."""
 
     kernel: str
     problem: str
-    host: str | None
-    first_bad: int
+    host: str | None  # None for every host
+    first_bad: int  # the position of its first commit
 
 
 @dataclass(frozen=True)
 class RegressionRange:
-    """The range of a regression in commit positions, and its worst series with a run and the size of the change."""
+    """The range of a regression in commit positions, and its worst series with a run."""
 
     good_position: int
     bad_position: int
@@ -116,7 +115,7 @@ class RegressionRange:
 
 @dataclass(frozen=True)
 class ReplayFact:
-    """The result of a replay of two commits. `failure` explains missing times. `good_code` is a machine code's hash."""
+    """The result of a replay of two commits. `failure` explains missing times."""
 
     kernel: str
     problem: str
@@ -124,7 +123,7 @@ class ReplayFact:
     bad_commit_id: int
     good_position: int
     bad_position: int
-    good_code: str | None
+    good_code: str | None  # the hash of the machine code
     bad_code: str | None
     good_us: tuple[float, ...]
     bad_us: tuple[float, ...]
@@ -142,7 +141,7 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class NightBefore:
-    """The newest run of a series from an earlier night, on the same host and of the same origin."""
+    """The newest run of a series from an earlier night, on the same host."""
 
     run_id: int
     commit_id: int
@@ -179,7 +178,7 @@ def read_scope(session: Session, run_id: int) -> Scope:
 
 
 def list_newest_scopes(session: Session) -> list[Scope]:
-    """Lists, for each repository, GPU model and origin, the scope of the newest night."""
+    """Lists the scope of the newest night for each repository, GPU model and origin."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
         Commit.repository, Sweep.gpu_model, Run.origin, *commit_order.newest_first(), Sweep.submission_id.desc()
     )
@@ -187,7 +186,7 @@ def list_newest_scopes(session: Session) -> list[Scope]:
 
 
 def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[JudgedRun]:
-    """Lists the verdicts on a scope's runs since a day. Leaves out runs without a verdict, and weighted totals."""
+    """Lists the verdicts on a scope's runs since a day, without weighted totals."""
     query = (
         judged_runs(select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict))
         .where(
@@ -219,8 +218,7 @@ def is_settled(session: Session, scope: Scope) -> bool:
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists nights that have runs without a verdict or with an open suspicion, but no open job that leads to a judge
-    job: the last measurement failed or the last replay ended. Without `submission_id`, searches RUNS_LOOKED_AT runs."""
+    """Lists nights with unjudged runs but no open job that will lead to a judge job."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
@@ -228,6 +226,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
     ended_at = select(func.max(other.finished_at)).where(
         other.submission_id == Sweep.submission_id, other.kind != "judge"
     )
+    # Without a submission, only the newest runs are searched.
     newest = select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery()
     named = (Run.id.label("run_id"), ended_at.scalar_subquery().label("ended_at"))
     query = (
@@ -246,7 +245,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to the scope's night, oldest first. Leaves out nights of another commit at its position."""
+    """Lists the nights up to the scope's night, oldest first, without nights of other commits at its position."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -269,7 +268,7 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
 
 
 def read_shas(session: Session, scope: Scope) -> dict[int, str]:
-    """Returns the hashes of a repository's stored commits by position, up to the position of the scope's night."""
+    """Returns the hashes of commits by position, up to the position of the scope's night."""
     query = (
         select(Commit.position, Commit.sha)
         .where(Commit.repository == scope.repository, Commit.position <= scope.position)
@@ -279,7 +278,7 @@ def read_shas(session: Session, scope: Scope) -> dict[int, str]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """Lists the kernels' times in these nights, in a fixed order. Leaves out weighted totals, which are their sums."""
+    """Lists the kernels' times in these nights, without weighted totals."""
     of_point = select_row(Point, [Sweep, Run, Measurement], run_id=Run.id, time_us=Measurement.median_us)
     query = measured_runs(of_point).where(*_are_points(submission_ids, origin))
     rows = session.execute(query.order_by(Sweep.submission_id, Sweep.kernel, Sweep.problem, Run.id))
@@ -298,7 +297,7 @@ def _are_points(submission_ids: Sequence[int], origin: str) -> tuple[ColumnEleme
 
 
 def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
-    """Lists the levels of a scope's series that people marked as expected."""
+    """Lists the levels of times that people marked as expected in a scope."""
     query = (
         select(
             RegressionSeries.kernel,
@@ -338,7 +337,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
 def read_nights_before(
     session: Session, submission_ids: Sequence[int], origin: str
 ) -> dict[tuple[str, str, str], NightBefore]:
-    """Returns, by kernel, problem and host, the newest run of the series on the host in these nights."""
+    """Returns the newest run in these nights by kernel, problem and host."""
     series = (Sweep.kernel, Sweep.problem, Run.host)
     query = (
         measured_runs(select(*series, Run.id, Commit.id, Commit.sha, Measurement.median_us))
@@ -350,19 +349,19 @@ def read_nights_before(
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
-    """Lists the ids of the runs of a scope's night, even of runs without a right config. Leaves out weighted totals."""
+    """Lists the ids of the runs of a scope's night, without weighted totals."""
     return list(session.scalars(select_runs(scope, Sweep.kernel != TOTAL).order_by(Run.id)))
 
 
 def select_runs(scope: Scope, *conditions: ColumnElement[bool]) -> Select[int]:
-    """Returns the query for the ids of those runs of a scope's night that fulfil the conditions."""
+    """Returns the query for the ids of a night's runs that fulfil the conditions."""
     query = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*conditions)
     return query.where(Sweep.submission_id == scope.submission_id, Run.origin == scope.origin)
 
 
 def list_unstored_spans(session: Session, scope: Scope, metric: SpanMetric) -> list[tuple[Sweep, Run, Measurement]]:
-    """Lists the runs of a night whose spans (first kernel's start to last kernel's end) are not stored as a series yet,
-    the oldest run first. They are in the detail "span_us" or "graph_us" (kernels/measuring/careful_timing.py)."""
+    """Lists the runs of a night whose spans are not stored as a series yet, the oldest run first. A span lasts from the
+    first kernel's start to the last kernel's end."""
     stored = aliased(Run)
     query = (
         select(Sweep, Run, Measurement)
@@ -396,7 +395,7 @@ def find_replay(session: Session, key: str) -> ReplayFact | None:
 
 
 def is_asked_before(session: Session, key: str, job_id: int) -> bool:
-    """Returns whether an older job that runs the replay with this key, for another night, has not ended."""
+    """Returns whether an older open job runs the same replay."""
     older = select(Job.id).where(
         Job.kind == "confirm",
         Job.state.in_(OPEN_JOB),
@@ -426,7 +425,7 @@ def _read_replays(session: Session, *conditions: ColumnElement[bool]) -> list[Re
 
 
 def list_replays_of_code(session: Session, repository: str, row: Mapping[str, Any]) -> list[ReplayFact]:
-    """Lists a repository's replays of the two machine codes in `row`, whichever commits these belong to."""
+    """Lists a repository's replays of the two machine codes in `row`, at any commits."""
     same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     return _read_replays(
         session, _GOOD.repository == repository, *(getattr(Replay, name) == row[name] for name in same)
@@ -434,10 +433,10 @@ def list_replays_of_code(session: Session, repository: str, row: Mapping[str, An
 
 
 def was_given_up(session: Session, key: str, submission_id: int) -> bool:
-    """Returns whether a replay will never have a result for a night: its jobs have ended, and one did not succeed. If
-    the night has jobs of its own for the replay, the jobs of other nights do not count."""
+    """Returns whether a night will never get the result of a replay, because a job failed."""
     keys = (*job_keys(key), *job_keys(own_key(key, submission_id)))
     jobs = session.execute(select(Job.submission_id, Job.state).where(Job.key.in_(keys))).all()
+    # If the night has jobs of its own for the replay, the jobs of other nights do not count.
     states = {state for asker, state in jobs if asker == submission_id} or {state for _, state in jobs}
     return bool(states - {"done"}) and not states & set(OPEN_JOB)
 
@@ -448,10 +447,10 @@ def is_of_night(session: Session, job_id: int, submission_id: int) -> bool:
 
 
 def own_key(key: str, submission_id: int) -> str:
-    """Returns the key of a replay that a night requests with jobs of its own, after another night's request for it."""
+    """Returns the key for a night's own jobs of a replay."""
     return f"{key}:night {submission_id}"
 
 
 def job_keys(key: str) -> tuple[str, str]:
-    """Returns the keys of a replay's two jobs: the first compiles missing cubins, the second runs the replay."""
+    """Returns the keys of a replay's two jobs, which compile missing cubins and run the replay."""
     return f"prepare:{key}", f"confirm:{key}"

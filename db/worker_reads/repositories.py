@@ -24,7 +24,7 @@ def list_removed(session: Session) -> list[str]:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A fetch after which measured commits were no longer on a repository's branch, and the number of these commits."""
+    """A fetch that found measured commits gone from a repository's branch, and their number."""
 
     repository: str
     found_at: dt.datetime
@@ -32,11 +32,11 @@ class Rewrite:
 
 
 def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
-    """Lists the rewrites of main lines since a time. Leaves out branches, which are rewritten every day. Leaves out
-    commits that left when a repository was added again, perhaps to follow another branch."""
+    """Lists the rewrites of main lines since a time. Leaves out branches, which are rewritten every day."""
     query = (
         select(Commit.repository, Commit.left_branch_at.label("found_at"), func.count().label("commits"))
         .outerjoin(Repository, Repository.name == Commit.repository)
+        # Commits also leave when a repository is added again, perhaps to follow another branch.
         .where(Repository.name.is_(None) | (Commit.left_branch_at > Repository.added_at))
         .where(Commit.left_branch_at >= since, ~Commit.repository.contains(BRANCH_START, autoescape=True))
         .group_by(Commit.repository, Commit.left_branch_at)
@@ -46,5 +46,5 @@ def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
 
 
 def find_repository(session: Session, name: str) -> Repository | None:
-    """Returns the repository with this name, even if it was removed; None if no repository ever had this name."""
+    """Returns the repository with this name, even if it was removed; None if there never was such a repository."""
     return session.get(Repository, name, populate_existing=True)

@@ -1,9 +1,4 @@
-"""Reads the newest run of each series and its run of the night before, so that their winners, shipped configs and
-toolchains can be compared.
-
-Both runs may be of the same commit. So a new baseline raises one alarm, and not one each night until somebody pushes a
-commit. worker/notify/update_alarms.py decides which differences raise alarms.
-"""
+"""Reads the newest run of each series beside its run of the night before, for alarms about differences."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -36,38 +31,32 @@ code launches, if that config is known, and the kernel with the config of the ti
 
 @dataclass(frozen=True)
 class RunPair(SeriesColumns):
-    """The newest run of a series and its run of the night before, whose fields begin with `old_`.
-
-    `ships` is the config that the library's host code launches. `regret` is the time of this config, or of the tile
-    table's config if `ships` is None, divided by the winner's time, minus 1. `old_table_regret` is the regret of the
-    tile table's config in the night before. `old_winner_loss` is the regret of the old winner by the few samples of the
-    newest sweep; None if the old winner still wins, is tied or has no time. `checklist` has lines with item, answer and
-    evidence. `verdict` is on the newest run. A field is None if its value is unknown.
-    """
+    """The newest run of a series, and its run of the night before in fields that begin with `old_`."""
 
     host: str
     submission_id: int
     sha: str
     made_at: dt.datetime
-    regret: float | None
-    old_table_regret: float | None
-    ships: Mapping[str, Any] | None
+    regret: float | None  # time of `ships`, or else of the tile table's config, divided by the winner's, minus 1
+    old_table_regret: float | None  # of the tile table's config in the night before
+    ships: Mapping[str, Any] | None  # the config of the library's host code
     winner: Mapping[str, Any]
     old_winner: Mapping[str, Any] | None
-    old_winner_loss: float | None
+    old_winner_loss: float | None  # in the newest sweep; None if the old winner wins or ties
     toolchain: Mapping[str, str]
     old_toolchain: Mapping[str, str] | None
-    checklist: list[dict[str, str]] | None = None
+    checklist: list[dict[str, str]] | None = None  # with item, answer and evidence
     old_checklist: list[dict[str, str]] | None = None
     verdict: str | None = None
 
 
 def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
-    """Lists, for each series measured since a time, its newest run together with its run of the night before."""
+    """Lists, for each series measured since a time, its newest run with its run of the night before."""
     keys = series_keys()
     same = is_of_series(keys)
     newest_first = (*commit_order.newest_first(), Sweep.submission_id.desc(), Run.id.desc())
     now = _runs().where(*same, Run.finished_at >= since).order_by(*newest_first).limit(1).lateral()
+    # Both runs may be of one commit, so that a new baseline raises one alarm and not one each night.
     then = (
         _runs()
         .where(

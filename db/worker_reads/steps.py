@@ -1,4 +1,4 @@
-"""Queries for steps (the work for jobs) and the processes that run them: code to compile, sweeps, jobs and workers."""
+"""Queries for the work of jobs and the processes that run them: code to compile, sweeps, jobs and workers."""
 
 import datetime as dt
 from collections import defaultdict
@@ -48,21 +48,21 @@ RUNS_WITH_COUNTERS = 20
 
 @dataclass(frozen=True)
 class UnmeasuredCode:
-    """The hash `code_key` of code that a submission needs, with one problem and config whose code has this hash."""
+    """Code that a submission needs, with one problem and config that have this code."""
 
-    code_key: str
+    code_key: str  # the hash of the code
     problem: str
     params: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class SweepFacts(SeriesColumns):
-    """The fields of a sweep that its measure job needs. `reason` is why it was submitted, such as "nightly"."""
+    """The fields of a sweep that its measure job needs."""
 
     submission_id: int
     sha: str
     arch: str
-    reason: str = ""
+    reason: str = ""  # such as "nightly"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class MeasureJob:
 
 @dataclass(frozen=True)
 class CompiledConfig:
-    """A config that has a cubin. `drawn` is True if the config is outside its kernel's short list."""
+    """A config that has a cubin. `drawn` is True if it is outside its kernel's short list."""
 
     config_id: int
     params: dict[str, Any]
@@ -86,20 +86,18 @@ class CompiledConfig:
 
 @dataclass(frozen=True)
 class LastSweep:
-    """The last run of a series that tried the kernel's whole short list, or the whole space if there is no list.
-    `tried` maps the ids of these configs to their cubins' content keys. `timed_again` has the ids of the winner, of the
-    configs tied with it, and of the configs timed beside it."""
+    """The last run of a series that tried the kernel's whole short list, or the whole space without a list."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]
-    tried: Mapping[int, str]
-    timed_again: frozenset[int]
+    tried: Mapping[int, str]  # the content keys of cubins, by config id
+    timed_again: frozenset[int]  # ids of the winner and of configs tied with it or timed beside it
 
 
 def list_gpu_models_measured_here(session: Session, *, lately: bool = False) -> list[str]:
-    """Lists the GPU models that a worker of this database measures or measured; if `lately`, within RETIRED_AFTER. Only
-    for these are measurements queued. A worker that restarts has no row for seconds, so its runs count too."""
+    """Lists the GPU models that have had a worker or a run here. `lately` means within RETIRED_AFTER."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
+    # A worker that restarts has no row for seconds, so its runs count too.
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
     if lately:
         workers = workers.where(Worker.seen_at > func.now() - RETIRED_AFTER)
@@ -109,9 +107,8 @@ def list_gpu_models_measured_here(session: Session, *, lately: bool = False) -> 
 
 
 def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[UnmeasuredCode]:
-    """Lists the distinct code keys of a kernel's trials that were not measured yet, in the order of the search space.
-    Includes trials with a compilation whose cubin may be missing in this store, because it came from a recording or
-    from another kernel's compile job."""
+    """Lists the code of a kernel's trials that were not measured yet, in the order of the search space."""
+    # Trials with a compilation too: a cubin from a recording or another kernel's job may be missing here.
     code_key = func.coalesce(Trial.code_key, Compilation.code_key)
     first = (
         select(code_key.label("code_key"), Sweep.problem, Trial.sweep_id, Trial.config_id)
@@ -134,13 +131,12 @@ def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[U
 def read_compiled_keys(
     session: Session, code_keys: Sequence[str], compiler: str, limit_s: float
 ) -> dict[str, str | None]:
-    """Returns the code keys that need no compiling. Each maps to its cubin's content key, or to None if compiling
-    failed. Leaves out failures that may not happen again: timeouts that used less CPU time than `limit_s`, because the
-    machine may have been slow; processes that died, because memory may have been short; and failures from a recording,
-    because the code may compile here."""
+    """Returns the code keys that need no compiling, with the content key of their cubin; None if compiling failed."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
         Compilation.code_key == func.any(list(code_keys)),
+        # Left out: failures that may not happen again. The machine may have been slow or short of memory, and code from
+        # a recording may compile here.
         (Compilation.status != "timeout") | (Compilation.cpu_s >= limit_s),
         (Compilation.status == "ok")
         | ~or_(Compilation.host.endswith(RECORDED_HOST_END), Compilation.failure.like(DIED)),
@@ -149,9 +145,7 @@ def read_compiled_keys(
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
-    """Lists the ids of waiting measure jobs that no open compile job holds up. If `submission_id` or `kernel` is None,
-    includes all submissions or kernels. A sweep waits until its kernel's batches are planned, and then for the batches
-    with its code. It waits even if each trial has a compilation, because a cubin may be missing here."""
+    """Lists the ids of waiting measure jobs that no open compile job holds up."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -167,6 +161,8 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None, ke
         left[row.submission_id, row.kernel].append(row.code_key)  # None of a job that plans batches: it has no items
     query = select(Job.id, Job.sweep_id, Sweep.submission_id, Sweep.kernel).join(Sweep, Sweep.id == Job.sweep_id)
     candidates = session.execute(query.where(waiting).order_by(Job.id)).all()
+    # A sweep waits until its kernel's batches are planned, then for the batches with its code. It waits even if each
+    # trial has a compilation, because a cubin may be missing here.
     held_up: set[int] = set()
     for group, code_keys in left.items():
         if sweeps := [each.sweep_id for each in candidates if (each.submission_id, each.kernel) == group]:
@@ -175,10 +171,11 @@ def list_ready_to_measure(session: Session, submission_id: int | None = None, ke
 
 
 def _find_with_code(session: Session, sweep_ids: Sequence[int], code_keys: Sequence[str | None]) -> Iterable[int]:
-    """Returns the ids of the sweeps that try one of the code keys. Ids and keys go to Postgres as arrays. A join took
-    0.7 s for the 666 keys of a kernel, because Postgres has no statistics on their number (2 cores, 2026-11-28)."""
+    """Returns the ids of the sweeps that try one of these code keys."""
     own = func.coalesce(Trial.code_key, Compilation.code_key)
     query = select(Trial.sweep_id).outerjoin(Compilation, Compilation.id == Trial.compilation_id).distinct()
+    # As arrays: a join took 0.7 s for a kernel's 666 keys, because Postgres does not know their number (2 cores,
+    # 2026-11-28).
     return session.scalars(query.where(Trial.sweep_id == func.any(list(sweep_ids)), own == func.any(list(code_keys))))
 
 
@@ -196,7 +193,7 @@ def read_sweep_facts(session: Session, sweep_id: int) -> SweepFacts:
 
 
 def list_compiled_configs(session: Session, sweep_id: int) -> list[CompiledConfig]:
-    """Lists all configs of a sweep that have a cubin, timed or not. Configs outside the short list come last."""
+    """Lists all configs of a sweep that have a cubin. Configs outside the short list come last."""
     drawn = is_drawn()
     query = (
         select(Trial.config_id, Config.params, Compilation.content_key, Compilation.symbol, drawn.label("drawn"))
@@ -216,7 +213,7 @@ def count_uncompiled(session: Session, sweep_id: int) -> int:
 
 
 def find_stopped_compile(session: Session, facts: SweepFacts) -> str | None:
-    """Describes the first compile job of a sweep's kernel that failed or was cancelled; None if no compile job did."""
+    """Describes the first compile job of a sweep's kernel that failed or was cancelled; None if there is none."""
     sentence = func.concat_ws(": ", func.format("compile job %s ended as %s", Job.id, Job.state), Job.failure)
     of_kernel = (Job.submission_id == facts.submission_id, Job.payload["kernel"].astext == facts.kernel)
     query = select(sentence).where(Job.kind == "compile", *of_kernel, Job.state.in_(ENDED_SHORT)).order_by(Job.id)
@@ -241,7 +238,7 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
 
 
 def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
-    """Lists the JSON detail of a series' newest winners with counters, each with its run's end, the oldest first."""
+    """Lists the details of a series' newest measurements with counters, and when each run ended."""
     query = (
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
@@ -254,7 +251,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
-    """Returns the series' last run since `since` that tried the whole short list; None for no run or a manual sweep."""
+    """Returns a series' last run that tried the whole short list; None if there is none since a time."""
     this = aliased(Sweep)
     same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     query = (
@@ -294,13 +291,13 @@ def is_any_due(session: Session, queues: Collection[str]) -> bool:
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
-    """Returns the measure job with this id and key; None if this database has no such job."""
+    """Returns the measure job with this id and key; None if there is no such job."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     return find_row(session, query, MeasureJob)
 
 
 def find_run(session: Session, sweep_id: int) -> int | None:
-    """Returns the id of a sweep's run that was measured or simulated here; None for a sweep without such a run."""
+    """Returns the id of a sweep's run that was not recorded elsewhere; None if there is none."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
@@ -340,7 +337,7 @@ def find_last_night(session: Session, repository: str) -> dt.date | None:
 
 
 def list_nightly_shas(session: Session, repository: str, count: int) -> list[str]:
-    """Lists the `count` commits with the newest nightlies of a repository's main line, the newest first."""
+    """Lists the hashes of the commits with the newest nightlies of a main line, the newest first."""
     newest = func.max(Submission.id)
     query = (
         select(Commit.sha)
@@ -360,5 +357,5 @@ def list_running_subjects(session: Session, owner_prefix: str) -> list[str]:
 
 
 def find_worker_activity(session: Session, worker: str) -> str | None:
-    """Returns what a worker was doing at its last heartbeat; None if it was idle or if no worker has this name."""
+    """Returns a worker's activity at its last heartbeat; None if it was idle or is unknown."""
     return session.scalar(select(Worker.doing).where(Worker.name == worker))

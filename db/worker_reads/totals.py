@@ -1,8 +1,5 @@
-"""Reads the times from which weighted totals are computed: a language model's problems, as one night measured them.
-
-A total is stored as a sweep of the kernel "total", whose problem is the language model's name. The sweep has one run
-with one measurement. worker/judging/totals.py computes totals. The detector reads the problems' times by other queries.
-"""
+"""Reads the times of a language model's problems, from which weighted totals are computed. A total is stored as a sweep
+of the kernel "total", whose problem is the language model's name."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -17,20 +14,19 @@ from tilewatch.db.worker_reads.judging import Scope, select_runs
 
 @dataclass(frozen=True)
 class Part:
-    """One problem of a language model, as a run of the night measured it. A step of the model has `parts` problems and
-    runs this problem `weight` times. `baseline_us` is empty if there was no baseline."""
+    """One problem of a language model, as a run of the night measured it."""
 
     sweep: Sweep
     run: Run
     measured: Measurement
-    weight: float
-    parts: int
-    baseline_us: tuple[float, ...]
+    weight: float  # how often a step of the model runs this problem
+    parts: int  # how many problems a step has
+    baseline_us: tuple[float, ...]  # empty without a baseline
     verdict: Verdict | None
 
 
 def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
-    """Returns, for each language model, the problems that a night measured, each from its newest run."""
+    """Returns the problems that a night measured for each language model, each from its newest run."""
     kernel, baseline = aliased(Measurement), aliased(Measurement)
     query = (
         select(Sweep, Run, kernel, baseline.samples_us, Verdict)

@@ -1,9 +1,5 @@
-"""Reads the configs that a series has tried in one state, without the kernel's short list, which every night times.
-
-A state of a series is the compiler, the configs' machine code, the driver's major version, and the search space. Two
-runs have the same state if each config that both sweeps compiled has the same code. A run's certificate names the first
-run of its state. Configs that left a space are not counted, because a space of other axes or size is another state.
-"""
+"""Reads the configs that a series has tried outside its kernel's short list, in one state. A state is the machine code,
+the compiler, the driver version and the search space."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,33 +21,28 @@ DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
 
 @dataclass(frozen=True)
 class TriedConfigs:
-    """The configs outside the short list that a series has tried with the machine code, compiler and driver of its
-    newest run. `near` maps each config's sha256 to whether it came within REACH of a winner, the config with the oldest
-    trial first. `kept` has the parameters of configs that won or tied in the newest run. `driver` is a major version.
-    `has_changed` is True if an earlier run had other machine code, another compiler or another driver."""
+    """The configs outside the short list that a series has tried in the state of its newest run."""
 
     source_sha256: str
     compiler: str
-    driver: str
-    has_changed: bool
-    near: dict[str, bool] = field(default_factory=dict)
-    kept: list[Mapping[str, int]] = field(default_factory=list)
+    driver: str  # the major version
+    has_changed: bool  # whether an earlier run had other code, another compiler or another driver
+    near: dict[str, bool] = field(default_factory=dict)  # whether each came near a winner, oldest trial first
+    kept: list[Mapping[str, int]] = field(default_factory=list)  # that won or tied in the newest run
 
 
 @dataclass(frozen=True)
 class TriedState:
-    """The state of a run. `certificate` is the certificate of the previous run in this state; None for its first run.
-    `rest` counts the configs outside the short list `listed`, `tried` those of the rest that this state has tried."""
+    """The state of a run, with the number of tried configs."""
 
-    certificate: Mapping[str, Any] | None
-    listed: Sequence[int]
-    rest: int
-    tried: int
+    certificate: Mapping[str, Any] | None  # of the previous run in this state; None for its first run
+    listed: Sequence[int]  # the short list
+    rest: int  # configs outside the short list
+    tried: int  # of the rest
 
 
 def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], TriedConfigs]:
-    """Returns, by kernel and problem, the tried configs of each series of a repository and GPU model. Leaves out
-    kernels without a short list. The number of queries does not depend on the number of series."""
+    """Returns, by kernel and problem, the tried configs of each series, without kernels that have no short list."""
     last = (
         _join_runs(select(Sweep.kernel, Sweep.problem, Run.id.label("run_id")))
         .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
@@ -115,7 +106,7 @@ def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[
 
 
 def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | None:
-    """Returns the state of a run; None if the run's kernel has no short list."""
+    """Returns the state of a run; None if its kernel has no short list."""
     of_run = select(Sweep.space, DRIVER.label("driver")).join(Run, Run.sweep_id == Sweep.id).where(Run.id == run_id)
     space, driver = session.execute(of_run).one()
     if "rest" not in space:
@@ -160,7 +151,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
-    """Lists, for each series with all configs tried, the largest lead of a config over its short list; 0 if none."""
+    """Lists, for each series with all configs tried, the largest lead of a config over the short list."""
     query = (
         _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(
@@ -174,7 +165,7 @@ def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
 
 
 def _join_runs(query: Query) -> Query:
-    """Returns a query with joins to the runs of kernels with a short list, and to their sweeps and measurements."""
+    """Returns a query with joins to the runs of kernels with a short list."""
     return (
         query.select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)

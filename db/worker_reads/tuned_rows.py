@@ -1,4 +1,4 @@
-"""Reads the contents of a table of tuned configs: the newest winner of each series, and the times of other configs."""
+"""Reads the rows of a table of tuned configs: the newest winner of each series, and the times of other configs."""
 
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
@@ -25,9 +25,7 @@ from tilewatch.db.row_columns import SeriesRow
 
 @dataclass(frozen=True)
 class NewestWinner(SeriesRow):
-    """The winner of the newest run of a series. `tie` lists the ids of the winner and of the configs that are as fast.
-    `gpu_name` is the driver's name for the GPU. `certificate` is None for a kernel without a short list. `ratio` is the
-    baseline's time divided by the winner's. `error` is None if there was no reference to compare with."""
+    """The winner of the newest run of a series."""
 
     arch: str
     sha: str
@@ -38,19 +36,18 @@ class NewestWinner(SeriesRow):
     config_id: int
     config: Mapping[str, Any]
     time_us: float
-    tie: Sequence[int]
-    certificate: Mapping[str, Any] | None
+    tie: Sequence[int]  # the ids of the winner and of configs that are as fast
+    certificate: Mapping[str, Any] | None  # None for a kernel without a short list
     finished_at: dt.datetime
     baseline: str | None
-    ratio: float | None
-    error: float | None
+    ratio: float | None  # the baseline's time divided by the winner's
+    error: float | None  # None without a reference
 
 
 def list_newest_winners(
     session: Session, *, repository: str | None = None, kernel: str | None = None, gpu_model: str | None = None
 ) -> list[NewestWinner]:
-    """Lists the newest winner of each series that a GPU measured, here or elsewhere. A filter that is None selects
-    everything. Within each kernel and GPU model, the winner of the newest commit comes first."""
+    """Lists the newest winner of each series that a GPU measured. A filter that is None selects everything."""
     keys = series_keys()
     of_run = ("run_id", "tie", "toolchain", "gpu_name", "finished_at", "sweep_id", "arch", "source_sha256", "config_id")
     of_result = ("sha", "id", "position", "left_branch_at", "median_us", "baseline", "ratio", "certificate")
@@ -84,8 +81,8 @@ def list_newest_winners(
 
 @dataclass(frozen=True)
 class ConfigReplay:
-    """The newest replay of a config `base` beside `head`, which is a run's winner or tied with it and has the machine
-    code of that run. If `base` and `head` have the same machine code, no replay is needed and the times are empty."""
+    """The newest replay of a config `base` beside a run's winner or a tied config. The times are empty for equal
+    code."""
 
     run_id: int
     base: Mapping[str, Any]
@@ -97,8 +94,7 @@ class ConfigReplay:
 
 
 def list_config_replays(session: Session, run_ids: Collection[int]) -> list[ConfigReplay]:
-    """Lists, for each of these runs and each config `base`, the newest replay that has times or found equal code on
-    both sides. The times may be from another replay of the same two codes."""
+    """Lists, for each of these runs and each other config, the newest replay that has times or found equal code."""
     base, head, timed = aliased(Config), aliased(Config), aliased(Replay)
     of_codes = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     same_codes = [getattr(timed, name) == getattr(Replay, name) for name in of_codes]
@@ -110,6 +106,7 @@ def list_config_replays(session: Session, run_ids: Collection[int]) -> list[Conf
             run_id=Run.id,
             base=base.params,
             head=head.params,
+            # The times may be from another replay of the same two codes.
             base_us=func.coalesce(timed.good_us, Replay.good_us),
             head_us=func.coalesce(timed.bad_us, Replay.bad_us),
             compiler=Replay.bad_toolchain,
@@ -144,7 +141,7 @@ def read_configs(session: Session, config_ids: Collection[int]) -> dict[int, Map
 def read_trial_times(
     session: Session, sweep_ids: Collection[int], config_ids: Collection[int]
 ) -> dict[tuple[int, int], float]:
-    """Returns the known median times in us of these configs in these sweeps, by sweep id and config id."""
+    """Returns the known median times in us of these configs, by sweep id and config id."""
     rows = session.execute(
         select(Trial.sweep_id, Trial.config_id, Trial.median_us).where(
             Trial.sweep_id == func.any(list(sweep_ids)),

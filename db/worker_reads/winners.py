@@ -1,4 +1,4 @@
-"""Queries for the judge: the winners of a scope, their machine code, and everything that may explain a run's time."""
+"""Queries for the judge: winners, their machine code, and the facts that may explain a run's time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class LastWinner:
-    """The winner of the newest run of a kernel on a problem. `finished_at` is the run's end in ISO 8601."""
+    """The winner of the newest run of a kernel on a problem. `finished_at` is in ISO 8601."""
 
     kernel: str
     problem: str
@@ -50,30 +50,28 @@ class LastTrial:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The winner of a run and the facts that may explain its time. `tied` has other configs, as fast within the error.
-    `instructions` counts the instructions that the compiler's remarks name. `counters` is empty if the run read no
-    counters. `is_swizzled` is the checklist's answer whether the source has a swizzle; None without an answer."""
+    """The winner of a run and the facts that may explain its time."""
 
     time_us: float
     baseline: str | None
     baseline_us: float | None
     params: dict[str, int]
-    tied: tuple[dict[str, int], ...]
+    tied: tuple[dict[str, int], ...]  # other configs that are as fast, within the error
     axes: dict[str, tuple[int, ...]]
     statics: dict[str, int]
-    instructions: dict[str, int]
+    instructions: dict[str, int]  # counts of those that the compiler's remarks name
     code_sha256: str | None
     toolchain: dict[str, str]
     host: str
     telemetry: tuple[dict[str, Any], ...]
     problem: str = ""
     arch: str = ""
-    counters: dict[str, float] = field(default_factory=dict)
-    is_swizzled: bool | None = None
+    counters: dict[str, float] = field(default_factory=dict)  # empty without counters
+    is_swizzled: bool | None = None  # by the checklist; None without an answer
 
 
 def _select_code(*trial: ColumnElement[bool]) -> Query:
-    """Returns the query for Winner's fields, one row per compiled trial of a run's sweep that fulfils `trial`."""
+    """Returns the query for `Winner`, one row per compiled trial that fulfils the conditions."""
     return (
         select_row(Winner, [Sweep, Config, Compilation], run_id=Run.id, sweep_id=Sweep.id, config_id=Config.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -90,7 +88,7 @@ _SIDES = _select_code(Trial.config_id == Measurement.config_id)
 
 
 def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
-    """Returns, by kernel and problem, the winner of the first run at a commit. Later runs at the commit are ignored."""
+    """Returns the winner of the first run at a commit, by kernel and problem."""
     query = (
         _SIDES.add_columns(Sweep.kernel, Sweep.problem)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -101,15 +99,15 @@ def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tupl
 
 
 def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Winner]:
-    """Returns for each run id the winner of that run."""
+    """Returns the winner of each run, by the run's id."""
     query = _SIDES.where(Run.id == func.any(list(run_ids)))
     return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
 
 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
-    """Returns, by run id, the fastest config of the short list, for runs that a config outside the list won. A run
-    counts only if its lead exceeds earlier leads with the same code, compiler and driver by `better_by` or more."""
+    """Returns the fastest config of the short list for each run that another config won clearly."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
+    # The lead must exceed earlier leads with the same code, compiler and driver by `better_by`.
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
     query = (
         _select_code(Trial.median_us.is_not(None), tried)
@@ -121,15 +119,14 @@ def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float
 
 
 def list_runs_to_compare(session: Session, limit: int) -> list[int]:
-    """Lists the newest runs whose winner's code was not compared yet, newest first, among the last RUNS_LOOKED_AT.
-    Leaves out recorded runs, because their cubins are not here."""
+    """Lists the newest runs whose winner's code was not compared yet, newest first. Leaves out recorded runs."""
     oldest = select(func.max(Run.id) - RUNS_LOOKED_AT).scalar_subquery()
     query = select(Run.id).where(Run.id > oldest, Run.code_compared_at.is_(None), Run.origin != "recorded")
     return list(session.scalars(query.order_by(Run.id.desc()).limit(limit)))
 
 
 def list_last_winners(session: Session, repository: str, gpu_model: str) -> list[LastWinner]:
-    """Lists the last winner of each kernel and problem of a repository on a GPU model, recorded runs included."""
+    """Lists the last winner of each kernel and problem of a repository, recorded runs included."""
     query = (
         select(Sweep.kernel, Sweep.problem, Config.params, Run.finished_at)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -146,8 +143,7 @@ def list_last_winners(session: Session, repository: str, gpu_model: str) -> list
 
 
 def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[LastTrial]:
-    """Lists the timed trials in the newest measured sweep of each kernel and problem of a repository on a GPU model.
-    Leaves out sweeps of a part of a space, such as a night that timed only the winner and its ties again."""
+    """Lists the timed trials in the newest complete sweep of each kernel and problem."""
     newest = (
         select(Sweep.id)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -184,7 +180,7 @@ def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: 
 
 
 def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
-    """Returns the hash of the machine code that a config had in a sweep; None if it has no machine code."""
+    """Returns the hash of a config's machine code in a sweep; None if it has no machine code."""
     query = (
         select(Compilation.code_sha256)
         .join(Trial, Trial.compilation_id == Compilation.id)
@@ -194,7 +190,7 @@ def find_code(session: Session, sweep_id: int, config_id: int) -> str | None:
 
 
 def read_run_facts(session: Session, run_id: int) -> RunFacts:
-    """Returns everything that may explain a run's time. Raises NoResultFound if the run has no winner."""
+    """Returns the facts that may explain a run's time. Raises NoResultFound if the run has no winner."""
     query = (
         select(Run, Sweep, Measurement, Config.params, Compilation)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -229,8 +225,7 @@ def read_run_facts(session: Session, run_id: int) -> RunFacts:
 
 
 def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tuple[RunFacts, RunFacts]:
-    """Returns the facts that may explain the times of two runs. If a replay has profiled both winners, its counters
-    replace the counters of the runs, which are from different nights. Raises NoResultFound if a run has no winner."""
+    """Returns the facts that may explain the times of two runs. Raises NoResultFound if a run has no winner."""
     good, bad = (read_run_facts(session, run_id) for run_id in (good_run_id, bad_run_id))
     query = (
         select(Replay.counters)
@@ -246,6 +241,7 @@ def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tupl
         .order_by(Replay.id.desc())
         .limit(1)
     )
+    # The counters of one replay replace the counters of the runs, which are from different nights.
     counted = session.scalar(query)
     if counted is None:
         return good, bad

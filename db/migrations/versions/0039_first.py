@@ -1,5 +1,4 @@
-"""The first revision, which changes nothing. Migrations are for existing databases. db/migrate.py makes a new database
-from db/models.py, at the newest revision.
+"""The first revision, which changes nothing. db/migrate.py makes new databases from db/models.py.
 
 Revision 0039, after nothing.
 """
