@@ -1,1 +1,1 @@
-"""Serves the web pages, on Streamlit. server.py starts app.py, the frame of the pages. site/ writes static pages."""
+"""Serves the web pages with Streamlit. server.py starts app.py, which draws every page. site/ writes static pages."""

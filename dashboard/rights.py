@@ -1,4 +1,4 @@
-"""Decides whether a visitor may browse, or also act. Only named triagers act, and nobody acts without a name.
+"""Decides whether a visitor may browse, or also act. Nobody acts without a name.
 
 Sign-in is OpenID Connect through Streamlit if its secrets have an [auth] section (docs/use/dashboard.md). There are
 three settings, in the environment or in the secrets:
@@ -7,8 +7,6 @@ three settings, in the environment or in the secrets:
     TILEWATCH_ANONYMOUS  the right of visitors who did not sign in: "nothing", "browse" or "act". The default is
                          "browse" if no sign-in is configured, else "nothing".
     TILEWATCH_TRUST_ADDRESSES  "1" if the provider verifies every address but does not say so
-
-`decide_rights` is pure; `find_rights` asks Streamlit.
 """
 
 import os
@@ -26,7 +24,7 @@ ANONYMOUS = ("nothing", "browse", "act")
 
 @dataclass(frozen=True)
 class Rights:
-    """The rights of a visitor. Actions are stored with the name `who`. `why_not` says why the visitor may not act."""
+    """The rights of a visitor. Actions are stored with the name `who`."""
 
     browse: bool
     act: bool
@@ -46,7 +44,7 @@ class BadRules(Exception):
 
 
 def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
-    """Returns the rules from the settings. Raises BadRules if `anonymous` is unknown, so that a typo grants nothing."""
+    """Returns the rules from the settings. Raises BadRules if `anonymous` is unknown."""
     anonymous = anonymous.strip() or ("nothing" if sign_in else "browse")
     if anonymous not in ANONYMOUS:
         raise BadRules(f"TILEWATCH_ANONYMOUS is {anonymous!r}, expected one of {', '.join(ANONYMOUS)}.")
@@ -55,7 +53,7 @@ def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
 
 
 def decide_rights(rules: Rules, email: str | None, claimed: str) -> Rights:
-    """Returns a visitor's rights. `email` is None without sign-in. `claimed` is the name that the visitor typed."""
+    """Returns a visitor's rights. `email` is None without sign-in. `claimed` is a typed name."""
     if email is not None:
         may = is_triager(email, rules.triagers)
         return Rights(True, may, email, "" if may else f"{email} is not one of the triagers (see TILEWATCH_TRIAGERS).")
@@ -74,7 +72,7 @@ def is_triager(email: str, triagers: Sequence[str]) -> bool:
 
 
 def find_rights(claimed: str = "") -> Rights:
-    """Returns the rights of this page's visitor. `claimed` is the name that the visitor typed."""
+    """Returns the rights of this page's visitor. `claimed` is a typed name."""
     return decide_rights(find_rules(), _signed_in(), claimed)
 
 
@@ -83,16 +81,16 @@ def find_rules() -> Rules:
 
 
 def _signed_in() -> str | None:
-    """Returns the visitor's verified address; None if the visitor did not sign in or the address is not verified."""
+    """Returns the visitor's verified address; None without sign-in or verification."""
     if not st.user.get("is_logged_in"):
         return None
     return find_address(st.user.to_dict(), _setting("TILEWATCH_TRUST_ADDRESSES") == "1")
 
 
 def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
-    """Returns the visitor's address if the provider calls it verified, or if the provider does not say and
-    `trusts_silence` is True; else None. The text "true" counts as True, because some providers send it."""
+    """Returns the visitor's verified address, else None. If the provider is silent, `trusts_silence` decides."""
     verified = claims.get("email_verified", trusts_silence)
+    # Some providers send the text "true".
     return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None
 
 

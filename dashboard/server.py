@@ -1,5 +1,4 @@
-"""Serves app.py: `streamlit run dashboard/server.py`. `streamlit run dashboard/app.py` shows the same pages, but the
-first visitor waits for the imports. server.py finishes the imports before it opens the port."""
+"""Serves app.py: `streamlit run dashboard/server.py`. It finishes the imports before it opens the port."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""Shows the button to sign in or out, and refuses visitors who may not see the pages. rights.py decides who may."""
+"""Shows the button to sign in or out, and refuses visitors who may not see the pages."""
 
 import streamlit as st
 
@@ -6,7 +6,7 @@ from tilewatch.dashboard import rights
 
 
 def admit() -> bool:
-    """Returns whether this visitor may see the pages. If the visitor may not, shows the reason."""
+    """Returns whether this visitor may see the pages, and shows the reason if not."""
     try:
         rules = rights.find_rules()
     except rights.BadRules as wrong:

@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[+-]?[\d,.]+( %)?( \([\d,.%? to+-]+\)(, [\w ]+)?)?")
 
 
 def without_formula(value: object) -> object:
-    """Returns the value of a table cell. A text that spreadsheets would calculate gets an invisible first character."""
+    """Returns the value of a table cell, changed if spreadsheets would run it as a formula."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return WORD_JOINER + value
@@ -36,7 +36,7 @@ def time_text(microseconds: float) -> str:
 
 
 def rate_unit(flops: float, bytes_moved: float) -> str:
-    """Returns the unit for throughput: GB/s if the operations per byte are below MEMORY_BOUND, else TFLOP/s."""
+    """Returns the unit of throughput: GB/s for problems with few operations per byte, else TFLOP/s."""
     return "GB/s" if flops < MEMORY_BOUND * bytes_moved else "TFLOP/s"
 
 
@@ -47,7 +47,7 @@ def rate_text(flops: int, bytes_moved: int, microseconds: float) -> str:
 
 
 def count_decimals(rates: Iterable[float]) -> int:
-    """Returns the number of decimals for a column of throughputs: 2 if any throughput is below LOW_RATE, else 0."""
+    """Returns the number of decimals for a column of throughputs."""
     return 2 if any(rate < LOW_RATE for rate in rates) else 0
 
 
@@ -56,7 +56,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def label_baseline(baseline: str | None) -> str:
-    """Returns a baseline's label and version, e.g. "DeepGEMM 0.2.5"; unknown names unchanged; None: "its baseline"."""
+    """Returns a baseline's label and version, e.g. "DeepGEMM 0.2.5"; "its baseline" for None."""
     if baseline is None:
         return "its baseline"
     name, _, version = baseline.partition(" ")
@@ -93,7 +93,7 @@ def span_text(seconds: float) -> str:
 
 
 def timer_text(timer: str) -> str:
-    """Returns words on the timer of a run, such as ", timed with events"; an empty text for a simulated run."""
+    """Returns words on a run's timer, such as ", timed with events"; empty for a simulated run."""
     return "" if timer == "simulated" else f", timed with {timer}"
 
 
@@ -103,7 +103,7 @@ def source_text(origin: str, machine: str, at: dt.datetime) -> str:
 
 
 def commit_address(repository: str, sha: str) -> str | None:
-    """Returns the address of a commit's page at GitHub or GitLab; None for other places, and for a short hash."""
+    """Returns the address of a commit's page at GitHub or GitLab, else None."""
     parts = urlsplit(repository)
     host = parts.hostname or ""
     if parts.scheme != "https" or not re.fullmatch("[0-9a-f]{40}", sha):
@@ -120,10 +120,10 @@ def first_line(text: str | None) -> str:
 
 
 def label_commit(at: dt.datetime, subject: str) -> str:
-    """Returns the short label of a commit on an axis: the commit's day and the beginning of its subject."""
+    """Returns a commit's short label: its day and the beginning of its subject."""
     return f"{at:%m-%d} {shorten(subject, MOST_LETTERS)}"
 
 
 def commit_text(subject: str, author: str | None, at: dt.datetime) -> str:
-    """Returns words that follow a commit's hash: its subject, its author if known, and its day."""
+    """Returns a commit's subject, author (if known) and day as one text."""
     return f"{subject}, {author}, {day(at)}" if author else f"{subject}, {day(at)}"

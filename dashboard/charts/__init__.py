@@ -1,1 +1,1 @@
-"""Makes figures from data frames. All modules are pure: they run no query, draw no page and read no clock."""
+"""Makes figures from data frames. No module here runs a query, draws a page or reads a clock."""

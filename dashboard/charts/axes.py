@@ -13,13 +13,13 @@ TICKS = 5
 
 
 def log_numbers(values: Sequence[float]) -> dict[str, Any]:
-    """Returns a log axis for Plotly: LOG_NUMBERS and, if `values` are within a factor of WIDE, round ticks for them."""
+    """Returns a log axis for Plotly, with round ticks if the values are close together."""
     low, high = min(values, default=1.0), max(values, default=WIDE)
     return LOG_NUMBERS if high >= WIDE * low else {**LOG_NUMBERS, "tickvals": round_between(low, high)}
 
 
 def round_between(low: float, high: float) -> list[float]:
-    """Returns about TICKS round numbers from `low` to `high`. If `low` equals `high`, returns only this number."""
+    """Returns about TICKS round numbers from `low` to `high`."""
     if low == high:
         return [low]
     rough = (high - low) / TICKS

@@ -1,4 +1,4 @@
-"""Draws and tabulates changes of kernel times over problem shapes and GPU models, to help find their cause."""
+"""Draws and lists the changes of kernel times by problem shape and GPU model."""
 
 import math
 import re
@@ -34,8 +34,7 @@ BY = ("kernel", "problem")
 
 
 def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> go.Figure:
-    """Draws a point for each problem at its N and M. Its size shows K. Its colour shows the median change, where
-    changes that are unconfirmed or within noise count as 0. `label` names the change. `pairs` is from `keep_shaped`."""
+    """Draws each problem as a point at its N and M, coloured by the median change."""
     rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
     problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem"))]
     m, n, k, claimed, labels, hints = zip(*problems, strict=True)
@@ -80,14 +79,13 @@ def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> g
 
 
 def _records(pairs: pd.DataFrame, *columns: str) -> list[Row]:
-    """Returns a dict for each row that has a change, with the values of `columns`, `change` and `finding`."""
+    """Returns the rows that have a change, as dicts."""
     rows: list[Row] = pairs[[*columns, "change", "finding"]].dropna(subset="change").to_dict("records")
     return rows
 
 
 def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
-    """Returns ABOVE or BELOW for the label of each point (M, N): the side away from the nearest point with the same N.
-    If no point is near, the labels of points with the same M alternate, so that they do not overlap on a phone."""
+    """Returns ABOVE or BELOW for each point: the side where its label has more room."""
     sides: dict[tuple[int, int], str] = {}
     for m, row in groupby(sorted(places), itemgetter(0)):
         last = ABOVE
@@ -95,13 +93,14 @@ def _sides(places: Sequence[tuple[int, int]]) -> list[str]:
             others = [math.log2(other / m) for other, at in places if at == n and other != m]
             above = min([ROOMY, *(gap for gap in others if gap > 0)])
             below = min([ROOMY, *(-gap for gap in others if gap < 0)])
+            # Alternate labels at the same M, which would overlap on a phone.
             last = (BELOW if last == ABOVE else ABOVE) if above == below else ABOVE if above > below else BELOW
             sides[m, n] = last
     return [sides[place] for place in places]
 
 
 def _ticks(sizes: Sequence[int]) -> list[int]:
-    """Returns the sizes that get a tick, sorted. Leaves out a size that is too close above the last one with a tick."""
+    """Returns the sizes for ticks, sorted, without sizes that are too close to another tick."""
     span = math.log(max(sizes) / min(sizes))
     kept: list[int] = []
     for size in sorted(set(sizes)):
@@ -111,7 +110,7 @@ def _ticks(sizes: Sequence[int]) -> list[int]:
 
 
 def keep_shaped(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows whose problem name gives M, N and K. Leaves out, for example, the rows of softmax kernels."""
+    """Returns the rows whose problem name gives M, N and K."""
     return pairs[pairs["problem"].map(_shape).notna()]
 
 
@@ -121,7 +120,7 @@ def _shape(problem: str) -> tuple[int, int, int] | None:
 
 
 def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str, str]:
-    """Returns M, N, K, the change that the colour shows, the median change in words, and the hover text."""
+    """Returns a problem's M, N and K, its change for the colour, its label and its hover text."""
     shape = _shape(name)
     assert shape, "else it has no place"
     lines = [
@@ -135,7 +134,7 @@ def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str
 
 
 def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of the problems that changed: direction, likely cause, and the change on each GPU model."""
+    """Returns a table of the problems that changed, with the likely cause and the change on each GPU model."""
     compared = sorted(_records(pairs, *BY, "gpu_model", "arch"), key=itemgetter(*BY))
     models = sorted({row["gpu_model"] for row in compared})
     rows = []
@@ -161,7 +160,7 @@ def list_moved(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def explain_pattern(moved: Sequence[Row], everywhere: Sequence[Row]) -> str:
-    """Returns the likely cause, e.g. "everywhere: the algorithm". `moved` are the rows of `everywhere` that changed."""
+    """Returns the likely cause of a change, e.g. "everywhere: the algorithm"."""
     archs, models = sorted({row["arch"] for row in moved}), sorted({row["gpu_model"] for row in moved})
     if len(everywhere) == 1:
         return "measured on one GPU model only"

@@ -1,7 +1,7 @@
 """Defines the colours, each of which has one meaning on every page.
 
 A colour belongs to an implementation or an outcome, never to a place in an order. Good is teal and bad is orange-red,
-which people with common colour blindness can distinguish. Points also differ in shape.
+because people with common colour blindness can distinguish these.
 """
 
 import zlib
@@ -56,7 +56,7 @@ def colour_of(implementation: str, role: str) -> str:
 
 
 def colour_at(scale: Sequence[tuple[float, str]], share: float) -> str:
-    """Returns the colour of `scale` at `share`. Scales go from 0 to 1, and `share` is clamped to this range."""
+    """Returns the colour of `scale` at `share`, which is clamped to the range from 0 to 1."""
     share = min(max(share, 0.0), 1.0)
     for (low, before), (high, after) in pairwise(scale):
         if share <= high:

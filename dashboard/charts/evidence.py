@@ -22,8 +22,7 @@ TFLOP_GB = 1e3
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
-    """Draws the times of every implementation by round; each round times all implementations. If all of them change in
-    the same round, the GPU is the cause. Crosses are times of a throttled GPU. All results leave these times out."""
+    """Draws the times of every implementation by round. Crosses are times of a throttled GPU."""
     figure = go.Figure()
     for row in sampled:
         figure.add_scatter(
@@ -50,7 +49,7 @@ def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
 
 
 def distribution(now: SamplesRow, before: SamplesRow | None) -> go.Figure:
-    """Draws a histogram of the kernel's times in this run and, if `before` is not None, of the earlier run's times."""
+    """Draws a histogram of the kernel's times, and of the earlier run's times if there is an earlier run."""
     figure = go.Figure()
     for row, name, colour in (
         (before, "before", BEFORE_COLOUR),
@@ -78,7 +77,7 @@ def _compared(old_us: float, new_us: float) -> str:
 
 
 def replay(old_us: Sequence[float], new_us: Sequence[float]) -> go.Figure:
-    """Draws a line for each launch of a replay, from the old cubin's median time to the new cubin's median time."""
+    """Draws a line for each launch of a replay, from the old cubin's time to the new cubin's time."""
     figure = go.Figure()
     for good_us, bad_us in zip(old_us, new_us, strict=True):
         figure.add_scatter(
@@ -130,7 +129,7 @@ def telemetry(readings: Sequence[Mapping[str, Any]]) -> go.Figure:
 
 
 def roofline(points: Sequence[RooflinePoint], tflops: float | None, bandwidth_gbps: float | None) -> go.Figure:
-    """Draws TFLOP/s over operations per byte for each point. Draws datasheet limits if `bandwidth_gbps` is known."""
+    """Draws the throughput of each point over its operations per byte, with the datasheet's limits if known."""
     figure = go.Figure()
     intensities = [point.operations / point.moved_bytes for point in points]
     speeds = [point.operations / point.time_us / US_TFLOP for point in points]

@@ -1,8 +1,6 @@
-"""Draws many series as an HTML table with coloured cells: rows are problems by kernel, columns are GPU models.
+"""Draws many series as an HTML table with coloured cells: a row per problem, a column per GPU model.
 
-Plotly could draw the same, but its 4.7 MB of script would slow down the first page. A table can also be read by a
-screen reader and used by keyboard. grid.js adds hover texts, keyboard, clicks and folding. The weekly report shows the
-table without grid.js.
+Plotly is not used, because its 4.7 MB of script would slow down the first page. grid.js makes the table interactive.
 """
 
 from collections import Counter
@@ -43,10 +41,9 @@ NO_SPARKS: Sparks = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale that gives a number in `column` a cell's colour. The numbers `middle` - `span` and `middle` + `span` have
-    the colours at the two ends. Two scales of a page have different `key`s."""
+    """A scale of colours for one column. Its ends are at `middle` - `span` and `middle` + `span`."""
 
-    key: str
+    key: str  # different for each scale of a page
     column: str
     title: str
     middle: float
@@ -63,9 +60,7 @@ class Scale:
 def ratio_table(
     series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS, scale: "Scale | None" = None
 ) -> str:
-    """Returns an HTML table with the ratio of each series. A cell adds the change if noise or identical code cannot
-    explain it. A cell names its baseline if this is not DeepGEMM. `series` is from `changes.one_row_per_series`.
-    `sparks` are the latest ratios, drawn as sparklines. `scale` is by default the scale of ratios to DeepGEMM."""
+    """Returns an HTML table with a cell for each series, by default with its ratio to the main baseline."""
     scale = scale or RATIO
     models = _models(series)
     width = f'style="width:{100 / max(len(models), 1):.1f}%"'
@@ -86,7 +81,7 @@ def ratio_table(
 
 
 def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) -> dict[str, str]:
-    """Maps each group of the Overview to the HTML of its table of ratios. Leaves out groups without ratios."""
+    """Maps each group of the Overview to the HTML of its table."""
     pairs = pairs[pairs["ratio"].notna()]
     groups = [
         scores.find_group(kernel, baseline) for kernel, baseline in zip(pairs["kernel"], pairs["baseline"], strict=True)
@@ -99,21 +94,21 @@ def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) ->
 
 
 def index_sparks(recent: pd.DataFrame) -> Sparks:
-    """Returns latest ratios by kernel, problem, GPU model and origin. `recent` has the columns of RecentRatiosRow."""
+    """Returns the newest ratios of each series by kernel, problem, GPU model and origin."""
     keys = zip(recent["kernel"], recent["problem"], recent["gpu_model"], recent["origin"], strict=True)
     return dict(zip(keys, recent["ratios"], strict=True))
 
 
 @dataclass(frozen=True)
 class KernelRows:
-    """The rows of one kernel. `problems` maps each problem to its row per GPU model, the worst problem first."""
+    """The rows of one kernel by problem and GPU model."""
 
     kernel: str
     problems: Mapping[str, Mapping[str, Row]]
 
 
 def _worst_first(series: pd.DataFrame, scale: Scale) -> list[KernelRows]:
-    """Returns the kernels with a series judged slower, then the others. In both parts, low ratios come first."""
+    """Returns the kernels, the worst first: kernels that became slower, then kernels with low ratios."""
     kernels: dict[str, dict[str, dict[str, Row]]] = {}
     for row in series.to_dict("records"):
         kernels.setdefault(row["kernel"], {}).setdefault(row["problem"], {})[row["gpu_model"]] = row
@@ -143,7 +138,7 @@ def _write_kernel(
     *,
     is_open: bool,
 ) -> str:
-    """Returns a kernel's rows as HTML. Folds several rows, except if `is_open` is True or a series became slower."""
+    """Returns a kernel's rows as HTML, folded if they are many and none became slower."""
     several = len(operator.problems) > 1
     is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
     folded = "" if is_open else " hidden"
@@ -165,12 +160,12 @@ def _write_kernel(
 
 
 def _write_name(name: str) -> str:
-    """Returns the HTML of a name with an allowed line break after each underscore, so that a phone breaks no word."""
+    """Returns the HTML of a name that may break after each underscore, for narrow screens."""
     return escape(name).replace("_", "_<wbr>")
 
 
 def _range(rows: Sequence[Row | None], scale: Scale) -> str:
-    """Returns the cell that sums up a kernel on a GPU model: the lowest and highest ratio, the numbers of changes."""
+    """Returns the cell that sums up a kernel on a GPU model."""
     there = [row for row in rows if row is not None and not pd.isna(row[scale.column])]
     if not there:
         return "<td></td>"
@@ -184,13 +179,13 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
 
 
 def _name_baselines(rows: Sequence[Row], scale: Scale) -> list[str]:
-    """Returns the baselines of `rows` in one text, as "A or B"; an empty list if DeepGEMM is the only baseline."""
+    """Returns a list with one text such as "A or B"; an empty list if DeepGEMM is the only baseline."""
     baselines = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
     return [escape(" or ".join(sorted(map(label_baseline, baselines))))] if baselines - {DEEPGEMM} else []
 
 
 def _models(series: pd.DataFrame) -> dict[str, str]:
-    """Maps each GPU model to its column's heading, which ends e.g. with "(recorded)" if no series was measured here."""
+    """Maps each GPU model to the heading of its column."""
     named = {}
     for model, rows in series.groupby("gpu_model", sort=False):
         origins = sorted(set(rows["origin"]))
@@ -211,7 +206,7 @@ def _cell(row: Row | None, scale: Scale, address: Address | None, sparks: Sparks
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns the SVG of a line through the values of a series; an empty text if there are fewer than two values."""
+    """Returns a small line through the values as SVG; an empty text for fewer than two values."""
     if len(values) < 2:
         return ""
     middle = (min(values) + max(values)) / 2
@@ -231,7 +226,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def _scale(scale: Scale) -> str:
-    """Returns the legend of the colours as SVG, so that a saved picture of the table includes the legend."""
+    """Returns the legend of the colours as SVG, which saved pictures of the table include."""
     stops = "".join(f'<stop offset="{at}" stop-color="{colour}"/>' for at, colour in scale.stops)
     ends = (scale.middle - scale.span, scale.middle, scale.middle + scale.span)
     words = (f"≤ {scale.tick(ends[0])}", scale.tick(ends[1]), f"≥ {scale.tick(ends[2])}")
@@ -255,12 +250,12 @@ def _ratio_words(row: Row) -> str:
 
 
 def _two_digits(ratio: float) -> str:
-    """Returns a ratio with two decimals or, below 0.1, two significant digits: 0.004 must not become 0.00."""
+    """Returns a ratio with two decimals or, below 0.1, with two significant digits."""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
 
 
 def _arrow(row: Row) -> str:
-    """Returns an arrow: up for faster, down for slower. The arrow is filled if the change is confirmed, else open."""
+    """Returns an arrow up for faster or down for slower, filled if the change is confirmed."""
     up, down = "▲▼" if row["finding"] in differences.CLAIMS else "△▽"
     return up if row["change"] < 0 else down
 

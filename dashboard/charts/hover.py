@@ -27,7 +27,7 @@ third of the time of all hover texts (2026-11)."""
 
 
 def series_lines(row: Mapping[Any, Any]) -> list[str]:
-    """Returns lines that describe one series and its change, from a row of `differences.add_findings`."""
+    """Returns lines of text about one series and its change."""
     lines = [
         f"{row['kernel']} {row['problem']}, {row['gpu_name']}",
         _write_commit(row["sha"], row["subject"], row["author"], row["committed_at"]),
@@ -52,14 +52,14 @@ def series_lines(row: Mapping[Any, Any]) -> list[str]:
 
 
 def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
-    """Returns the change of a row in words. Leaves out "faster" and "slower" for the ratios of two GPU models."""
+    """Returns the change of a row in words."""
     if not row["of_ratio"]:
         return write_change(row["change"])
     return f"{change_text(row['change']) if other_gpu else write_change(row['change'])} beside the baseline"
 
 
 def _split(row: Mapping[Any, Any]) -> list[str]:
-    """Returns a line on how the kernel's and the baseline's time changed; empty without two ratios to one baseline."""
+    """Returns a line on how the kernel's and the baseline's times changed; empty without a common baseline."""
     if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
         return []
     now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]
@@ -68,8 +68,7 @@ def _split(row: Mapping[Any, Any]) -> list[str]:
 
 
 def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
-    """Returns a hover template for the points of one implementation, and the customdata of each point. The template
-    contains the text that all points share. Sharing makes a figure of a thousand points a third as large."""
+    """Returns Plotly's hover template for one implementation, and the data that each point adds to it."""
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"
     ratio, timed = metric.key == "ratio", metric.key != "time_us"
@@ -91,6 +90,7 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
         ("<br>measured ", list(map(_moment, about["measured_at"]))),
         ("<br>", _each(_verdict, about, "verdict", "reason") if kernel else []),
     ]
+    # Sharing makes a figure of a thousand points a third as large.
     return _shared(about["run_id"], [(before, words) for before, words in parts if any(words)])
 
 
@@ -102,7 +102,7 @@ _OF_POINTS = (
 
 
 def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str, npt.NDArray[np.object_]]:
-    """Returns a Plotly template with the text that all points share, and for each point the texts that differ."""
+    """Returns a Plotly template with the text that all points share, and the other texts of each point."""
     template = ""
     columns: list[list[Any]] = [run_ids]
     for before, words in parts:
@@ -122,7 +122,7 @@ def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str
 
 
 def to_html(lines: Sequence[str]) -> str:
-    """Returns lines as Plotly's hover text, which is HTML. The first line is the heading."""
+    """Returns lines as HTML for Plotly's hover texts, with the first line as heading."""
     first, *others = map(plain_html, lines)
     return "<br>".join([f"<b>{first}</b>", *others])
 
@@ -132,7 +132,7 @@ def _ratio(row: Mapping[Any, Any]) -> str:
 
 
 def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:
-    """Returns a text per point, made by `write` from the columns `names`. Makes the text of equal points only once."""
+    """Returns a text for each point, written from the columns `names`."""
     written: dict[tuple[Any, ...], str] = {}
     values = list(zip(*(about[name] for name in names), strict=True))
     for value in values:
@@ -142,7 +142,7 @@ def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str
 
 
 def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[str]:
-    """Returns a text per JSON value, made by `write`. Calls `write` only once for an object that points share."""
+    """Returns a text for each JSON document."""
     written = {id(document): write(document) for document in {id(each): each for each in documents}.values()}
     return [written[id(document)] for document in documents]
 

@@ -1,5 +1,4 @@
-"""Finds the events that a trend marks with a vertical line: confirmed changes, rewritten history, and changes of
-toolchain, baseline or node. A mark is between two commits. The figure computes the mark's place on the axis."""
+"""Finds the events that a trend marks with a vertical line, such as confirmed changes and new toolchains."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ class Mark:
 
 
 def list_marks(points: pd.DataFrame, levels: pd.DataFrame, *, of_ratio: bool) -> list[Mark]:
-    """Lists all marks of a series' trend. Includes the changes of the main baseline only if `of_ratio`."""
+    """Lists all marks of a trend."""
     return [
         *level_changes(levels),
         *toolchain_changes(points),
@@ -60,7 +59,7 @@ def baseline_changes(points: pd.DataFrame) -> Iterator[Mark]:
 
 
 def node_changes(points: pd.DataFrame) -> list[Mark]:
-    """Lists marks where the machine changed, ignoring recordings; empty if there are more than MOST_NODE_CHANGES."""
+    """Lists marks where the machine changed; an empty list for more than MOST_NODE_CHANGES."""
     here = [row for row in _list_kernel(points) if row["origin"] != "recorded"]
     changes = [
         Mark(before["position"], after["position"], f"{before['machine']} → {after['machine']}", dash="dot")
@@ -70,7 +69,7 @@ def node_changes(points: pd.DataFrame) -> list[Mark]:
 
 
 def rewrites(points: pd.DataFrame) -> list[Mark]:
-    """Lists marks between commits that a rewrite of the branch's history removed and the commits that replaced them."""
+    """Lists marks where the branch's history was rewritten."""
     rows = [{**row, "has_left": not pd.isna(row["left_branch_at"])} for row in _list_kernel(points, "left_branch_at")]
     return [
         Mark(
@@ -84,7 +83,7 @@ def rewrites(points: pd.DataFrame) -> list[Mark]:
 
 
 def level_changes(levels: pd.DataFrame) -> list[Mark]:
-    """Lists marks where a confirmed change of the time began. A positive size means slower."""
+    """Lists marks where a confirmed change of the time began."""
     return [
         Mark(
             level["good_position"],
@@ -99,7 +98,7 @@ def level_changes(levels: pd.DataFrame) -> list[Mark]:
 
 
 def describe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Returns the first two differences between two toolchains in words, and the number of further differences."""
+    """Returns the first two differences between two toolchains, and the number of further differences."""
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     parts = [f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in changed[:2]]
     more = [f"{len(changed) - 2} more"] if len(changed) > 2 else []

@@ -1,7 +1,6 @@
-"""Computes parallel coordinates: each config of a sweep is a line through its parameters, time and static facts.
+"""Computes a plot in which each config of a sweep is a line through its parameters, time and static facts.
 
-parallel.js draws the lines in 0.55 s in a browser without a GPU. Plotly's figure uses WebGL, took 2.1 s and has no
-hover text on a line (2026-11; the limit is 1.0 s).
+parallel.js draws the plot in 0.55 s in a browser without a GPU. Plotly took 2.1 s (2026-11; the limit is 1.0 s).
 """
 
 from collections.abc import Sequence
@@ -23,9 +22,7 @@ BEHAVIOUR = (HERE / "picture.js").read_text(encoding="utf-8") + (HERE / "paralle
 
 
 def drawing(trials: pd.DataFrame) -> dict[str, Any]:
-    """Returns the data for parallel.js: `axes` with labels and ticks, and `lines` with positions from 0 to 1 on the
-    axes, the best line last. Colours show the time if the sweep was measured, else the registers. The colour scale ends
-    at the median, because a scale to the slowest config would leave one colour for the fast half."""
+    """Returns the data for parallel.js: the axes, and a line for each config, the best config last."""
     by = "median_us" if trials["median_us"].notna().any() else "registers"
     drawn = trials.dropna(subset=by).sort_values(by, ascending=False, kind="stable").to_dict("records")
     names = parameters(trials)
@@ -35,6 +32,7 @@ def drawing(trials: pd.DataFrame) -> dict[str, Any]:
         if fact.key != "compile_s" and len({row[fact.key] for row in drawn if not pd.isna(row[fact.key])}) > 1:
             axes.append(_fact([row[fact.key] for row in drawn], fact))
     values = [row[by] for row in drawn]
+    # The colour scale ends at the median. If it ended at the slowest config, the fast half would have one colour.
     best, middle = min(values, default=0.0), median(values or [0.0])
     span = middle - best if middle > best else 1.0
     return {
@@ -55,7 +53,7 @@ Axis = tuple[str, list[tuple[float, str]], list[float]]
 
 
 def _steps(column: Sequence[Any], name: str) -> Axis:
-    """Returns an axis that places a parameter's values at equal distances, so that small values are not crowded."""
+    """Returns an axis that places a parameter's values at equal distances."""
     values = sorted({value for value in column if not pd.isna(value)})
     positions = {value: i / max(len(values) - 1, 1) for i, value in enumerate(values)}
     ticks = [(position, str(value)) for value, position in positions.items()]

@@ -1,7 +1,6 @@
-"""Draws the distance from DeepGEMM on each GPU model as an HTML card with a number, a sentence and a line.
+"""Draws HTML cards that show how far each GPU model is from DeepGEMM.
 
-The cards need no script, so they appear at the page's first paint and nothing below them moves later. scoreboard.js
-saves the cards as pictures.
+The cards need no script, so they appear at the page's first paint and nothing below them moves later.
 """
 
 import datetime as dt
@@ -60,7 +59,7 @@ def _direction(score: GpuScore) -> str:
 
 
 def _line(line: Sequence[LinePoint]) -> str:
-    """Returns the history of a score as SVG, with a horizontal line at 1.00; an empty text for a single point."""
+    """Returns the history of a score as SVG; an empty text for a single point."""
     if len(line) < 2:
         return ""
     low, high = find_range([place.ratio for place in line])
@@ -93,13 +92,13 @@ def _line(line: Sequence[LinePoint]) -> str:
 
 
 def find_times(line: Sequence[LinePoint]) -> list[dt.datetime]:
-    """Returns the time at which each point of a line is drawn. After a rebase, a commit may be older than its parent.
-    Such a commit is drawn at its parent's time, because a line that turns back cannot be read."""
+    """Returns the time at which each point of a line is drawn. Times never go back, even after a rebase."""
+    # After a rebase, a commit may be older than its parent. A line that turns back cannot be read.
     return list(itertools.accumulate((place.at for place in line), max))
 
 
 def find_range(ratios: Sequence[float]) -> tuple[float, float]:
-    """Returns the lower and upper end of the value axis, with room around the ratios and 1.00."""
+    """Returns the ends of the value axis, with room around the ratios and 1.00."""
     low, high = min(*ratios, 1.0), max(*ratios, 1.0)
     room = max(LEAST_ROOM, 0.1 * (high - low))
     return low - room, high + room

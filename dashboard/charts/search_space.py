@@ -1,5 +1,4 @@
-"""Compares the search spaces of two sweeps, and computes the cost of keeping an earlier winner. The times are from the
-few timings of a sweep, not from the careful timing of a run. The frames of trials are from `sweep.prepare`."""
+"""Compares the configs of two sweeps, and computes the cost of keeping an earlier winner."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class Regret:
-    """The cost of keeping a config. `slower` is its time / the fastest time - 1. If this is None, `why` says why."""
+    """The cost of keeping a config. `slower` is 0.05 for 5 % more time than the fastest config."""
 
     name: str
     config: str
@@ -35,7 +34,7 @@ class Regret:
 
 
 def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
-    """Returns how much slower the config `params` is than the fastest trial. `tie` has the ids tied for fastest."""
+    """Returns how much slower the config `params` is than the fastest config."""
     text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):
@@ -52,7 +51,7 @@ def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Coll
 
 
 def pair_trials(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per config of the two sweeps. `change` is 0.05 for 5 % more time, NaN if a time is missing."""
+    """Returns one row per config of two sweeps. `change` is 0.05 for 5 % more time."""
     keep = ["config_id", "outcome", "median_us", "failure"]
     named = [f"param.{name}" for name in parameters(after)]
     both = (
@@ -78,7 +77,7 @@ def describe_shift(both: pd.DataFrame) -> str:
 
 
 def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.Figure:
-    """Draws each config's change of time, in %, against its time before. `winners` are names and config ids to mark."""
+    """Draws each config's change of time against its earlier time, with stars at the winners."""
     timed = both.dropna(subset="change")
     figure = go.Figure(
         go.Scatter(
@@ -118,8 +117,7 @@ def shift_figure(both: pd.DataFrame, winners: Sequence[tuple[str, int]]) -> go.F
 
 
 def changed_outcomes(both: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Maps each kind of change of a config's outcome, such as "Newly failing", to a table of configs, the bad kinds
-    first. Leaves out configs that waited in a sweep, or that compiled in both sweeps and were launched in only one."""
+    """Maps each kind of change, such as "Newly failing", to a table of its configs."""
     trials = both[both["side"] == "both"].dropna(subset=["outcome_before", "outcome_after"])
     before, after = trials["outcome_before"], trials["outcome_after"]
     waits = before.isin(["waiting"]) | after.isin(["waiting"])
@@ -146,7 +144,7 @@ def _outcomes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_space_changes(both: pd.DataFrame) -> str:
-    """Returns a sentence on how many configs were added to and removed from the search space; empty if none were."""
+    """Returns a sentence on how many configs were added and removed; empty without such configs."""
     only_before, only_after = int((both["side"] == "right_only").sum()), int((both["side"] == "left_only").sum())
     if not only_before and not only_after:
         return ""
@@ -155,6 +153,6 @@ def describe_space_changes(both: pd.DataFrame) -> str:
 
 
 def rank(trials: pd.DataFrame, config_id: int) -> tuple[int, int] | None:
-    """Returns the rank of a config's time (1: fastest) and the number of timed configs; None if it was not timed."""
+    """Returns a config's rank by time and the number of timed configs; None if it was not timed."""
     timed = trials.dropna(subset="median_us").sort_values(["median_us", "config_id"])["config_id"].tolist()
     return (timed.index(config_id) + 1, len(timed)) if config_id in timed else None

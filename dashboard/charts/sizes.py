@@ -1,4 +1,4 @@
-"""Draws the throughput of a kernel and its baselines on each problem at a commit, from SizeRow's columns."""
+"""Draws the throughput of a kernel and its baselines on each problem at one commit."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,8 +12,7 @@ from tilewatch.text import plain_html
 
 
 def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns `rows` with the new columns `line` (implementation), `type` (the problem's name after the first dash),
-    `unit`, `value`, `low` and `high` (throughput). The unit is GB/s if memory limits every problem, else TFLOP/s."""
+    """Returns the rows with their throughput. The unit is GB/s if memory limits every problem, else TFLOP/s."""
     units = [rate_unit(*each) for each in zip(rows["flops"], rows["bytes"], strict=True)]
     unit = "TFLOP/s" if "TFLOP/s" in units else "GB/s"
     work = rows["bytes"] / US_GB if unit == "GB/s" else rows["flops"] / US_TFLOP
@@ -28,7 +27,7 @@ def rate_sizes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def sizes(rated: pd.DataFrame) -> go.Figure:
-    """Draws throughput over problems, the fewest operations first. Each implementation and data type has a line."""
+    """Draws throughput by problem, with a line for each implementation and data type."""
     figure, decimals = go.Figure(), count_decimals(rated["value"])
     for (name, role, kind), line in rated.groupby(["line", "role", "type"], sort=False):
         colour = colours.colour_of(line["implementation"].iloc[-1], role)
@@ -61,7 +60,7 @@ def sizes(rated: pd.DataFrame) -> go.Figure:
 
 
 def rate_table(rated: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of throughputs: a row per problem, a column per implementation. Column names end in the unit."""
+    """Returns a table of throughputs with a row per problem and a column per implementation."""
     order = list(dict.fromkeys(rated["problem"].map(plain_html))), list(dict.fromkeys(rated["line"]))
     table = rated.pivot_table(index="problem", columns="line", values="value", aggfunc="first")
     return table.reindex(index=order[0], columns=order[1]).add_suffix(f", {rated['unit'].iloc[0]}").reset_index()

@@ -27,8 +27,7 @@ SYMBOLS = {
 def draw_sorted_changes(
     pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME, minus: str = "minus is faster"
 ) -> go.Figure:
-    """Draws the largest changes in both directions with their intervals. Changes that are unconfirmed or within noise
-    are grey. `label` and `minus` are the axis title. It is right-aligned because a phone would cut a centred title."""
+    """Draws the largest changes in both directions. Unconfirmed changes and noise are grey."""
     ordered = pairs.dropna(subset="change").sort_values("change")
     # The last row, the slowest, is drawn at the top.
     shown = ordered if len(ordered) <= 2 * AT_EACH_END else pd.concat([ordered[:AT_EACH_END], ordered[-AT_EACH_END:]])
@@ -66,6 +65,7 @@ def draw_sorted_changes(
         text=f"{label}, %<br>({minus})",
         x=1,
         xref="paper",
+        # A phone would cut a centred title.
         xanchor="right",
         align="right",
         y=0,

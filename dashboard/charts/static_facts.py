@@ -1,5 +1,4 @@
-"""Draws static facts of cubins, such as spills, over the commits. Sorts cubins that changed between two sweeps by kind
-of change. The frames have the columns of StaticRow and CubinChangeRow in db/page_reads/static_facts.py."""
+"""Draws static facts of cubins, such as spills, over the commits, and lists cubins that changed."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -21,13 +20,13 @@ COUNTS = (
 
 
 def over_commits(counts: pd.DataFrame) -> go.Figure:
-    """Draws, over the commits, the share of configs with each static fact, such as spills. A dashed line marks a change
-    of the compiler. Only configs whose compilation ended count: a sweep in progress must not look like a loss."""
+    """Draws the share of configs with each static fact, such as spills, for each commit."""
     figure = go.Figure()
     commits = [short_sha(sha) for sha in counts["sha"]]
     for column, name, colour, symbol in COUNTS:
         figure.add_scatter(
             x=commits,
+            # The share of finished compilations, because a sweep in progress must not look like a loss.
             y=100 * counts[column] / counts["settled"],
             name=name,
             mode="lines+markers",
@@ -53,7 +52,7 @@ def over_commits(counts: pd.DataFrame) -> go.Figure:
 
 
 def by_kind(changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Maps each kind of change, e.g. "Lost TMA loads", to its configs, the bad kinds first. Kinds may share configs."""
+    """Maps each kind of change, e.g. "Lost TMA loads", to its configs."""
     ok_before, ok_after = changed["status_before"] == "ok", changed["status_after"] == "ok"
     both = ok_before & ok_after
     spills = changed["stack_after"].fillna(0) - changed["stack_before"].fillna(0)
@@ -72,7 +71,7 @@ def by_kind(changed: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def table(changed: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table of configs with their static facts before and after. Leaves out facts that did not change."""
+    """Returns a table of configs with the static facts that changed, before and after the change."""
     columns = {"config": [config_text(params) for params in changed["params"]]}
     for name, label in (
         ("status", "compiled"),

@@ -1,4 +1,4 @@
-"""Draws how much each step of tuning an FP8 matrix product gained, from a first tiled kernel to the best config."""
+"""Draws how much time each step of tuning an FP8 matrix product saved."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8}
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the tuning: the fastest config of `kernel` whose parameters have the values in `config`."""
+    """One step of the tuning: the fastest config of a kernel that has the parameter values `config`."""
 
     name: str
     kernel: str
@@ -44,7 +44,7 @@ B200_DEEPGEMM_US = 77.0
 
 @dataclass(frozen=True)
 class Bar:
-    """The time of a step or a baseline. `config` is empty for a baseline. `sweep` is the sweep that measured it."""
+    """The time of a step or a baseline. `config` is empty for a baseline."""
 
     name: str
     implementation: str
@@ -58,7 +58,7 @@ class Bar:
 
 
 def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
-    """Returns the bar of the fastest of `trials` with the step's parameter values; None if no timed config has them."""
+    """Returns the bar of the fastest trial with the step's parameter values; None without such a trial."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     for name, value in step.config.items():
         if f"param.{name}" not in timed:
@@ -72,7 +72,7 @@ def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
 
 
 def tabulate(bars: Sequence[Bar]) -> pd.DataFrame:
-    """Returns a table with one row per bar. `worth` is the relative change of the time against the step before."""
+    """Returns a table with one row per bar. `worth` is the relative change of the time by this step."""
     rows, before = [], None
     deepgemm = next((bar.time_us for bar in bars if bar.implementation == BASELINES[0]), None)
     for bar in bars:

@@ -1,5 +1,4 @@
-"""Draws one sweep from its trials: their outcomes, which parameters are fast, static facts and throughput. The frames
-of trials are from `prepare`: one row per config, one column `param.NAME` per parameter."""
+"""Draws figures of one sweep from its trials. `prepare` makes the frame of trials: one row per config."""
 
 import math
 from collections import Counter
@@ -22,7 +21,7 @@ BAR_PX, NAMES_PX, NAMES_OF_A_ROW = 46, 22, 3
 
 
 def outcomes(trials: pd.DataFrame) -> go.Figure:
-    """Draws one bar, divided by outcome, with the numbers of trials. Below is space for the legend, also on a phone."""
+    """Draws one bar, divided by outcome, with the numbers of trials."""
     counts = Counter(trials["outcome"])
     bars = [
         {
@@ -37,6 +36,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
         for outcome, colour in colours.OUTCOMES.items()
         if counts[outcome]
     ]
+    # Below the bar is space for the legend, also on a phone.
     height = BAR_PX + NAMES_PX * math.ceil(len(bars) / NAMES_OF_A_ROW)
     below = 1 - BAR_PX / height
     layout = {
@@ -53,7 +53,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """A time or static fact of each config. `summarize` combines the values of the configs in one cell of a figure."""
+    """A time or static fact of each config."""
 
     key: str
     label: str
@@ -77,8 +77,7 @@ Row = Mapping[Any, Any]
 
 
 def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """Returns the trials with their parameters in the order of the search space, which JSON loses. Adds
-    `tensor_core_share` and `tma_share`: the percentage of MMAs on Tensor Cores and of loads through TMA."""
+    """Returns the trials with their parameters in the order of the search space, and with two shares in percent."""
     params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
     trials = trials[[*(column for column in trials.columns if column not in params), *params]]
     shares = {"tensor_core_share": ("tensor_core_mmas", "mmas"), "tma_share": ("tma_loads", "loads")}
@@ -91,8 +90,7 @@ def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame
 
 
 def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
-    """Draws a heatmap of a fact over the parameters `x` and `y`. A cell combines the configs that differ in other
-    parameters. A cell without a value names the most frequent outcome of its configs."""
+    """Draws a heatmap of a fact over the parameters `x` and `y`. A cell combines all configs with these two values."""
     across, down = f"param.{x}", f"param.{y}"
     places = group_by(trials[[across, down, "outcome", fact.key]].to_dict("records"), itemgetter(across, down))
     columns, rows = (sorted({place[i] for place in places}) for i in (0, 1))
@@ -154,7 +152,7 @@ def cells(trials: pd.DataFrame, x: str, y: str, fact: Fact) -> go.Figure:
 
 
 def _sum_up(configs: Sequence[Row], fact: Fact) -> tuple[float | None, str, str]:
-    """Returns a cell's value, its text and its hover text. Without a value, the text is the most frequent outcome."""
+    """Returns a cell's value, text and hover text. The value is None if no config has a value."""
     values = [float(config[fact.key]) for config in configs if not pd.isna(config[fact.key])]
     outcomes_here = Counter(config["outcome"] for config in configs).most_common()
     counts = "".join(f"<br>{outcome}: {count}" for outcome, count in outcomes_here)

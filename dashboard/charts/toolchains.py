@@ -23,13 +23,13 @@ SAFETIES = {
 
 
 def name_operators(rows: Sequence[OperatorRow]) -> list[str]:
-    """Returns a name for each row: the kernel and problem, and also the newer toolchain if the rows have several."""
+    """Returns a name for each row. It includes the newer toolchain only if the rows have several."""
     several = len({row.head for row in rows}) > 1
     return [f"{row.kernel} {row.problem}{f', {row.head}' if several else ''}" for row in rows]
 
 
 def changes(operators: Sequence[OperatorRow]) -> go.Figure:
-    """Draws how much the times of the AT_MOST slowest operators changed. Crosses are the changes after re-tuning."""
+    """Draws how much the times of the slowest operators changed. Crosses are the changes after re-tuning."""
     timed = sorted((row for row in operators if row.frozen is not None), key=_change, reverse=True)[:AT_MOST]
     named = list(zip(map(plain_html, name_operators(timed)), timed, strict=True))
     newer = ", ".join(dict.fromkeys(row.head for row in timed))
@@ -83,7 +83,7 @@ def _add(
 
 
 def _length(end: float | None, start: float | None) -> float:
-    """Returns 100 * (`end` - `start`), the length in % of one side of an error bar; 0 if `end` or `start` is None."""
+    """Returns the length of one side of an error bar in %; 0 if an end is missing."""
     return 0.0 if end is None or start is None else 100 * (end - start)
 
 

@@ -1,4 +1,4 @@
-"""Draws trends from frames with the columns of PointRow. Streamlit's theme gives the colours of texts and grids."""
+"""Draws trends from frames with the columns of PointRow."""
 
 import re
 import zlib
@@ -24,7 +24,7 @@ _NONE: Mapping[str, pd.DataFrame] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure, its description `words` and its caption. If `figure` is None, `words` say why nothing is drawn."""
+    """A figure with its description and caption. If there is no figure, `words` give the reason."""
 
     figure: dict[str, Any] | None
     words: str
@@ -39,8 +39,7 @@ def trend(
     marks: Sequence[Mark] = (),
     branches: Mapping[str, pd.DataFrame] = _NONE,
 ) -> dict[str, Any]:
-    """Returns Plotly's JSON of one series: the kernel and its baselines with 95 % intervals, and the marks. Several
-    viewers can share a cached dict. `branches` maps the names of branches to the kernel's points on each branch."""
+    """Returns a figure of one series with its baselines and marks, as Plotly's JSON."""
     points = points.join(metric.values(points)).dropna(subset="value")
     points = points.assign(line=name_lines(points))
     beside = {name: line.join(metric.values(line)).dropna(subset="value") for name, line in branches.items()}
@@ -69,7 +68,7 @@ def trend(
 
 
 def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along = "commits") -> dict[str, Any]:
-    """Returns Plotly's JSON of several series over the same commits: their kernels' points with intervals."""
+    """Returns a figure of several series over the same commits, as Plotly's JSON."""
     traces: list[Trace] = []
     shown = []
     own = (colours.KERNEL, *colours.OTHERS)
@@ -86,7 +85,7 @@ def trends(series: Mapping[str, pd.DataFrame], metric: Metric, *, along: Along =
 
 
 def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
-    """Returns the figure with a ring around the point of a run; returns it unchanged if no line has this run."""
+    """Returns the figure with a ring around a run's point; the same figure if no line has this run."""
     for trace in (each for each in figure["data"] if each.get("meta") == trend_lines.KERNEL):
         of_runs = [row[hover.RUN] for row in trace.get("customdata", ())]
         if run_id in of_runs:
@@ -96,10 +95,9 @@ def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
 
 
 def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
-    """Returns the figure, zoomed to `asked`: a figure's name and the four ends of both axes, separated by commas. Does
-    not zoom if `asked` has another name than `name`. Writes `name` into the layout, where serving/zoom.js reads it."""
+    """Returns the figure zoomed to `asked` (NAME,X0,X1,Y0,Y1) if this figure has that name."""
     about, *ends = asked.split(",")
-    layout = {**figure["layout"], "meta": name}
+    layout = {**figure["layout"], "meta": name}  # serving/zoom.js reads the name
     if about == name and len(ends) == 4 and all(NUMBER.fullmatch(end) or DATE.fullmatch(end) for end in ends):
         read = [float(end) if NUMBER.fullmatch(end) else end for end in ends]
         layout |= {"xaxis": {**layout["xaxis"], "range": read[:2]}, "yaxis": {**layout["yaxis"], "range": read[2:]}}
@@ -107,7 +105,7 @@ def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
 
 
 def _choose_colours(names: Iterable[str], palette: Sequence[str]) -> dict[str, str]:
-    """Maps each name to a colour of `palette`, chosen by a hash. Names share a colour only if all colours are taken."""
+    """Maps each name to a colour. Names share a colour only if all colours are taken."""
     chosen: dict[str, str] = {}
     for name in sorted(names):
         start = zlib.crc32(name.encode()) % len(palette)

@@ -1,4 +1,4 @@
-"""Makes the layout of a trend for Plotly: its axes, its legend, and the lines where something changed."""
+"""Makes the axes, the legend and the vertical lines of a trend for Plotly."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ SLANT_DEGREES = -40
 
 
 def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[Mark]) -> dict[str, Any]:
-    """Returns the axes, marks and legend of a trend as Plotly's layout. `points` are in the order of their commits."""
+    """Returns Plotly's layout of a trend. The points must be in the order of their commits."""
     commits = points.drop_duplicates("sha").reset_index(drop=True) if len(points) else points
     names = [short_sha(sha) for sha in commits["sha"]] if len(points) else []
     commit_axis = {
@@ -65,7 +65,7 @@ def lay_out(points: pd.DataFrame, metric: Metric, along: Along, marks: Sequence[
 
 
 def label_commits(commits: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Returns axis settings with the day and subject of at most MOST_LABELS evenly spread commits, also the newest."""
+    """Returns axis settings that label at most MOST_LABELS commits, always including the newest."""
     step = max(1, -(-len(names) // MOST_LABELS))
     shown = [at for at in range(len(names)) if (len(names) - 1 - at) % step == 0]
     days, subjects = (commits[name].iloc[shown] for name in ("committed_at", "subject"))
@@ -88,7 +88,7 @@ def _line(x: Any, mark: Mark) -> dict[str, Any]:
 
 
 def _words(x: Any, mark: Mark, *, labelled: bool, row: int) -> dict[str, Any]:
-    """Returns the words above a mark's line, in one of three rows, so that neighbouring words do not overlap."""
+    """Returns the words above a mark's line, in one of three rows to avoid overlaps."""
     return {
         "x": x,
         "y": 1.0,
@@ -111,7 +111,7 @@ def _line_at_one(points: pd.DataFrame) -> dict[str, Any]:
 
 
 def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
-    """Returns the x halfway between the nearest shown commits before and after a mark; None if one is missing."""
+    """Returns the x of a mark, halfway between its neighbouring commits; None if a neighbour is missing."""
     positions = commits["position"] if len(commits) else pd.Series(dtype=int)
     earlier, later = positions.index[positions <= mark.before], positions.index[positions >= mark.after]
     if earlier.empty or later.empty:
@@ -124,7 +124,7 @@ def _between(commits: pd.DataFrame, mark: Mark, along: Along) -> Any:
 
 
 def _around(points: pd.DataFrame, *, with_one: bool) -> list[float] | None:
-    """Returns the axis range around the points and, if `with_one`, around 1.0. Returns None without points."""
+    """Returns the axis range around the points, and around 1.0 if `with_one`; None without points."""
     if points.empty:
         return None
     low, high = points["low"].fillna(points["value"]).min(), points["high"].fillna(points["value"]).max()

@@ -1,7 +1,6 @@
-"""Makes the lines and points of a trend, each as the dict of a Plotly trace.
+"""Makes the lines and points of a trend as dicts, because Plotly copies its own trace objects twice.
 
-Plotly checks and copies dicts once, but trace objects twice. The second time would cost 60 of the 280 ms of a page with
-a year of nights (2026-11).
+The second copy would take 60 of the 280 ms of a page with a year of nights (2026-11).
 """
 
 from typing import Any, Literal
@@ -36,7 +35,7 @@ KERNEL = "kernel"
 
 
 def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colour: str, *, main: bool) -> list[Trace]:
-    """Returns the traces of one implementation's points. More than PLAIN points get one band instead of error bars."""
+    """Returns the traces of one implementation. More than PLAIN points get a band instead of error bars."""
     mark, dash = LOOKS[line["origin"].iloc[0]]
     opened = mark.endswith("-open")
     dense = len(line) > PLAIN
@@ -86,7 +85,7 @@ def draw_branch(line: pd.DataFrame, metric: Metric, along: Along, name: str, col
 
 
 def draw_ring(x: Any, y: float) -> Trace:
-    """Returns the trace of a ring around the point of the run that is shown beside the chart."""
+    """Returns the trace of a ring around the selected run's point."""
     return {
         "type": "scatter",
         "x": [x],
@@ -101,7 +100,7 @@ def draw_ring(x: Any, y: float) -> Trace:
 
 
 def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
-    """Returns traces that mark the kernel's points with the verdict regression or improvement."""
+    """Returns traces that mark the kernel's regressions and improvements."""
     kernel = points[points["role"] == "kernel"]
     judged = {verdict: kernel[kernel["verdict"] == verdict] for verdict in colours.VERDICTS}
     return [
@@ -126,7 +125,7 @@ def draw_verdicts(points: pd.DataFrame, along: Along) -> list[Trace]:
 
 
 def draw_intervals(line: pd.DataFrame) -> dict[str, Any]:
-    """Returns the intervals of a line as one error bar per point, in the form of Plotly's `error_y`."""
+    """Returns the intervals of a line as Plotly's error bars."""
     return {
         "array": _values(line["high"] - line["value"]),
         "arrayminus": _values(line["value"] - line["low"]),
@@ -136,7 +135,7 @@ def draw_intervals(line: pd.DataFrame) -> dict[str, Any]:
 
 
 def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str) -> list[Trace]:
-    """Returns a band that shows the intervals of a line; empty without intervals. Error bars take twice as long."""
+    """Returns a band that shows the intervals of a line. Error bars take twice as long to draw."""
     exists = line["low"].notna().to_numpy()
     if not exists.any():
         return []
@@ -159,11 +158,11 @@ def _band(line: pd.DataFrame, x: npt.NDArray[np.object_], name: str, colour: str
 
 
 def _values(numbers: pd.Series) -> npt.NDArray[np.object_]:
-    """Returns the numbers as Python objects, because Plotly redraws the whole figure for any new array of doubles."""
+    """Returns the numbers as Python objects. Plotly redraws the whole figure for a new array of doubles."""
     return np.array(numbers.tolist(), dtype=object)
 
 
 def _x(points: pd.DataFrame, along: Along) -> npt.NDArray[np.object_]:
-    """Returns each point's short commit hash or date as an array, because Plotly would check each value of a list."""
+    """Returns each point's commit hash or date, as an array because Plotly checks each value of a list."""
     values = [short_sha(sha) for sha in points["sha"]] if along == "commits" else points["committed_at"].tolist()
     return np.array(values, dtype=object)

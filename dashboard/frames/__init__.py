@@ -1,1 +1,1 @@
-"""Reads the database into data frames, and computes with them. Draws nothing. Only reads.py runs queries."""
+"""Reads the database into data frames, and computes with them. Only reads.py runs queries."""

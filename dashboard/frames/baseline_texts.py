@@ -1,4 +1,4 @@
-"""Writes a baseline's version, and the config or GPU kernels that it ran, from the JSON stored with a measurement."""
+"""Writes a baseline's version and config from the JSON stored with a measurement."""
 
 import re
 from collections import Counter
@@ -19,27 +19,26 @@ SETTINGS = (
 
 
 def version_name(implementation: str, detail: Mapping[str, Any]) -> str:
-    """Returns a baseline's name with its version, e.g. "deepgemm 0.2.5"; the name alone if no version is stored."""
+    """Returns a baseline's name with its version if known, e.g. "deepgemm 0.2.5"."""
     version = str(detail.get("version") or "").split("+cu")[0]
     return implementation if not version or has_version(implementation) else name_version(implementation, version)
 
 
 def name_lines(points: pd.DataFrame) -> pd.Series:
-    """Returns the name of the line to which each point of a trend belongs. A baseline has one line per version. If a
-    run timed a version both as installed and in a separate environment, the environment has its own line."""
+    """Returns the name of each point's line in a trend. A baseline has one line per version."""
     rows = zip(points["implementation"], points["detail"], points["role"], strict=True)
     names = [name if role == "kernel" else version_name(name, detail) for name, detail, role in rows]
     lines = pd.Series(names, index=points.index, dtype=object)
     of_environment = points["implementation"].map(has_version)
     if not of_environment.any():
         return lines
+    # A version may be timed both as installed and in a separate environment, which then has its own line.
     twice = points[["run_id"]].assign(line=lines).duplicated(keep=False)
     return lines.mask(twice & of_environment, lines + ", environment")
 
 
 def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any]) -> str:
-    """Returns the config that a baseline ran, else the settings that DeepGEMM printed, else the distinct names of its
-    GPU kernels, which for cuBLAS include the tile. Returns an empty text if `detail` has none of these."""
+    """Returns the config that a baseline ran, else its settings or GPU kernels; empty if unknown."""
     if params is not None:
         return config_text(params)
     printed = dict(SETTING.findall(" ".join(detail.get("chose") or ())))
@@ -53,7 +52,7 @@ def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any])
 
 
 def list_missing(detail: Mapping[str, Any]) -> list[str]:
-    """Returns one sentence per reason: the baselines that could not run, and the first sentence of the reason."""
+    """Returns a sentence for each reason why baselines could not run."""
     names: dict[str, list[str]] = {}
     for name, why in (detail.get("missing") or {}).items():
         names.setdefault(str(why).split(". ")[0].rstrip("."), []).append(name)
@@ -61,7 +60,7 @@ def list_missing(detail: Mapping[str, Any]) -> list[str]:
 
 
 def _short_name(kernel: str) -> str:
-    """Returns the last part of a mangled C++ name (Itanium ABI, 5.1): sum for _ZN9deep_gemm3sumI..."""
+    """Returns the last part of a mangled C++ name, e.g. sum for _ZN9deep_gemm3sumI..."""
     found, rest = kernel, kernel.removeprefix("_ZN" if kernel.startswith("_ZN") else "_Z")
     while rest != kernel and (length := re.match(r"\d+", rest)):
         start = length.end()

@@ -1,8 +1,7 @@
 """Compares two snapshots of all series, and names the state of a night.
 
-A change is relative to the earlier time: negative is faster. If both sides have a ratio to one version of a baseline,
-each time is divided by the baseline's time. Ratios to two versions are not compared, so that a faster DeepGEMM makes no
-kernel slower. The module only says whether noise explains a change; differences.py says which changes pages may claim.
+A change is relative to the earlier time, and negative means faster. Times are divided by the baseline's time if both
+snapshots used the same version of the baseline. Otherwise a faster DeepGEMM would make a kernel look slower.
 """
 
 import datetime as dt
@@ -27,12 +26,8 @@ CERTAIN = 2.58
 
 
 def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] = RECORD_SERIES) -> pd.DataFrame:
-    """Returns the rows of `after` with five new columns. `change`, `change_low` and `change_high` are NaN if `before`
-    lacks the series, or if both sides are the same run. `of_ratio` is True if ratios were compared, not times.
-
-    The interval from `change_low` to `change_high` adds two independent errors: the 95 % intervals of both medians, and
-    the noise between runs of the series. `apart` is True if the interval does not contain zero.
-    """
+    """Returns the rows of `after` with their change since `before`. The change is NaN for a series without an earlier
+    row. `apart` is True if the change is larger than its uncertainty."""
     numbers = ["run_id", "sha", "position", "gpu_name", "median_us", "low_us", "high_us"]
     numbers += ["ratio", "ratio_low", "ratio_high", "baseline", "baseline_version", "gpu_uuid", "noise", "committed_at"]
     numbers += ["code_sha256", "source_sha256", "compiler"]
@@ -53,6 +48,7 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
     pairs["change"] = change("ratio", "ratio", "median_us", "median_us")
     below = pairs["change"] - change("ratio_low", "ratio_high", "low_us", "high_us")
     above = change("ratio_high", "ratio_low", "high_us", "low_us") - pairs["change"]
+    # Two independent errors: the 95 % intervals of both medians, and the noise between runs.
     pairs["change_low"] = pairs["change"] - np.hypot(below, between_runs)
     pairs["change_high"] = pairs["change"] + np.hypot(above, between_runs)
     pairs["apart"] = (pairs["change_low"] > 0) | (pairs["change_high"] < 0)
@@ -60,28 +56,27 @@ def pair_snapshots(before: pd.DataFrame, after: pd.DataFrame, on: Sequence[str] 
 
 
 def _noise(pairs: pd.DataFrame) -> pd.Series:
-    """Returns each row's stored noise, else NOISE_BETWEEN_RUNS; at least this value if the two GPUs differ."""
+    """Returns each row's noise between runs, at least NOISE_BETWEEN_RUNS if the two GPUs differ."""
     own = pairs[["noise", "noise_before"]].astype(float).max(axis="columns")
     same_gpu = pairs["gpu_uuid"] == pairs["gpu_uuid_before"]
     return own.where(same_gpu, own.clip(lower=NOISE_BETWEEN_RUNS)).fillna(NOISE_BETWEEN_RUNS)
 
 
 def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per series: the point measured here, else the newest recorded point, else a simulated point."""
+    """Returns one row per series: measured here if possible, else recorded, else simulated."""
     rank = rows["origin"].map({"measured": 2, "recorded": 1, "simulated": 0})
     order = rows.assign(rank=rank).sort_values(["rank", "measured_at"], ascending=False)
     return order.drop_duplicates(list(SERIES)).drop(columns="rank").sort_values(list(SERIES))
 
 
 def keep_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of `rows` whose series also appears in `of`."""
+    """Returns the rows whose series also appears in `of`."""
     wanted = set(zip(*(of[name] for name in SERIES), strict=True)) if len(of) else set()
     return rows[[key in wanted for key in zip(*(rows[name] for name in SERIES), strict=True)]]
 
 
 def night_state(night: pd.Series, last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> str:
-    """Returns the state of a GPU model's newest nightly: done, running, late, missing or failed. Alarms define late and
-    missing in the same way. `last` is the repository's newest night; if it is None, no nightly counts as missing."""
+    """Returns the state of a GPU model's newest nightly: done, running, late, missing or failed."""
     if night["night"] == last and missing_night(last, now, times):
         return "missing"
     if night["state"] in IN_PROGRESS:

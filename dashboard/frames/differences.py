@@ -1,5 +1,4 @@
-"""Decides what a page may claim about a difference between two snapshots, so that no page contradicts the judge. A page
-colours a difference as good or bad, and counts it as a change, only if its finding is one of `CLAIMS`."""
+"""Decides which differences between two snapshots a page may claim, so that no page contradicts the judge."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,18 +26,12 @@ DIFFERENT = (*CLAIMS, *OPEN, NOT_CONFIRMED)
 
 
 def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
-    """Returns the pairs of `changes.pair_snapshots` with the columns `finding`, `confirmed_at` and `undecided`.
-    `confirmed_at` is the commit whose verdict supports a claim, else None. `undecided` is the reason of the newest
-    undecided verdict, else None.
-
-    `judged` are all verdicts except unchanged. The finding is faster or slower only if a verdict says so for a commit
-    after the earlier side's commit, up to the later side's commit. Without such a verdict, sides with identical code
-    have the finding SAME_CODE, because the cause is then the GPU, the toolchain or noise.
-    """
+    """Returns the pairs with their findings. A finding is faster or slower only if a verdict confirms it."""
     confirmed_at, undecided = _read_verdicts(pairs, judged)
     confirmed = confirmed_at.notna()
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
+        # With identical code, the cause is the GPU, the toolchain or noise.
         (has_same_code(pairs) & ~confirmed, SAME_CODE),
         (~pairs["apart"], NOT_APART),
         (confirmed & (pairs["change"] < 0), FASTER),
@@ -65,8 +58,7 @@ def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_same_code(pairs: pd.DataFrame) -> pd.Series:
-    """Returns True for rows whose two winners have the same machine code, or the same source and compiler. With the
-    same source, the sweep may have chosen another config, but the code did not change."""
+    """Returns for each row whether both winners have the same code. Their configs may differ."""
     code, source, compiler = (
         pairs[name].notna() & (pairs[name] == pairs[f"{name}_before"])
         for name in ("code_sha256", "source_sha256", "compiler")
@@ -75,7 +67,7 @@ def has_same_code(pairs: pd.DataFrame) -> pd.Series:
 
 
 def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)) -> str:
-    """Returns words such as "1 faster, 3 with identical code". Findings in `always` are listed even with 0 series."""
+    """Returns words such as "1 faster, 3 with identical code"."""
     counts = pairs["finding"].value_counts()
     others = [name for name in (*CLAIMS, *OPEN, NOT_CONFIRMED, SAME_CODE, NOT_APART) if name in counts]
     words = {SAME_CODE: f"with {SAME_CODE}", HIGHER: f"with a {HIGHER}", LOWER: f"with a {LOWER}"}
@@ -83,12 +75,12 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
 
 
 def write_counts(pairs: pd.DataFrame, since: str) -> str:
-    """Returns words on how many series changed since `since`, with the days of the earlier commits. These days may be
-    before `since`, because a series is compared with its newest commit up to that time."""
+    """Returns words on how many series changed, with the days of the earlier commits."""
     compared = pairs[pairs["change"].notna()]
     if compared.empty:
         return f"No series has a newer run to compare since {since}, of {len(pairs):,} series"
     of = f"{len(compared):,} of " if len(compared) < len(pairs) else ""  # the others lack a run on one side
+    # They may be before `since`, because a series is compared with its newest commit up to that time.
     days = sorted({day(at) for at in compared["committed_at_before"]})
     dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     counts = count_findings(pairs)
@@ -96,7 +88,7 @@ def write_counts(pairs: pd.DataFrame, since: str) -> str:
 
 
 def write(row: Mapping[Any, Any]) -> str:
-    """Returns a finding in words: a claim with its verdict's commit, an undecided finding with the next step."""
+    """Returns a finding in words, with the commit of its verdict or the next step."""
     if row["finding"] == UNDECIDED:
         return f"{UNDECIDED}: {write_plan(row['undecided'], is_recorded=row['origin'] == 'recorded')}"
     if pd.isna(row["confirmed_at"]):
@@ -105,7 +97,7 @@ def write(row: Mapping[Any, Any]) -> str:
 
 
 def write_cell(row: Mapping[Any, Any]) -> str:
-    """Returns a cell's text: the change, with its finding if unconfirmed, or with "≈" for noise or equal code."""
+    """Returns a cell's text: the change and, if it is not confirmed, its finding or "≈"."""
     change = change_text(row["change"])
     if row["finding"] in CLAIMS:
         return change
@@ -113,8 +105,7 @@ def write_cell(row: Mapping[Any, Any]) -> str:
 
 
 def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Returns two values per pair, from the verdicts on commits between its sides: the commit of the newest verdict in
-    the change's direction, and the reason of the newest undecided verdict. A value is None without such a verdict."""
+    """Returns two columns: the commit that confirms each pair's change, and the reason of its undecided verdict."""
     named = [*SERIES, "origin"]
     verdicts: dict[tuple[str, ...], list[tuple[int, str, str, str]]] = {}
     columns = [*named, "position", "verdict", "sha", "reason"]
@@ -143,7 +134,7 @@ PLANS = {
 
 
 def write_plan(reason: str, *, is_recorded: bool) -> str:
-    """Returns the next step that decides a verdict with this reason, e.g. "the replay in the queue decides"."""
+    """Returns the next step for an undecided verdict, e.g. "the replay in the queue decides"."""
     if is_recorded:
         return "a later recording or a run here decides"
     if plan := next((plan for words, plan in PLANS.items() if words in reason), None):

@@ -1,4 +1,4 @@
-"""Writes a run's evidence as text, JSON, CSV and tables of differences. Takes rows of db.page_reads."""
+"""Writes the evidence about a run as text, JSON, CSV and tables."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """Returns shell commands that repeat the run's sweep and, if there is an earlier run, replay both winners."""
+    """Returns shell commands that repeat a run's sweep and replay its winner beside the earlier winner."""
     run, before = found.run, found.before
     lines = [
         f"git checkout {run.sha}",
@@ -55,7 +55,7 @@ def repeat_commands(found: Evidence) -> str:
 def replay_command(
     kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
 ) -> str:
-    """Returns the command that replays two commits. Each side is a commit and a config; None is the default config."""
+    """Returns the command that replays two commits, each with a config. None means the default config."""
     name, metric = split_kernel(kernel)
     line = f"{shlex.join(['tilewatch', 'replay', name, problem])} --of {new[0]} --beside {old[0]}"
     if metric != "time":
@@ -68,14 +68,14 @@ def replay_command(
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> pd.DataFrame:
-    """Returns a table of the names whose values differ between `before` and `after`."""
+    """Returns a table of the values that differ between `before` and `after`."""
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     rows = [{"": name, "before": _text(before.get(name)), "this run": _text(after.get(name))} for name in changed]
     return pd.DataFrame(rows, columns=["", "before", "this run"])
 
 
 def replay_sentence(row: ReplayRow) -> str:
-    """Returns a sentence about the two sides of a replay and how much they differed."""
+    """Returns a sentence on the outcome of a replay."""
     sides = {
         "commit": f"{short_sha(row.good_sha)} → {short_sha(row.bad_sha)}",
         "toolchain": f"{row.good_toolchain} → {row.bad_toolchain}, same commit {short_sha(row.bad_sha)}",
@@ -108,12 +108,12 @@ def _cubins(row: ReplayRow) -> str:
 
 
 def _sides(row: ReplayRow) -> list[list[float]]:
-    """Returns the times in us of each side of a replay. Two sides with identical machine code give one list."""
+    """Returns the times in us of a replay's two versions, in one list if their machine code is identical."""
     return [row.good_us + row.bad_us] if _is_one_code(row) else [row.good_us, row.bad_us]
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
-    """Returns a table with a column per cubin that is not None, and a row per static fact that any cubin has."""
+    """Returns a table of static facts with a row per fact and a column per cubin."""
     there = {name.replace("_", " "): cubin for name, cubin in cubins.items() if cubin is not None}
     rows = []
     for fact, label in FACT_LABELS.items():
@@ -140,8 +140,7 @@ def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataF
 
 
 def describe_boundary(detail: Mapping[str, Any]) -> str:
-    """Returns sentences on whether the commit's code ran in the process that timed its kernel. `detail` is the JSON
-    stored with the kernel. Returns an empty text if `detail` lacks this, as in simulated runs and before 2026-11-22."""
+    """Returns sentences on whether the commit's code ran in the process that timed it; empty if unknown."""
     if "library_runs_apart" not in detail:
         return ""
     kept_from = f"It was kept from {detail['sandbox']}." if "sandbox" in detail else ""
@@ -160,7 +159,7 @@ def describe_boundary(detail: Mapping[str, Any]) -> str:
 
 
 def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
-    """Returns sentences on the clock of the GPU, whether it was throttled, and whether another process used it."""
+    """Returns sentences on the GPU's clock, on throttling and on other processes."""
     clocks = [reading["sm_clock_mhz"] for reading in readings if reading.get("sm_clock_mhz") is not None]
     if not clocks:
         return "This run has no telemetry."
@@ -173,7 +172,7 @@ def describe_clocks(readings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a sentence on other processes on the GPU; empty for simulated runs and for runs before 2026-11-23."""
+    """Returns a sentence on other processes on the GPU; empty if unknown."""
     looks = [reading["others"] for reading in readings if "others" in reading]
     if names := sorted({name for look in looks for name in look or ()}):
         return f"Also used by {', '.join(names)}: what was timed meanwhile was dropped and timed again."
@@ -196,7 +195,7 @@ def as_json(found: Evidence) -> str:
 
 
 def samples_csv(found: Evidence) -> str:
-    """Returns CSV text: a header, and a line for each raw time of this run and of the run before this run."""
+    """Returns the raw times of this run and of the run before as CSV text."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["run", "sha", "implementation", "round", "time_us"])

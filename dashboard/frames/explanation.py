@@ -1,4 +1,4 @@
-"""Finds the mechanism by which the time of a winner changed, and tabulates the winner's hardware counters."""
+"""Finds the reasons for a change of a winning config's time, and tabulates hardware counters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,16 +34,15 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class PairCounters:
-    """The hardware counters by name: `before` of the earlier run's winner, `now` of this run's winner; empty if
-    unknown. `replay` is the replay that profiled both cubins side by side; None if each run profiled its own winner."""
+    """The hardware counters of the earlier run's winner and of this run's winner, by name; empty if unknown."""
 
     before: Mapping[str, float]
     now: Mapping[str, float]
-    replay: ReplayRow | None = None
+    replay: ReplayRow | None = None  # profiled both winners; None if each run profiled its own
 
 
 def read_counters(found: Evidence) -> PairCounters:
-    """Returns the counters that the newest replay of both winners read, else the counters that the two runs read."""
+    """Returns the counters of both winners from their newest replay, else from the two runs."""
     if found.winner is not None and found.winner_before is not None:
         codes = (found.winner_before.code_sha256, found.winner.code_sha256)
         for replay in reversed(found.replays):
@@ -69,8 +68,7 @@ def write_counters_source(found: Evidence) -> str:
 
 
 def tabulate_counters(found: Evidence) -> pd.DataFrame:
-    """Returns a table with a row per counter and columns for the earlier winner, the winner and the second fastest
-    config. The second fastest config has counters only if its time cannot be distinguished from the winner's."""
+    """Returns a table of counters for the earlier winner, the winner and the second fastest config."""
     counters, other = read_counters(found), _of_next_best(found)
     now, before = counters.now, counters.before
     rows = []
@@ -90,7 +88,7 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 
 
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms of the time's change, the main first; None for a small change or no cubins to compare."""
+    """Returns the mechanisms that changed the time, the main first; None if unknown or if the change is small."""
     sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
     change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
@@ -112,9 +110,7 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin to compare with this run's winner: the cubin of the same config or, if that config had
-    no cubin, the earlier winner. Returns None if another config won before and the code of this run's config did not
-    change, because the difference between two configs does not explain a commit."""
+    """Returns the earlier cubin to compare with this run's winner; None if no cubin can explain the change."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:
@@ -122,11 +118,12 @@ def _find_base(found: Evidence) -> CubinRow | None:
     same = found.same_config_before
     if same is None or same.code_sha256 is None:
         return found.winner_before
+    # The difference between two configs does not explain a commit.
     return None if same.code_sha256 == found.winner.code_sha256 else same
 
 
 def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms by which the winner is faster than the next best config; None if it is hardly faster."""
+    """Returns the mechanisms that make the winner faster than the next best config; None if it is hardly faster."""
     winner, other = found.winner, found.next_best
     if winner is None or other is None or winner.median_us is None or other.median_us is None:
         return None
@@ -144,7 +141,7 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
-    """Lists roofline points: the problem's nominal work, and both runs' counted work; empty without counters."""
+    """Lists points for the roofline: the problem's nominal work and, from counters, both runs' real work."""
     counted = read_counters(found)
     if not counted.now or not found.run.flops:
         return []
@@ -160,7 +157,7 @@ def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
 
 
 def read_detail(sampled: Sequence[SamplesRow]) -> Mapping[str, Any]:
-    """Returns the JSON stored with the measurement of a run's kernel; empty if the run did not measure its kernel."""
+    """Returns the JSON stored with a run's kernel; empty if the kernel was not measured."""
     return next((row.detail for row in sampled if row.role == "kernel"), {})
 
 

@@ -1,4 +1,4 @@
-"""Computes the cost of nights: GPU minutes, and money if TILEWATCH_GPU_HOUR_PRICE gives the price of a GPU hour."""
+"""Computes the cost of nights in GPU minutes, and in money if TILEWATCH_GPU_HOUR_PRICE is set."""
 
 import os
 
@@ -8,7 +8,7 @@ NIGHTS_A_MONTH = 30
 
 
 def tabulate(found: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table by kernel: GPU minutes a night, GPU seconds a series, cost a month if the price is a number."""
+    """Returns a table of GPU time by kernel, with the cost per month if the price is known."""
     hours = found["gpu_s"] / 3600
     table = found[["repository", "kernel", "series"]].assign(
         **{

@@ -1,8 +1,6 @@
-"""Lists what needs a person, over all repositories: open regressions, improvements to accept, alarms, and verdicts that
-stay undecided until somebody measures again.
+"""Lists everything that needs a person, over all repositories, such as open regressions and alarms.
 
 Planted examples (changes made on purpose) and recordings (runs from elsewhere) are listed separately and not counted.
-People were notified of a recording's changes where it was measured.
 """
 
 import datetime as dt
@@ -36,8 +34,7 @@ WHOSE = {
 
 @dataclass(frozen=True)
 class Item:
-    """One item that needs a person. `facts` are the lines below its title. `links` maps the words of each link to the
-    address parameters with which `page` shows details."""
+    """One item that needs a person. `links` maps the words of a link to parameters of the page's address."""
 
     kind: str
     title: str
@@ -63,7 +60,7 @@ class Inbox:
 
 
 def make_inbox(regressions: pd.DataFrame, alarms: pd.DataFrame, undecided: pd.DataFrame) -> Inbox:
-    """Returns the inbox: items that need a person, recorded changes, planted examples, each the most urgent first."""
+    """Returns the inbox, with the most urgent items first."""
     here: list[Item] = [*map(_alarm, alarms.to_dict("records")), *_list_undecided(undecided)]
     recorded, examples = list[Item](), list[Item]()
     for row in regressions.to_dict("records"):
@@ -79,7 +76,7 @@ def needs_person(row: Mapping[Any, Any]) -> bool:
 
 
 def write_sentence(inbox: Inbox) -> str:
-    """Returns how many items need a person, e.g. "In all repositories 2 things need a person: 2 alarms"."""
+    """Returns a sentence such as "In all repositories 2 things need a person: 2 alarms"."""
     count = len(inbox.items)
     if not count:
         return "Nothing needs a person in any repository"
@@ -133,7 +130,7 @@ def _alarm(row: Mapping[Any, Any]) -> Item:
 
 
 def _list_undecided(rows: pd.DataFrame) -> Sequence[Item]:
-    """Lists one item for each repository and GPU model that has series with an undecided verdict."""
+    """Lists an item for each repository and GPU model with undecided verdicts."""
     groups = group_by(rows.to_dict("records"), lambda row: (row["repository"], row["gpu_model"]))
     return [_undecided(group) for group in groups.values()]
 

@@ -1,9 +1,4 @@
-"""Computes the metrics of a trend: ratio to a baseline, time, TFLOP/s, GB/s, the work per second in the unit of the
-watch file, share of the roofline, static facts.
-
-Takes frames with the columns of `db.page_reads.PointRow`. Intervals follow from the interval of the median time. If a
-shorter time means a larger value, the ends of the interval change places.
-"""
+"""Computes the metrics of a trend, such as ratio, time and TFLOP/s, from frames with the columns of PointRow."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -36,8 +31,7 @@ SHARES = (
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of a trend. `values` returns the columns value, low and high, with NaN for points without a value.
-    `missing` says why a series may have no value at all. If `static`, the metric describes the cubin, not a time."""
+    """A metric of a trend. `values` returns a frame with the columns value, low and high."""
 
     key: str
     label: str
@@ -65,18 +59,17 @@ def _gbps(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _own_rate(points: pd.DataFrame) -> pd.DataFrame:
-    """Returns the work per second in the watch file's unit; NaN if the file states no amount of work for a problem."""
+    """Returns the work per second in the watch file's unit; NaN if the file states no amount of work."""
     amounts = points["work"].map(lambda work: float(work[1]) if isinstance(work, list) else float("nan"))
     return _per_time(points, amounts * US_PER_S)
 
 
 def _roofline(points: pd.DataFrame) -> pd.DataFrame:
-    """Returns the datasheet's least time in percent of the measured time. The least time is the longer of two:
-    computing at the peak throughput of the problem's type, and moving the bytes at the peak bandwidth. For an unknown
-    type, computing is assumed to run at half the FP8 throughput, and the value is NaN if computing takes longer."""
+    """Returns the least time that the datasheet allows, in percent of the measured time."""
     fp8 = points["fp8_tflops"].astype(float)
     shares = points["operator"].map(_guess_share).astype(float)
     stored = points["rate"].map(lambda rate: float(rate["tflops"]) if isinstance(rate, dict) else float("nan"))
+    # For an unknown type, half the FP8 throughput is assumed; the value is NaN if computing takes longer.
     compute_us = points["flops"] / (stored.fillna(fp8 * shares.fillna(0.5)) * US_TFLOP)
     memory_us = points["bytes"] / (points["bandwidth_gbps"].astype(float) * US_GB)
     is_known = stored.notna() | shares.notna() | (memory_us >= compute_us)
@@ -84,13 +77,13 @@ def _roofline(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _guess_share(operator: str) -> float:
-    """Returns the peak throughput, relative to FP8, of the first type in SHARES that a kernel's or problem's name
-    contains; NaN if it contains none. Only sweeps before 2026-11-22, which stored no throughput, need this."""
+    """Returns the peak throughput relative to FP8, guessed from the types in a name; NaN if unknown."""
+    # Needed only for sweeps before 2026-11-22, which stored no throughput.
     return next((share for types, share in SHARES if types.search(operator)), float("nan"))
 
 
 def find_rate_tflops(rate: Mapping[str, Any] | None, fp8_tflops: float | None, operator: str) -> float | None:
-    """Returns a sweep's peak Tensor Core TFLOP/s: the stored value, else a guess from `operator`, else None."""
+    """Returns a sweep's peak Tensor Core TFLOP/s: the stored value, else a guess, else None."""
     if rate is not None:
         return float(rate["tflops"])
     share = _guess_share(operator)
@@ -106,7 +99,7 @@ def _columns(value: pd.Series, low: pd.Series, high: pd.Series) -> pd.DataFrame:
 
 
 def _fact(column: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Returns the function that computes the values of a static fact, without intervals, from a trend's points."""
+    """Returns the function that reads a static fact from a trend's points."""
     return lambda points: _columns(points[column], points[column] * float("nan"), points[column] * float("nan"))
 
 
@@ -115,7 +108,7 @@ def _static(column: str, label: str, axis: str, write: Callable[[float], str]) -
 
 
 def _counter(name: str) -> Metric:
-    """Returns the metric for a hardware counter of the winner. Runs that did not read this counter have no value."""
+    """Returns the metric for a hardware counter of the winner."""
 
     def values(points: pd.DataFrame) -> pd.DataFrame:
         read = points["detail"].map(lambda detail: (detail.get("counters") or {}).get(name, float("nan")))
@@ -127,7 +120,7 @@ def _counter(name: str) -> Metric:
 
 
 def axis_title(metric: Metric, points: pd.DataFrame) -> str:
-    """Returns the axis title. It names the ratio's baseline or the unit of work, if it is the same for all points."""
+    """Returns the axis title, with the baseline or the unit if all points share it."""
     if metric.key == "own":
         units = {work[0] for work in points["work"] if isinstance(work, list)}
         return f"{plain_html(units.pop())}/s (median time)" if len(units) == 1 else metric.axis
@@ -180,5 +173,5 @@ METRICS = (
 
 
 def find_drawable(points: pd.DataFrame) -> Metric | None:
-    """Returns the first of METRICS for which one of these points has a value; None if there is no such metric."""
+    """Returns the first metric for which a point has a value, else None."""
     return next((each for each in METRICS if each.values(points)["value"].notna().any()), None)

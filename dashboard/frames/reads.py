@@ -1,7 +1,6 @@
-"""Finds the database and reads it through db.page_reads into data frames, with a cache. Draws nothing.
+"""Finds the database, and reads it into data frames with a cache.
 
-Every read takes the database's URL as an argument, so that tests can use two databases in one process. Live reads are
-cached just long enough for several viewers to share one query.
+Every read takes the database's URL as an argument, so that tests can use two databases in one process.
 """
 
 import datetime as dt
@@ -53,9 +52,7 @@ UNDECIDED_FOR = dt.timedelta(days=14)
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything stored about a run, and about the run before it (`before`). `same_config_before` is the cubin of this
-    run's winning config at the commit of `before`. `next_best` is the cubin of the second fastest config in the sweep.
-    A diff is None if no worker compared the code. `parts` are the problems of a weighted total, else empty."""
+    """Everything stored about a run and about the run `before` it. `parts` are the problems of a weighted total."""
 
     run: evidence_queries.RunRow
     before: evidence_queries.RunRow | None
@@ -63,9 +60,9 @@ class Evidence:
     sampled_before: tuple[evidence_queries.SamplesRow, ...]
     winner: evidence_queries.CubinRow | None
     winner_before: evidence_queries.CubinRow | None
-    same_config_before: evidence_queries.CubinRow | None
-    next_best: evidence_queries.CubinRow | None
-    diff_to_before: evidence_queries.CodeDiffRow | None
+    same_config_before: evidence_queries.CubinRow | None  # this run's winning config at the commit of `before`
+    next_best: evidence_queries.CubinRow | None  # the second fastest config in the sweep
+    diff_to_before: evidence_queries.CodeDiffRow | None  # None if no worker compared the code
     diff_to_next_best: evidence_queries.CodeDiffRow | None
     commits: tuple[evidence_queries.CommitInRangeRow, ...]
     suspicion: replay_queries.SuspicionRow | None
@@ -78,7 +75,7 @@ class NoDatabase(Exception):
 
 
 def database_url() -> str:
-    """Returns the URL from the environment, Streamlit's secrets or `tilewatch up`'s file, else raises NoDatabase."""
+    """Returns the database's URL. Raises NoDatabase if no setting gives the URL."""
     url = os.environ.get("TILEWATCH_DATABASE_URL") or _secret() or _written_by_up()
     if not url:
         raise NoDatabase("No database is configured. Start Tilewatch with `make up`, or set TILEWATCH_DATABASE_URL.")
@@ -104,13 +101,13 @@ def _written_by_up() -> str | None:
 
 
 def _cached(ttl_s: int) -> Callable[[Read], Read]:
-    """Returns a decorator that caches a read for `ttl_s` seconds. Reads cached for HISTORY_TTL_S show a spinner."""
+    """Returns a decorator that caches a read for `ttl_s` seconds."""
     words = "Reading the database ..." if ttl_s == HISTORY_TTL_S else False
     return cast(Callable[[Read], Read], st.cache_data(ttl=ttl_s, max_entries=CACHED_RESULTS, show_spinner=words))
 
 
 def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Callable[Concatenate[str, Given], Found]:
-    """Returns a function of a URL and the query's arguments. It runs the query, and caches the result for `ttl_s`."""
+    """Returns a cached function that runs the query on the database at a URL."""
 
     def read(url: str, /, *about: Given.args, **more: Given.kwargs) -> Found:
         with reading_session(url) as opened:
@@ -122,7 +119,7 @@ def _read(query: Callable[Concatenate[Session, Given], Found], ttl_s: int) -> Ca
 
 
 def _frames(query: Callable[..., list[Any]], ttl_s: int) -> Callable[..., pd.DataFrame]:
-    """Returns a function of a URL and the query's arguments. It returns the rows as a frame, cached for `ttl_s`."""
+    """Returns a cached function that runs the query on the database at a URL and returns a frame."""
     (row,) = get_args(get_type_hints(query)["return"])
 
     @functools.wraps(query)
@@ -179,8 +176,8 @@ judge_score_since = _read(judge_score.read_score, HISTORY_TTL_S)
 
 @_cached(HISTORY_TTL_S)
 def compared(url: str, repository: str, at: dt.datetime, sha: str | None, until: dt.datetime) -> pd.DataFrame:
-    """Returns one row per series as of `until`, with its finding and its change since `at`, or since the commit `sha`,
-    whose date is `at`. Viewers share one result, because it takes 65 ms of CPU for 488 series (2 cores, 2026-11-23)."""
+    """Returns one row per series, with its change since `at`, or since the commit `sha` of that date."""
+    # Cached, because this takes 65 ms of CPU for 488 series (2 cores, 2026-11-23).
     pairs = changes.pair_snapshots(snapshot(url, repository, at, sha), snapshot(url, repository, until))
     return changes.one_row_per_series(differences.add_findings(pairs, judged_changes(url, repository, EVER)))
 
@@ -201,7 +198,7 @@ def inbox(url: str) -> inbox_frames.Inbox:
 
 @_cached(HISTORY_TTL_S)
 def scores(url: str, repository: str) -> list[scoreboard.GpuScore]:
-    """Returns a score per GPU model: how far the kernels are from DeepGEMM. Several viewers share the cached result."""
+    """Returns a score per GPU model: how far the kernels are from DeepGEMM."""
     names = series(url)
     return scoreboard.list_scores(
         recent_ratios(url, repository, scoreboard.RECENT_COMMITS),
@@ -219,14 +216,14 @@ def trials(url: str, sweep_id: int) -> pd.DataFrame:
 
 @_cached(HISTORY_TTL_S)
 def remarks(url: str, sweep_id: int, config_id: int) -> pd.DataFrame:
-    """Returns the compiler's remarks on a config (see kernels.results.StaticFacts), with columns in reading order."""
+    """Returns the compiler's remarks on a config, with columns in reading order."""
     with reading_session(url) as opened:
         rows = sweep_queries.read_remarks(opened, sweep_id, config_id)
     return pd.DataFrame(rows).reindex(columns=["line", "instruction", "shape", "passed", "text", "pass", "name"])
 
 
 def find_evidence(opened: Session, run_id: int) -> Evidence | None:
-    """Returns everything stored about a run and about the run before this run; None if the run does not exist."""
+    """Returns everything stored about a run and about the run before; None if the run does not exist."""
     run = evidence_queries.find_run(opened, run_id)
     if run is None:
         return None
@@ -266,5 +263,5 @@ evidence = _read(find_evidence, HISTORY_TTL_S)
 
 
 def this_hour() -> dt.datetime:
-    """Returns the current time rounded down to the hour, so that all reads within an hour share cached results."""
+    """Returns the current time rounded down to the hour, so that reads share cached results."""
     return dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)

@@ -10,22 +10,22 @@ from tilewatch.db.page_reads.sweeps import TrialRow
 
 
 def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
-    """Returns a frame with a column per field of the class `row`, even without rows. Missing texts are None, because
-    pandas' NaN is true in an `if`. An empty column of times has a time type, so that it compares with timestamps."""
+    """Returns a frame with a column for each field of the class `row`, even without rows. Missing texts are None."""
     if not rows:
+        # A column of times needs its type, so that it compares with timestamps.
         types = {each.name: "datetime64[us, UTC]" if "datetime" in str(each.type) else object for each in fields(row)}
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in types.items()})
     return pd.DataFrame({each.name: _column([getattr(one, each.name) for one in rows]) for each in fields(row)})
 
 
 def _column(values: list[Any]) -> list[Any] | pd.Series:
-    """Returns a column's values. Texts stay Python objects, because pandas' own text type writes NaN and is slower."""
+    """Returns a column's values. Texts stay Python objects: pandas' own text type has NaN, which is true in an `if`."""
     known = next((value for value in values if value is not None), None)
     return pd.Series(values, dtype=object) if isinstance(known, str) else values
 
 
 def trials_frame(rows: Sequence[TrialRow]) -> pd.DataFrame:
-    """Returns a frame of trials, with a column `param.NAME` per parameter, and the status in words as `outcome`."""
+    """Returns a frame of trials, with a column for each parameter and the outcome in words."""
     frame = to_frame(TrialRow, rows)
     frame["outcome"] = [_outcome(row.status, row.compile_status) for row in rows]
     params = pd.DataFrame([row.params for row in rows]).add_prefix("param.")

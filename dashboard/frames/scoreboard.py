@@ -1,8 +1,8 @@
 """Computes how far a repository's kernels are from DeepGEMM on each GPU model, as one score and its history.
 
 The score is the geometric mean of the newest ratios of all operators that do the same work as DeepGEMM. An earlier
-value is the newest score times a factor. The factor is the geometric mean of earlier ratio / newest ratio, over the
-operators measured by then. A new operator changes no earlier value: only a changed kernel or DeepGEMM moves the line.
+value is the newest score times the geometric mean of earlier ratio / newest ratio, over the operators measured by then.
+A new operator therefore changes no earlier value.
 """
 
 import datetime as dt
@@ -38,7 +38,7 @@ Ratios = Mapping[int, float]
 
 @dataclass(frozen=True)
 class LinePoint:
-    """A point of a score's history: `ratio` is the score at one commit, `series` the number of its operators."""
+    """A point of a score's history. `series` is the number of operators in the score."""
 
     at: dt.datetime
     sha: str
@@ -49,7 +49,7 @@ class LinePoint:
 
 @dataclass(frozen=True)
 class GpuScore:
-    """A GPU model's score: `ratio`, a mean over `series` operators, `ahead` of which reach 1. `line` is the history."""
+    """A GPU model's score. `ahead` of its `series` operators are at least as fast as DeepGEMM."""
 
     gpu_model: str
     gpu_name: str
@@ -61,7 +61,7 @@ class GpuScore:
 
     @property
     def points(self) -> float:
-        """Returns the score's distance from 1 in points of 0.01 of the ratio. Negative means slower than DeepGEMM."""
+        """Returns the score's distance from 1 in hundredths. Negative means slower than DeepGEMM."""
         return 100 * (self.ratio - 1)
 
     @property
@@ -74,13 +74,12 @@ class GpuScore:
 
 
 def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
-    """Returns whether a series counts in the score. It counts if its main baseline is DeepGEMM itself, not DeepGEMM
-    called in another way, and if its kernel is not one of OTHER_ARITHMETIC."""
+    """Returns whether a series counts in the score: DeepGEMM is its baseline and does the same arithmetic."""
     return baseline == DEEPGEMM and kernel not in OTHER_ARITHMETIC
 
 
 def find_group(kernel: str, baseline: str) -> str:
-    """Returns the group of a series on the Overview, which is one of GROUPS."""
+    """Returns the group in which the Overview shows a series."""
     if kernel in SAMPLES:
         return TUTORIAL
     if compares_like_with_like(kernel, baseline):
@@ -89,8 +88,7 @@ def find_group(kernel: str, baseline: str) -> str:
 
 
 def list_scores(recent: pd.DataFrame, commits: pd.DataFrame, gpu_names: Mapping[str, str]) -> list[GpuScore]:
-    """Lists a score per GPU model, over the series that `compares_like_with_like` accepts. `recent` has the columns of
-    RecentRatiosRow, `commits` the columns of CommitRow, newest first. Omits series that are no longer swept."""
+    """Lists a score per GPU model. `commits` must be sorted, the newest first."""
     of_models: dict[str, dict[tuple[str, str], tuple[str, Ratios]]] = {}
     for row in recent.to_dict("records"):
         ratios = _read_ratios(row)
@@ -114,12 +112,12 @@ def write_distance(score: GpuScore) -> str:
 
 
 def find_change(score: GpuScore) -> float:
-    """Returns the change of the score since `week_before` in points of 0.01; 0 without an earlier point."""
+    """Returns the change of the score since `week_before` in hundredths."""
     return round(100 * (score.ratio - score.week_before.ratio), 1) if score.week_before else 0.0
 
 
 def write_direction(score: GpuScore) -> str:
-    """Returns the change of the score since `week_before` in words, e.g. "0.4 points better since 2026-11-20"."""
+    """Returns the change of the score in words, e.g. "0.4 points better since 2026-11-20"."""
     before, points = score.week_before, find_change(score)
     if before is None:
         return "nothing earlier to compare with"
@@ -128,7 +126,7 @@ def write_direction(score: GpuScore) -> str:
 
 
 def _read_ratios(row: Mapping[Any, Any]) -> Ratios:
-    """Returns the ratios of a series by the index of their commit, without ratios that do not count in the score."""
+    """Returns the ratios of a series that count in the score, by the index of their commit."""
     measured = zip(row["ages"], row["ratios"], row["baselines"], strict=True)
     return {age: ratio for age, ratio, baseline in measured if compares_like_with_like(row["kernel"], baseline)}
 
@@ -154,7 +152,7 @@ def _score(model: str, name: str, series: Sequence[tuple[str, Ratios]], commits:
 
 
 def _place(age: int, series: Sequence[Ratios], now: float, commits: pd.DataFrame) -> LinePoint:
-    """Returns the history's point at the commit with index `age`, from each series' ratio there or nearest before."""
+    """Returns the history's point at one commit, from each series' newest ratio at that time."""
     then = [(each[min(known)], each[min(each)]) for each in series if (known := [at for at in each if at >= age])]
     commit = commits.iloc[age]
     moved = _mean([earlier / latest for earlier, latest in then])

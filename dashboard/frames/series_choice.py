@@ -18,7 +18,7 @@ RUN, COMMIT, SUBMISSION = "run", "commit", "submission"
 
 
 def join_series(series: pd.DataFrame, spaces: pd.DataFrame) -> pd.DataFrame:
-    """Returns the series that have a run, then the series that were only compiled. Each series appears once."""
+    """Returns the series that have a run, then the series that were only compiled."""
     columns = [*KEY, "gpu_name"]
     both = [rows[columns].assign(is_measured=rows is series) for rows in (series, spaces) if len(rows)]
     if not both:
@@ -36,7 +36,7 @@ def list_keys(rows: pd.DataFrame) -> list[Key]:
 
 
 def find_newest_run(points: pd.DataFrame) -> int | None:
-    """Returns the id of the newest run with a commit still on the branch, else of the last run; None without runs."""
+    """Returns the id of the newest run, if possible of a commit still on the branch; None without runs."""
     kernel = points[points["role"] == "kernel"]
     on_branch = kernel[kernel["left_branch_at"].isna()]
     newest = (on_branch if len(on_branch) else kernel).tail(1)
@@ -48,13 +48,13 @@ def find_key(found: Evidence) -> Key:
 
 
 def is_drawn(key: Key, keys: Iterable[Key]) -> bool:
-    """Returns whether the chart of the series `keys` also shows `key`. A branch is on the chart of its main line."""
+    """Returns whether the chart of the series `keys` also shows the series `key`, such as a branch."""
     repositories = (key[0], split_branch(key[0])[0])
     return any(each[1:] == key[1:] and each[0] in repositories for each in keys)
 
 
 def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
-    """Maps the name of each sweep to its row number, newest first. Keeps only the newer of two sweeps with one name."""
+    """Maps each sweep's name to its row number, newest first."""
     named: dict[str, int] = {}
     for place, sweep in enumerate(sweeps.to_dict("records")):
         named.setdefault(f"{short_sha(sweep['sha'])} {sweep['subject']}, {write_submission(sweep)}", place)
@@ -62,7 +62,7 @@ def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
 
 
 def find_name(named: Mapping[str, int], commit: str, submission: str) -> str | None:
-    """Returns the name of a commit's sweep from this submission, else of its newest sweep; None if it has no sweep."""
+    """Returns the name of a commit's sweep, if possible from this submission; None without a sweep."""
     of_commit = [name for name in named if name.startswith(commit)]
     of_submission = (name for name in of_commit if submission and name.endswith(f", {submission}"))
     return next(of_submission, next(iter(of_commit), None))

@@ -1,4 +1,4 @@
-"""Shows one check of two commits: its outcome, each operator, and the times of the selected operator's launches."""
+"""Shows a check of two commits: its outcome, each operator, and one operator's launches."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -20,7 +20,7 @@ OPEN = "open"
 
 
 def show(url: str, check_id: int) -> None:
-    """Shows a check, or nothing if the id is unknown. The page calls `show` again while the check is open."""
+    """Shows a check, or nothing if the id is unknown."""
     with show_errors():
         found = reads.check(url, check_id)
         if found is None:

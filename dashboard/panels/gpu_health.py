@@ -1,4 +1,4 @@
-"""Shows quarantined GPUs, the times of canaries (fixed kernels that show whether a GPU is healthy), and GPU times."""
+"""Shows GPU times, quarantined GPUs, and canaries: fixed kernels that show whether a GPU is healthy."""
 
 import datetime as dt
 
@@ -18,7 +18,7 @@ BEST_OF = 0.05
 
 
 def show_quarantined(quarantines: pd.DataFrame) -> None:
-    """Shows a sentence for each GPU in quarantine: since when, why, and the result of its last canary."""
+    """Shows a sentence for each GPU in quarantine."""
     for row in quarantines[quarantines["ended_at"].isna()].to_dict("records"):
         last = f" Its last canary, {moment(row['canary_at'])}: {row['canary_said']}." if row["canary_said"] else ""
         st.error(
@@ -28,7 +28,7 @@ def show_quarantined(quarantines: pd.DataFrame) -> None:
 
 
 def show_gpu_time(url: str) -> None:
-    """Shows the GPU time of the nights of the last 7 days. Shows nothing if there were no nights."""
+    """Shows the GPU time of the nights of the last 7 days."""
     today = dt.datetime.combine(dt.datetime.now(dt.UTC), dt.time(), dt.UTC)  # the answer is kept for the whole day
     found = reads.gpu_times(url, today - dt.timedelta(days=6), today + dt.timedelta(days=1))
     if not found.empty:
@@ -52,7 +52,7 @@ def show_health(url: str) -> None:
 
 
 def canary_figure(canaries: pd.DataFrame, quarantines: pd.DataFrame) -> go.Figure:
-    """Draws each GPU's canary times in percent above the best time of the same GPU. Quarantines are shaded."""
+    """Draws each GPU's canary times in percent above its best time. Quarantines are shaded."""
     figure = go.Figure()
     for i, ((uuid, name, host), runs) in enumerate(canaries.groupby(["gpu_uuid", "gpu_name", "host"])):
         for column, words, dash in (("compute_us", "arithmetic", "solid"), ("memory_us", "memory", "dot")):

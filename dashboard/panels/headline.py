@@ -1,7 +1,4 @@
-"""Shows in one sentence whether anything needs a person, over all repositories, and how the last nights went.
-
-The sentence counts the items of the inbox. Filters on a page do not change it.
-"""
+"""Shows in one sentence whether anything needs a person, and how the last nights went."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -28,7 +25,7 @@ class LastNight:
 
 
 def sentence(found: Inbox, *, is_measured: bool) -> tuple[str, str]:
-    """Returns the headline's colour and sentence. The sentence says how many things need a person."""
+    """Returns the headline's colour and sentence."""
     words = f"{inbox.write_sentence(found)}."
     if found.count(inbox.REGRESSION):
         return badges.BADLY, words

@@ -1,4 +1,4 @@
-"""Shows how good the alerts are: precision, time to alert, false alarms against their budget, replays."""
+"""Shows how good the alerts are, such as their precision and false alarms."""
 
 import datetime as dt
 

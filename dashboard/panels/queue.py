@@ -1,4 +1,4 @@
-"""Shows running, failed and next jobs, with their remaining time or failure, and buttons to cancel or retry jobs."""
+"""Shows jobs with their remaining time or failure, and buttons to cancel or retry them."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ def show_unfinished(url: str, jobs: pd.DataFrame, title: str, who: str | None) -
 
 
 def left_text(done: int, total: int, started_at: dt.datetime | None, now: dt.datetime) -> str:
-    """Returns the remaining time at the speed so far, in words; an empty text until the first step is done."""
+    """Returns the remaining time in words; an empty text until the first step is done."""
     if not done or not total or not _is_set(started_at) or started_at is None:
         return ""
     return span_text((now - started_at).total_seconds() * (total - done) / done)
@@ -123,7 +123,7 @@ def show_failed(url: str, jobs: pd.DataFrame, who: str | None) -> None:
 
 
 def show_submissions(url: str, newest: pd.DataFrame, workers: pd.DataFrame, who: str | None) -> None:
-    """Shows a table of submissions, newest first, with buttons to cancel or retry the selected submission's jobs."""
+    """Shows a table of submissions, with buttons to cancel or retry the selected submission's jobs."""
     if newest.empty:
         return
     st.subheader("Submissions", anchor=False)
@@ -171,14 +171,13 @@ Act = Callable[[Session, JobSelection, str], str]
 
 
 def _offer(url: str, label: str, key: str, act: Act, jobs: JobSelection, who: str | None) -> None:
-    """Shows a button that cancels or retries jobs in the name of `who`. If `who` is None, the button is disabled."""
+    """Shows a button that cancels or retries jobs. It is disabled if `who` is None."""
     if st.button(label, key=key, disabled=who is None) and who:
         run_action.run(url, lambda opened: act(opened, jobs, who))
 
 
 def ends_text(row: Mapping[Any, Any], now: dt.datetime, workers: pd.DataFrame) -> str:
-    """Returns, in words, when a submission's sweeps will all be measured at the present speed, or compiled if `measure`
-    is false. Returns an empty text before the first result, after the last, and if no live worker takes the jobs."""
+    """Returns in words when a submission's sweeps will all be done; empty if unknown."""
     done, total = (row["runs"], row["sweeps"]) if row["measure"] else (row["settled_trials"], row["trials"])
     queue = {"compiling": "compile", "measuring": f"gpu.{row['gpu_model']}"}.get(row["state"])
     taken = any(alive and queue in queues for alive, queues in zip(workers["alive"], workers["queues"], strict=True))
@@ -214,7 +213,7 @@ def show_workers(workers: pd.DataFrame) -> None:
 
 
 def show_environments(environments: pd.DataFrame) -> None:
-    """Shows a table of the Python environments that live workers found for each repository's host code, by node."""
+    """Shows a table of the Python environments that workers found for each repository."""
     if not environments.empty:
         st.subheader("Environments of host code", anchor=False)
         heads = {"host": "node", "environment": "recorded there by"}

@@ -1,4 +1,4 @@
-"""Shows one regression: its series with a picture, its commits, its events, and the buttons that change its state."""
+"""Shows one regression: its series, commits and events, and buttons that change its state."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -93,7 +93,7 @@ def _explain(url: str, found: pd.Series) -> None:
 
 
 def _series(series: pd.DataFrame) -> pd.Series | None:
-    """Shows a table of the changed series. Returns the selected row, else the row of the worst series, else None."""
+    """Shows a table of the changed series. Returns the selected row, by default the worst; None without rows."""
     st.subheader(f"{count_text(len(series), 'series')} changed", anchor=False)
     row = tables.pick_row(tabulate_series(series.to_dict("records")), series, "series")
     row = row if row is not None else next((worst for _, worst in series.iterrows()), None)
@@ -103,7 +103,7 @@ def _series(series: pd.DataFrame) -> pd.Series | None:
 
 
 def tabulate_series(rows: Iterable[Mapping[Any, Any]]) -> pd.DataFrame:
-    """Returns a table of the series that a regression changed, from rows with the fields of RegressionSeriesRow."""
+    """Returns a table of the series that a regression changed."""
     return pd.DataFrame(
         [
             {
@@ -123,7 +123,7 @@ def _events(events: pd.DataFrame) -> None:
 
 
 def _event_text(row: Mapping[Any, Any]) -> str:
-    """Returns an event as one line of Markdown. Unlike a table, such a line also shows the note in a narrow window."""
+    """Returns an event as one line of Markdown."""
     state = row["to_state"] if row["from_state"] == row["to_state"] else f"→ {row['to_state']}"
     note = f": {plain(row['note'])}" if row["note"] else ""
     return f"{moment(row['at'])}, {plain(row['who'])}, {row['action']}, {state}{note}"
@@ -144,7 +144,7 @@ def _state(url: str, found: pd.Series, who: str) -> None:
 
 
 def _texts(url: str, found: pd.Series, who: str) -> None:
-    """Shows a form with the owner, note and link of a regression. Stores changed texts in the name of `who`."""
+    """Shows a form for the owner, note and link of a regression, and stores changed texts."""
     with st.form("words", border=True):
         owner = st.text_input("Owner", found["owner"] or "")
         note = st.text_area("Note", found["note"] or "", height=80)
@@ -205,7 +205,7 @@ def _show_step(url: str, found: pd.Series, row: pd.Series) -> None:
 
 
 def _show_replays(measured: reads.Evidence | None) -> None:
-    """Shows the replays in `measured`, with a figure for each replay that ran. Shows nothing if `measured` is None."""
+    """Shows the replays of a run, with a figure for each replay that ran."""
     for i, replay in enumerate(measured.replays if measured else ()):
         st.text(evidence.replay_sentence(replay))
         if replay.failure is None:
@@ -214,7 +214,7 @@ def _show_replays(measured: reads.Evidence | None) -> None:
 
 
 def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
-    """Returns the points of the commits around `sha`; if `sha` was not measured, the points of the newest commits."""
+    """Returns the points of the commits around `sha`, else the points of the newest commits."""
     commits = list(dict.fromkeys(points["sha"]))
     at = commits.index(sha) if sha in commits else len(commits)
     wanted = commits[max(at - COMMITS_BEFORE, 0) : at + COMMITS_AFTER]

@@ -1,7 +1,4 @@
-"""Runs an action that a person takes on a page: finds the person's name, runs the action, and reports the outcome.
-
-Every action gets the person's name. The functions in db/lifecycle store the name and the time.
-"""
+"""Runs an action that a person takes on a page. Every action is stored with the person's name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +17,7 @@ OUTCOME = "outcome"
 
 
 def find_actor() -> str | None:
-    """Returns the visitor's name, from sign-in or typed. Shows why and returns None if the visitor may not act."""
+    """Returns the visitor's name. If the visitor may not act, shows the reason and returns None."""
     claimed = ""
     rules = rights.find_rules()
     if rules.anonymous == "act" and rights.find_rights().who is None:
@@ -35,15 +32,14 @@ def find_actor() -> str | None:
 
 
 def show_outcome() -> None:
-    """Shows the outcome of the last action. Each outcome is shown only once."""
+    """Shows the outcome of the last action, but only once."""
     if OUTCOME in st.session_state:
         good, sentence = st.session_state.pop(OUTCOME)
         (st.success if good else st.warning)(sentence)
 
 
 def run(url: str, act: Callable[[Session], Any], done: str = "") -> None:
-    """Runs `act` in one transaction and draws the page again. The page then shows the text that `act` returns, else
-    `done`. If `act` raises one of REFUSALS, the page shows the reason."""
+    """Runs `act` in one transaction, and draws the page again with the outcome."""
     try:
         with session(url) as opened:
             outcome = act(opened)

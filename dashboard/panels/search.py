@@ -1,4 +1,4 @@
-"""Finds a series, kernel, problem, GPU, commit, regression or page by words of its name, and opens the page."""
+"""Finds a page by words of a name, such as a kernel's name, and opens the page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,16 +71,13 @@ def _ask(pages: Sequence[StreamlitPage]) -> None:
 
 
 def find(places: Iterable[str], typed: str) -> list[str]:
-    """Returns the names that contain all typed words, in the given order; an empty list if nothing is typed."""
+    """Returns the names that contain all typed words; an empty list if nothing is typed."""
     words = typed.lower().split()
     return [name for name in places if words and all(word in name.lower() for word in words)]
 
 
 def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """Returns links to the page Series, by the names of series, kernels, problems and GPU models.
-
-    `several` says whether there are several repositories. If so, names and addresses contain the repository.
-    """
+    """Returns links to the page Series, by the names of series, kernels, problems and GPU models."""
     places: dict[str, Place] = {}
     for row in series.to_dict("records"):
         kernel, problem, gpu_model = str(row["kernel"]), str(row["problem"]), str(row["gpu_model"])
@@ -99,7 +96,7 @@ def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Plac
 
 
 def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """Returns links to the page Compare, by hash and subject of a commit. The page shows the changes at this commit."""
+    """Returns links to the page Compare, by hash and subject of a commit."""
     return {
         _name(f"commit {short_sha(row['sha'])} {row['subject']}", row, several=several): Place(
             COMPARE, {"b": short_sha(row["sha"])} | repository.name_repository(row, several=several)

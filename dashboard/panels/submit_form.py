@@ -1,4 +1,4 @@
-"""Shows the form to submit work, and the list of people's actions. A worker with the repository submits the work."""
+"""Shows the form to submit work, and the list of people's actions."""
 
 import re
 from functools import partial
@@ -49,7 +49,7 @@ def show_form(url: str, who: str) -> None:
 
 
 def show_actions(url: str) -> None:
-    """Shows a table of the actions of people and programs, with their outcomes. Shows nothing without actions."""
+    """Shows a table of the actions of people and programs."""
     newest = reads.actions(url)
     if newest.empty:
         return
@@ -58,7 +58,7 @@ def show_actions(url: str) -> None:
 
 
 def tabulate_actions(newest: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with one row per action, with the GPU seconds of the checks that the action submitted."""
+    """Returns a table with one row per action, with the GPU seconds of the submitted checks."""
     return pd.DataFrame(
         [
             {

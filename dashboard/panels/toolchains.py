@@ -1,4 +1,4 @@
-"""Shows a report that compares toolchains: whether a newer toolchain is safe, overall and per operator."""
+"""Shows a report on whether a newer toolchain is safe, overall and per operator."""
 
 import json
 import shlex
@@ -56,8 +56,7 @@ def show(url: str) -> None:
 
 
 def show_link(url: str, cause: str) -> None:
-    """Shows links to the reports on the two compilers that a regression's cause names. Without a report, shows the
-    commands that make a report. Shows nothing if the cause is not a compiler."""
+    """Shows links to toolchain reports if the cause of a regression is a compiler."""
     change = CompilerChange.read(cause)
     if change is None:
         return
@@ -75,10 +74,10 @@ def show_link(url: str, cause: str) -> None:
 
 
 def _pick(rows: Sequence[ReportRow]) -> ReportRow:
-    """Shows a select box and returns the chosen report. The default is the newest report with the most urgent verdict,
-    so that a safe compiler does not hide an unsafe one. Names begin with the report's number, because two toolchains
-    may be compared twice."""
+    """Shows a select box and returns the chosen report, by default the newest with the most urgent verdict."""
+    # Two toolchains may be compared twice, so a name begins with the number of the report.
     named = {f"#{row.id} {row.title}, {day(row.made_at)}": row for row in rows}
+    # A safe compiler must not hide an unsafe one.
     most_urgent = min(rows, key=lambda row: ORDER.index(row.safety or "unknown"))
     return named.get(filters.pick("Report", [MOST_URGENT, *named], "report"), most_urgent)
 
@@ -96,8 +95,7 @@ def _name_compilers(found: ReportStory) -> None:
 
 
 def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Shows the choices of GPU model and verdict. Returns the operators on this GPU model that have this verdict with
-    any newer toolchain, in the order of `order_operators`."""
+    """Shows the choices of GPU model and verdict, and returns the matching operators."""
     places = list(dict.fromkeys(_place(row) for row in operators))
     place = filters.choose("On", places, "on") if len(places) > 1 else (places or [ALL])[0]
     here = [row for row in operators if _place(row) == place]
@@ -109,7 +107,7 @@ def _filter(operators: Sequence[OperatorRow]) -> list[OperatorRow]:
 
 
 def order_operators(rows: Sequence[OperatorRow]) -> list[OperatorRow]:
-    """Returns the operators sorted by verdict, the most urgent first, and then by loss of speed, the largest first."""
+    """Returns the operators sorted by verdict and then by loss of speed, the worst first."""
     return sorted(rows, key=lambda row: (ORDER.index(row.safety), -_change(row.frozen)))
 
 
@@ -121,8 +119,7 @@ def _table(shown: Sequence[OperatorRow], heads: Sequence[str]) -> None:
 
 
 def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd.DataFrame:
-    """Returns a table with one row per operator. Omits columns that are empty in all rows. If `heads` names several
-    newer toolchains, each newer toolchain has a column with its verdicts and changes."""
+    """Returns a table with one row per operator, without empty columns."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for row in shown:
         named = {"kernel": row.kernel, "problem": row.problem}
@@ -144,7 +141,7 @@ def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd
 
 
 def _ladders(rows: Sequence[LadderRow]) -> None:
-    """Shows which part of each operator's loss each dependency caused."""
+    """Shows how much of each operator's loss each dependency caused."""
     if rows:
         st.subheader("What took it", anchor=False)
         tables.show(tabulate_ladders(rows), key="ladders")
@@ -152,7 +149,7 @@ def _ladders(rows: Sequence[LadderRow]) -> None:
 
 
 def tabulate_ladders(rows: Sequence[LadderRow]) -> pd.DataFrame:
-    """Returns a row per operator and newer toolchain: each dependency's part of the loss, in % of the base's time."""
+    """Returns a table of each dependency's part of the loss, in % of the base's time."""
     table = pd.DataFrame(
         [
             {
@@ -172,7 +169,7 @@ def tabulate_ladders(rows: Sequence[LadderRow]) -> pd.DataFrame:
 
 
 def _launches(found: ReportStory, shown: Sequence[OperatorRow]) -> None:
-    """Shows the launches of one operator, and the command that shows how its machine code differs."""
+    """Shows the launches of one operator, and the command that compares its machine code."""
     times = {(each.kernel, each.problem, each.gpu_model, each.head): each for each in found.frozen}
     timed = [row for row in shown if _key(row) in times]
     if not timed:
@@ -225,7 +222,7 @@ def _change(change: TimeChange | None) -> float:
 
 
 def _write(change: TimeChange | None) -> str:
-    """Returns a change in words; an empty text for None. A question mark stands for an interval end that is None."""
+    """Returns a change in words; an empty text for None."""
     if change is None:
         return ""
     low, high = ("?" if end is None else f"{100 * end:.1f}" for end in (change.low, change.high))

@@ -1,1 +1,1 @@
-"""Serves the HTML that a browser loads first and the scripts that it needs, and sets the options of the ports."""
+"""Serves the HTML and scripts that a browser loads first, and sets the options of the ports."""

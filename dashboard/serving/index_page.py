@@ -1,11 +1,7 @@
-"""Makes the HTML that a browser loads first: Streamlit's, with Tilewatch's name and a loading text. Also sets the
-headers of every response.
+"""Makes the HTML that a browser loads first, and sets the headers of every response.
 
-Streamlit's script first looks for the server below the page's address. On all pages but the Overview, this costs a 404
-in the browser's console and a round trip. The HTML therefore contains the server's address.
-
-Streamlit's browser code requests the script of an element type when the first such element appears, and then that
-script's imports. The HTML names all scripts of a page's first elements, so that they load while the page connects.
+The HTML contains the server's address. Without the address, Streamlit's script would first look in the wrong place,
+which costs a 404 and a round trip. The HTML also names scripts that the page needs soon, so that they load early.
 """
 
 import re
@@ -58,12 +54,12 @@ IMPORTED = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
 
 
 def find_script(name: str) -> str | None:
-    """Returns a script's file name; None if this Streamlit has no such file, and then pages are only slower."""
+    """Returns a script's file name; None if this Streamlit has no such file."""
     return next((path.name for path in SCRIPTS_FOLDER.glob(f"{name}.*.js")), None)
 
 
 def list_scripts(names: Iterable[str]) -> list[str]:
-    """Lists the files of these scripts and of everything that they import, without duplicates."""
+    """Lists the files of these scripts and of everything that they import."""
     needed: dict[str, None] = {}
     waiting = [file for file in map(find_script, names) if file]
     while waiting:
@@ -84,12 +80,11 @@ LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="
 
 
 def list_routes() -> list[Route]:
-    """Returns the routes of the pages and of the old addresses. If there is a URL prefix, returns only the routes of
-    the old addresses, and Streamlit serves the pages."""
+    """Returns the routes of the old addresses and, without a URL prefix, of the pages."""
     prefix = str(st.get_option("server.baseUrlPath") or "").strip("/")
     old = [Route(f"/{prefix}/{name}".replace("//", "/"), _redirect(view)) for name, view in OLD_PAGES.items()]
     if prefix:
-        return old
+        return old  # Streamlit serves the pages
     html = INDEX.read_text(encoding="utf-8")
 
     def answer(page: str) -> Callable[[Request], HTMLResponse]:
@@ -100,7 +95,7 @@ def list_routes() -> list[Route]:
 
 
 def _redirect(view: str) -> Callable[[Request], RedirectResponse]:
-    """Returns a handler that redirects an old address to the page Series with the same selection and this view."""
+    """Returns a handler that redirects an old address to a view of the page Series."""
 
     def answer(request: Request) -> RedirectResponse:
         given = request.query_params.multi_items()
@@ -110,7 +105,7 @@ def _redirect(view: str) -> Callable[[Request], RedirectResponse]:
 
 
 class Guard:
-    """Adds HEADERS to every response, and responds with 404 to requests for METRICS."""
+    """Middleware that adds HEADERS to every response and answers requests for METRICS with 404."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -128,7 +123,7 @@ class Guard:
 
 
 def write_html(html: str, page: str) -> str:
-    """Returns Streamlit's `html` with our title, style and scripts for `page`. Leaves out parts that do not fit in."""
+    """Returns Streamlit's HTML with our title, style and scripts for a page."""
     early = "".join(
         f'<link rel="modulepreload" crossorigin href="./static/js/{file}">'
         for file in list_scripts(ABOVE if page else (*ABOVE, OVERVIEW_TABLE))

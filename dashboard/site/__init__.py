@@ -1,4 +1,4 @@
-"""Publishes the contents of the database as pages that need no server: a site, and the weekly report."""
+"""Publishes the database as pages that need no server: a site, and the weekly report."""
 
 from streamlit.logger import set_log_level
 

@@ -27,7 +27,7 @@ def note(*sentences: str) -> Block:
 
 
 def table(frame: pd.DataFrame, links: Iterable[str | None] = ()) -> Block:
-    """Returns a table block. `links` are the pages to which the first cell of each row leads."""
+    """Returns a table block. `links` are the pages to which the first cells of the rows lead."""
     pages = list(links) or [None] * len(frame)
     rows = [
         tuple(Cell(_write(value), page if not column else None) for column, value in enumerate(row))
@@ -37,7 +37,7 @@ def table(frame: pd.DataFrame, links: Iterable[str | None] = ()) -> Block:
 
 
 def chart(figure: go.Figure | Mapping[str, Any], words: str) -> Block:
-    """Returns a chart block. It contains the chart's height, so that a page can reserve the space before drawing."""
+    """Returns a chart block with a description."""
     drawn = figure if isinstance(figure, Mapping) else figure.update_layout(template=None).to_plotly_json()
     height_px = int(drawn["layout"].get("height", CHART_PX))
     compact = json.loads(to_json_plotly(drawn), parse_float=lambda digits: float(f"{float(digits):.6g}"))

@@ -1,4 +1,4 @@
-"""Writes the confirmed changes of a site as feeds (Atom and JSON Feed), and the scores as badges."""
+"""Writes a site's confirmed changes as Atom and JSON feeds, and its scores as badges."""
 
 import datetime as dt
 import hashlib
@@ -19,7 +19,7 @@ LETTER_PX, MARGIN_PX = 7, 12
 
 
 def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the file names and texts of both feeds of the first party. Links begin with `address`, if it is given."""
+    """Yields the file name and text of each feed of the first party."""
     items = sorted(_list_items(parties[0], address), key=lambda item: item["date_modified"], reverse=True)[:MOST_ITEMS]
     updated = items[0]["date_modified"] if items else _write_time(parties[0].made_at)
     about = {"id": _name_id("site", parties[0].name), "updated": updated, "address": address}
@@ -33,7 +33,7 @@ def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Enviro
 
 
 def write_badges(party: Party, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields file names and SVGs: a badge per GPU of the first repository with scores. The first is `badge.svg` too."""
+    """Yields the file name and SVG of a badge per GPU. The first badge is also `badge.svg`."""
     found = next(filter(None, map(list_scores, party.sections)), [])
     template = templates.get_template("badge.svg")
     named = [(f"-{score.gpu_model}", score) for score in found]
@@ -46,8 +46,7 @@ def write_badges(party: Party, templates: jinja2.Environment) -> Iterator[tuple[
 
 
 def _list_items(party: Party, address: str) -> Iterator[dict[str, str]]:
-    """Yields the confirmed changes as items of a JSON Feed. The id of a change is the same in every site, so that a
-    feed reader shows a change only once."""
+    """Yields the confirmed changes as items of a JSON Feed. A change has the same id in every site."""
     for section in party.sections:
         for row in section.regressions:
             size, kernel = write_change(row.size), f"{row.kernel}{describe_origin(vars(row))}"
@@ -66,6 +65,6 @@ def _write_time(at: dt.datetime) -> str:
 
 
 def _name_id(*about: str) -> str:
-    """Returns a UUID made from these words, as a URN. The same words give the same UUID on every site."""
+    """Returns a UUID made from these words, as a URN. The same words give the same UUID."""
     digits = hashlib.sha256("\n".join(about).encode()).hexdigest()
     return f"urn:uuid:{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"

@@ -1,4 +1,4 @@
-"""Makes the page of a regression: its series, their trend, the replays that confirmed the change, the commits."""
+"""Makes the page of a regression for a published site."""
 
 from sqlalchemy.orm import Session
 
@@ -18,7 +18,7 @@ from tilewatch.text import change_text, count_text, short_sha, write_change
 
 
 def read_regression_page(opened: Session, row: RegressionRow) -> SitePage:
-    """Returns the page of a regression, without owner, note and people's names, which are not for everybody."""
+    """Returns the public page of a regression, without owner, note and people's names."""
     changed = regressions.list_series(opened, row.id)
     worst = changed[0] if changed else None
     found = find_evidence(opened, worst.run_id) if worst is not None else None

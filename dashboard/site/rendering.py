@@ -1,4 +1,4 @@
-"""Renders the data of a site's parties as HTML. Every text is escaped; only drawings from charts/ are inserted raw."""
+"""Renders a site's data as HTML. Every text is escaped; only drawings from charts/ are inserted raw."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ Known = Mapping[str, str]
 
 @dataclass(frozen=True)
 class FrontSection:
-    """The section of one repository on the front page, as HTML and texts."""
+    """One repository's section of the front page."""
 
     repository: str
     scoreboard: Markup
@@ -54,8 +54,7 @@ class FrontSection:
 
 
 def render(parties: Sequence[Party], templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the file name and the HTML of each page of a site. The first party publishes the site. File names of any
-    other party's pages begin with a prefix that is made of the party's name."""
+    """Yields the file name and HTML of each page of a site. The first party publishes the site."""
     known = [_name_files(party, place) for place, party in enumerate(parties)]
     fronts = [
         (party, files, [_draw_section(section, files) for section in party.sections], _write_provenance(party))
@@ -88,7 +87,7 @@ def list_scores(section: Section) -> list[GpuScore]:
 
 
 def pair_points(section: Section) -> pd.DataFrame:
-    """Returns one row per series, with its change since `section.before` and the finding on this change."""
+    """Returns one row per series, with its change since `section.before` and the finding."""
     before, after = (to_frame(snapshots.SnapshotRow, rows) for rows in (section.before, section.after))
     judged = to_frame(snapshots.JudgedChangeRow, section.judged)
     return changes.one_row_per_series(differences.add_findings(changes.pair_snapshots(before, after), judged))
@@ -123,7 +122,7 @@ def _name_page_of(row: grid.Row) -> str:
 
 
 def _tabulate_others(rows: Sequence[grid.Row]) -> pd.DataFrame:
-    """Returns the times of series without a ratio, which `grid.draw_groups` leaves out."""
+    """Returns the times of series without a ratio."""
     listed = [
         {
             "series": f"{row['kernel']} {row['problem']}",
@@ -137,7 +136,7 @@ def _tabulate_others(rows: Sequence[grid.Row]) -> pd.DataFrame:
 
 
 def write_sentence(section: Section) -> str:
-    """Returns a sentence on how many regressions are open. Recorded or planted regressions are not counted."""
+    """Returns a sentence on the number of open regressions, without recorded and planted regressions."""
     counted = [row for row in section.regressions if row.counted and row.direction == REGRESSION]
     waiting = [row for row in counted if row.state in OPEN_REGRESSION]
     verb = "is" if len(waiting) == 1 else "are"
@@ -145,7 +144,7 @@ def write_sentence(section: Section) -> str:
 
 
 def write_apart(rows: Sequence[RegressionRow]) -> str:
-    """Returns a sentence on how many recorded and planted changes are not counted; empty without such changes."""
+    """Returns a sentence on recorded and planted changes; empty without such changes."""
     apart = [row for row in rows if not row.counted]
     examples = sum(is_example(row.repository) for row in apart)
     return write_uncounted(examples, len(apart) - examples)

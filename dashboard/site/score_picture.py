@@ -18,7 +18,7 @@ PAPER, INK = "#ffffff", "#1c2430"
 
 
 def draw_picture(scores: Sequence[GpuScore]) -> bytes:
-    """Returns a PNG with one card per GPU model, one below the other. Needs at least one score."""
+    """Returns a PNG with one card per GPU model. Needs at least one score."""
     picture = Image.new("RGB", (WIDTH, HEIGHT * len(scores)), PAPER)
     draw = ImageDraw.Draw(picture)
     for number, score in enumerate(scores):

@@ -1,4 +1,4 @@
-"""Makes the page of a series: its trend, its newest run beside the baselines, its newest sweep of the whole space."""
+"""Makes the page of a series for a published site."""
 
 import pandas as pd
 from sqlalchemy.orm import Session
@@ -62,7 +62,7 @@ def list_provenance(found: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def _list_run_blocks(found: Evidence) -> list[Block]:
-    """Lists blocks about the newest run: its verdict, its times beside the baselines, why its time changed."""
+    """Lists blocks about the newest run, such as its verdict and its times."""
     run = found.run
     detail = explanation.read_detail(found.sampled)
     verdict = f"{run.verdict}: {run.reason}" if run.verdict else ""
@@ -80,7 +80,7 @@ def _list_run_blocks(found: Evidence) -> list[Block]:
 
 
 def _list_sweep_blocks(opened: Session, key: tuple[str, str, str, str]) -> list[Block]:
-    """Lists blocks about the newest sweep of the whole space, else of a part of it; empty if no sweep has a winner."""
+    """Lists blocks about the newest sweep, preferably of the whole space; empty if no sweep has a winner."""
     rows = to_frame(sweeps.SweepRow, sweeps.list_sweeps(opened, *key))
     rows = rows[rows["measure"].astype(bool)]
     whole = rows[list(map(sweep_winner.is_whole, rows["reason"], rows["space_size"], rows["axes"]))]
@@ -139,7 +139,7 @@ def read_points(opened: Session, key: Key) -> pd.DataFrame:
 
 
 def read_trend(opened: Session, key: Key, points: pd.DataFrame, run_id: int | None) -> list[Block]:
-    """Returns blocks with the chart of `points`, a ring around the run, and a legend; empty if no point has a value."""
+    """Returns blocks with the chart of the points and its legend; empty if no point has a value."""
     metric = find_drawable(points)
     if metric is None:
         return []

@@ -1,4 +1,4 @@
-"""Runs a program that reads the database and writes files. Prints expected errors as a sentence, with exit code 2."""
+"""Runs a program that reads the database and writes files. Expected errors are printed as a sentence."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ EXPECTED_ERROR = 2
 
 
 def write_from(url: str, write: Callable[[Session], str]) -> int:
-    """Prints the sentence that `write` returns, or an error's sentence. Returns the exit code, 0 or EXPECTED_ERROR."""
+    """Prints the sentence that `write` returns, or an expected error. Returns the exit code."""
     try:
         with reading_session(url) as opened:
             print(write(opened))

@@ -1,8 +1,7 @@
 """Defines a site as data: the parties that measured, their repositories and their pages.
 
-The rows of a repository are of db.page_reads, so that the dashboard's functions can draw them. One file contains all
-data of a site, so that another party's site can include its pages. Such a file may come from strangers. Reading the
-file therefore checks every value, and rendering escapes every text.
+One file contains all data of a site, and another site can include it. The file may come from strangers, so reading it
+checks every value.
 """
 
 import datetime as dt
@@ -44,8 +43,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of a page. A table has `columns` and `rows`. A chart has its description as `text`, its `figure` as
-    Plotly's JSON, and its height."""
+    """One block of a page. A chart has its description as `text` and its `figure` as Plotly's JSON."""
 
     kind: Literal["heading", "text", "note", "code", "table", "chart"]
     text: str = ""
@@ -57,7 +55,7 @@ class Block:
 
 @dataclass(frozen=True)
 class SitePage:
-    """A page about one subject. `provenance` says where it was measured: pairs of texts, such as commit and GPU."""
+    """A page about one subject. `provenance` are pairs of texts on the measurement, such as commit and GPU."""
 
     file: FileName
     title: str
@@ -67,7 +65,7 @@ class SitePage:
 
 @dataclass(frozen=True)
 class Section:
-    """One repository's data on the front page. `after` are its newest points, `before` its points a week earlier."""
+    """One repository's data on the front page: its newest points, and its points a week earlier."""
 
     repository: str
     after: tuple[SnapshotRow, ...]
@@ -80,7 +78,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Party:
-    """Everything that one party publishes. `links` are blocks of its front page: toolchain reports and tuned tables."""
+    """Everything that one publisher shows on a site."""
 
     name: str
     made_at: dt.datetime
@@ -94,7 +92,7 @@ _PARTIES = TypeAdapter(tuple[Party, ...])
 
 
 def name_page(kind: str, *about: object) -> str:
-    """Returns the file name of a page. It depends only on these arguments and has only safe characters."""
+    """Returns the file name of a page, made of safe characters. The same arguments give the same name."""
     key = "\n".join(map(str, about))
     slug = re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, about[1:])).lower())[:SLUG_CHARACTERS].strip("-")
     return "-".join(filter(None, (kind, slug, hashlib.sha256(key.encode()).hexdigest()[:10]))) + ".html"
@@ -105,13 +103,13 @@ def name_series_page(repository: str, kernel: str, problem: str, gpu_model: str)
 
 
 def name_regression_page(row: RegressionRow) -> str:
-    """Returns the file name of a change's page. It is the same in the sites of all who measured this change."""
+    """Returns the file name of a change's page, which is the same in every site."""
     return name_page(*identify_change(row))
 
 
 def identify_change(row: RegressionRow) -> tuple[str, ...]:
-    """Returns the words that identify a change. They include a cause that is not a commit, because, for example, a
-    compiler and a node may change one kernel at one commit."""
+    """Returns the words that identify a change in every site."""
+    # A compiler and a node, for example, may change one kernel at one commit.
     causes = () if row.category in BY_A_COMMIT else (row.cause,)
     return row.direction, row.repository, row.kernel, row.bad_sha, row.category, *causes
 
@@ -122,7 +120,7 @@ def write_parties(folder: Path, parties: tuple[Party, ...]) -> None:
 
 
 def read_parties(place: Path) -> tuple[Party, ...]:
-    """Returns the parties of a site, read from the site's folder or data file. Raises BadSite if it is not a site."""
+    """Returns the parties of a site from its folder or data file. Raises BadSite if the file is not a site."""
     file = place / FILE if place.is_dir() else place
     try:
         with open_given(file) as given, gzip.open(given) as unpacked:

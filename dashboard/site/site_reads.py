@@ -1,4 +1,4 @@
-"""Reads, in one database session, the data that one party publishes."""
+"""Reads the data that one party publishes."""
 
 import datetime as dt
 import hashlib
@@ -32,7 +32,7 @@ def read_party(
     tables: Sequence[Mapping[str, Any]],
     repository: str | None,
 ) -> Party:
-    """Returns a party's data: of `repository` or, if it is None, of all main lines. `tables` are tuned tables."""
+    """Returns the data that a party publishes. If `repository` is None, the data is of all main lines."""
     names = [repository] if repository else [each for each in series.list_repositories(opened) if not is_branch(each)]
     sections = [section for each in names if (section := read_section(opened, each, made_at)).after]
     shown = {section.repository for section in sections}
@@ -69,7 +69,7 @@ def read_party(
 
 
 def read_section(opened: Session, repository: str, until: dt.datetime, since: dt.datetime | None = None) -> Section:
-    """Returns a repository's data as of `until`, and points as of `since`: by default a week before the last point."""
+    """Returns a repository's data as of `until`, with earlier points for comparison."""
     after = snapshots.list_points_as_of(opened, repository, until, until=until)
     moves = regressions.find_last_moves(opened, until)
     earlier = since or max((row.measured_at for row in after), default=until) - WEEK
@@ -91,10 +91,10 @@ def read_section(opened: Session, repository: str, until: dt.datetime, since: dt
 
 
 def _without_uuid(row: SnapshotRow) -> SnapshotRow:
-    """Returns a point with a hash in place of the GPU's UUID. Two points of one GPU have the same hash."""
+    """Returns a point with a hash in place of the GPU's UUID."""
     return replace(row, gpu_uuid=hashlib.sha256(row.gpu_uuid.encode()).hexdigest()[:12])
 
 
 def _without_people(row: RegressionRow) -> RegressionRow:
-    """Returns a regression without its owner, note and link, which are not for everybody."""
+    """Returns a regression without its owner, note and link, which are not public."""
     return replace(row, owner=None, note=None, link=None)

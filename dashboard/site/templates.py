@@ -1,4 +1,4 @@
-"""Opens the templates of pages that need no server. The templates escape every text except drawings from charts/."""
+"""Opens the templates of pages that need no server. Templates escape every text except drawings from charts/."""
 
 from pathlib import Path
 
@@ -21,10 +21,10 @@ def open_templates() -> jinja2.Environment:
 
 
 def insert(html: str) -> Markup:
-    """Returns HTML that templates insert unescaped. It must be ours, with all texts of other people already escaped."""
+    """Returns HTML that templates insert unescaped. All foreign texts in it must already be escaped."""
     return Markup(html)  # noqa: S704 - see above
 
 
 def _embed(figure: str) -> Markup:
-    """Returns JSON that is safe in a script element. It contains no "<", so no text in it can end the element."""
+    """Returns JSON that is safe in a script element, because it contains no "<"."""
     return insert(figure.replace("<", "\\u003c"))

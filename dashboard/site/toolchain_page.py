@@ -1,4 +1,4 @@
-"""Makes the pages of toolchain reports, and of the tuned tables that `tilewatch tuned export` wrote."""
+"""Makes the pages of toolchain reports and of exported tuned tables."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,10 +1,8 @@
-"""Writes the weekly report: the dashboard's charts of one week as a single page that can be mailed and opened anywhere.
+"""Writes the weekly report: one page with the charts of a week, which can be mailed and needs no server.
 
     python -m tilewatch.dashboard.site.weekly_report ORDER
 
-`tilewatch report` starts it as a process of its own, because workers do not import the dashboard, pandas or Plotly.
-ORDER is JSON with the fields of ReportOrder.
-The page contains Plotly's script, and loads nothing from outside.
+ORDER is JSON with the fields of ReportOrder. `tilewatch report` runs this, because workers do not import the dashboard.
 """
 
 import datetime as dt
@@ -48,8 +46,7 @@ MOST_TRENDS = 6
 
 @dataclass(frozen=True)
 class Week:
-    """The data of one week. `opened` are the changes confirmed in the week, `waiting` all regressions that are open at
-    its end, `judged` the week's verdicts of regression or improvement."""
+    """The data of one week: changes confirmed in the week, regressions open at its end, and verdicts."""
 
     since: dt.datetime
     until: dt.datetime
@@ -90,7 +87,7 @@ def read_week(session: Session, until: dt.datetime, repository: str | None = Non
 
 
 def _count_nights(session: Session, repository: str, since: dt.datetime, until: dt.datetime) -> pd.DataFrame:
-    """Returns the numbers of a repository's nightlies in the week by GPU model and state."""
+    """Returns the numbers of a repository's nightlies in the week, by GPU model and state."""
     nightlies = to_frame(SubmissionRow, list_nightlies(session, since, until))
     nightlies = nightlies[nightlies["repository"] == repository]
     return nightlies.groupby(["gpu_name", "state"]).size().rename("nights").reset_index()
@@ -99,7 +96,7 @@ def _count_nights(session: Session, repository: str, since: dt.datetime, until: 
 def _list_worst(
     session: Session, opened: Sequence[RegressionRow], judged: Sequence[JudgedChangeRow]
 ) -> Sequence[tuple[str, str, str]]:
-    """Returns (kernel, problem, GPU model) of the worst series of confirmed changes, else of the worst verdicts."""
+    """Returns the kernel, problem and GPU model of each of the worst series."""
     worst = sorted(opened, key=lambda row: -abs(row.size))
     listed = [row for each in worst for row in regression_queries.list_series(session, each.id)[:1]]
     largest = sorted(judged, key=lambda row: -abs(row.change or 0.0))
@@ -186,8 +183,7 @@ def _nights(week: Week) -> Iterable[Part]:
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """An order for a report on the week before `until` (None: now) of `repository` (None: the main repository). `html`
-    is the file for the page, `png` the file for a picture of the scoreboard. A file that is None is not written."""
+    """An order for a report on the week before `until`. A file that is None is not written."""
 
     html: Path | None
     png: Path | None

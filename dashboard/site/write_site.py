@@ -1,10 +1,8 @@
-"""Publishes the database as a site: pages, charts, feeds and badges in one folder, which any web server or a browser
-alone can show.
+"""Publishes the database as a site: a folder that any web server, or a browser alone, can show.
 
     python -m tilewatch.dashboard.site.write_site ORDER
 
-`tilewatch publish` starts it as a process of its own, because workers do not import the dashboard, pandas or Plotly.
-ORDER is JSON with the fields of SiteOrder.
+ORDER is JSON with the fields of SiteOrder. `tilewatch publish` runs this, because workers do not import the dashboard.
 """
 
 import datetime as dt
@@ -27,8 +25,7 @@ from tilewatch.tuned import read_tables
 
 @dataclass(frozen=True)
 class SiteOrder:
-    """An order to write a site into `folder`. `address` is the site's future URL. `tables` is a file written by
-    `tilewatch tuned export`. `merge` are the sites of other parties to include."""
+    """An order to write a site into `folder`. `address` is its future URL. `merge` are sites to include."""
 
     folder: Path
     name: str
@@ -40,8 +37,7 @@ class SiteOrder:
 
 
 def write_site(opened: Session, order: SiteOrder) -> str:
-    """Writes all files of a site. Returns a sentence about them, after a sentence for each party of `merge` that is
-    left out, because a newer party has its name. Keeps an earlier site's pages for old links, but not its badges."""
+    """Writes all files of a site, and returns sentences about them. Pages of an earlier site stay."""
     others = [party for place in order.merge for party in site_content.read_parties(place)]
     tables = read_tables(order.tables) if order.tables else ()
     own = site_reads.read_party(opened, order.name, dt.datetime.now(dt.UTC), order.release, tables, order.repository)

@@ -1,1 +1,1 @@
-"""The pages of the dashboard. A file's name is its page's name in the address. Pages read choices and call panels."""
+"""The pages of the dashboard. A file's name is its page's name in the address."""

@@ -1,4 +1,4 @@
-"""Shows the static facts of every commit's cubins, for any architecture, and the cubins that changed."""
+"""Shows the static facts of every commit's cubins, for any architecture."""
 
 import pandas as pd
 import streamlit as st
@@ -52,7 +52,7 @@ def page(url: str) -> None:
 
 
 def _spills(url: str, space: pd.Series) -> None:
-    """Shows, for compiler engineers, which kernels have configs that spill registers on this architecture."""
+    """Shows which kernels have configs that spill registers on this architecture."""
     st.subheader(f"Which kernels spill on {plain(space['arch'])}", anchor=False)
     rows = reads.spills(url, space["repository"], space["gpu_model"])
     spilling = rows[rows["spilling"] > 0]

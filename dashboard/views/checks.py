@@ -1,4 +1,4 @@
-"""Lists the checks of two commits before a merge, or shows one check. `?check=ID` is the permalink of a check."""
+"""Lists the checks, which compare two commits before a merge. `?check=ID` shows one check."""
 
 import pandas as pd
 import streamlit as st

@@ -1,4 +1,4 @@
-"""Compares all series of two commits or of two GPU models: which differ, by how much, and on which architectures."""
+"""Compares all series of two commits or of two GPU models."""
 
 import pandas as pd
 import streamlit as st
@@ -91,7 +91,7 @@ def _compare_series(url: str) -> None:
 
 
 def _where(compared: pd.DataFrame) -> None:
-    """Shows a table of the problems that changed, by GPU model. The pattern helps to find the cause of a change."""
+    """Shows a table of the problems that changed, by GPU model."""
     st.subheader("Everywhere, or on one architecture?", anchor=False)
     moved = changes_by_shape.list_moved(compared)
     if moved.empty:

@@ -1,4 +1,4 @@
-"""Shows a card with the next action for each item that needs a person. Lists planted examples and recordings apart."""
+"""Shows a card with the next action for each item that needs a person."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -80,7 +80,7 @@ def _triage(item: Item, who: str, action: str, opened: Session) -> None:
 
 
 def _replay(item: Item, who: str, opened: Session) -> str:
-    """Requests replays of the item's runs. Returns words on their number. Raises NotPossible if all are refused."""
+    """Requests replays of the item's runs, and returns words on their number. Raises NotPossible if all are refused."""
     refusals = []
     for run_id in item.run_ids:
         try:

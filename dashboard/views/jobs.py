@@ -33,7 +33,7 @@ def page(url: str) -> None:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show_state(url: str) -> None:
-    """Shows the numbers of jobs by state, and warnings such as a queue without a worker. Updates itself."""
+    """Shows the numbers of jobs by state, and warnings. Updates itself."""
     with show_errors():
         if _has_nothing(url):
             return
@@ -45,7 +45,7 @@ def show_state(url: str) -> None:
 
 @st.fragment(run_every=reads.LIVE_EVERY_S)
 def show_queue(url: str, who: str | None) -> None:
-    """Shows the jobs, submissions and workers. Updates itself, and keeps selections and open stack traces."""
+    """Shows the jobs, submissions and workers. Updates itself and keeps selections."""
     with show_errors():
         if _has_nothing(url):
             return
@@ -63,7 +63,7 @@ def show_queue(url: str, who: str | None) -> None:
 
 
 def _has_nothing(url: str) -> bool:
-    """Returns whether there is no job, and no worker has started."""
+    """Returns whether there are no jobs and no worker has started."""
     return bool(reads.job_counts(url).empty and reads.workers(url).empty)
 
 

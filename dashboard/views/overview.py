@@ -1,4 +1,4 @@
-"""Shows how far each GPU model is from DeepGEMM and whether anything needs a person, and lists every series below."""
+"""Shows how far each GPU model is from DeepGEMM, and lists every series."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ def _scoreboard(url: str, name: str) -> None:
 
 
 def _series(url: str, name: str, now: dt.datetime) -> None:
-    """Shows the ratios in groups by kind of baseline, and below them the largest changes."""
+    """Shows the ratios by kind of baseline, and below them the largest changes."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = filters.toggle("Only regressions", "regressions")
@@ -102,7 +102,7 @@ def _list_regressed(url: str, name: str, since: dt.datetime, sha: str | None) ->
 def _draw_groups(
     url: str, name: str, since: dt.datetime, sha: str | None, now: dt.datetime, *, only: bool
 ) -> dict[str, str]:
-    """Returns the HTML of each group's ratios. It is cached, as 488 series take 78 ms of CPU (2 cores, 2026-11-23)."""
+    """Returns the HTML of each group's ratios. It is cached, because 488 series take 78 ms of CPU (2026-11-23)."""
     pairs = reads.compared(url, name, since, sha, now + AN_HOUR)
     if only:
         pairs = changes.keep_series(pairs, _list_regressed(url, name, since, sha))
@@ -111,7 +111,7 @@ def _draw_groups(
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str | None, str]:
-    """Returns the time from which the page counts changes, the chosen commit's hash or None, and the choice's words."""
+    """Returns the time and the commit (or None) since which the page counts changes, and words for them."""
     if picked in PERIODS:
         return now.replace(hour=12) - dt.timedelta(days=PERIODS[picked]), None, picked
     commits = reads.commits(url, name)
@@ -121,7 +121,7 @@ def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datet
 
 
 def _movers(pairs: pd.DataFrame, words: str) -> None:
-    """Shows an expander with a table of the SHOWN_MOVERS series that changed most, or of all series on request."""
+    """Shows an expander with the series that changed most, or all series on request."""
     title = "Biggest movers" if pairs["change"].notna().any() else "Latest measurements"
     with tables.open_expander(f"{title}, as a table", "movers") as is_open:
         if not is_open:

@@ -1,4 +1,4 @@
-"""Lists the confirmed changes and the score of the alerts, or shows the change of the permalink `?regression=ID`."""
+"""Lists the confirmed changes and the score of the alerts. `?regression=ID` shows one change."""
 
 import pandas as pd
 import streamlit as st

@@ -1,6 +1,6 @@
-"""Shows one series over the commits, with a run beside the chart, and this run's sweep and raw times below.
+"""Shows one series over the commits, and one run with its sweep and its raw times.
 
-The address names the series, and a run (`run=5`) or a sweep (`commit=1a2b3c4d00`); else the newest run is shown.
+The address names the series, and a run (`run=5`) or a sweep (`commit=1a2b3c4d00`). The default is the newest run.
 """
 
 from collections.abc import Sequence
@@ -81,8 +81,7 @@ def page(url: str) -> None:
 
 
 def _find_asked(url: str) -> Evidence | None:
-    """Returns the run that the address names, and adds the run's series to the address. Returns None if the address
-    names no run. Raises UnknownChoice if there is no such run."""
+    """Returns the run that the address names, and adds its series to the address; None without a run."""
     number = st.query_params.get(RUN)
     if number is None:
         return None
@@ -96,8 +95,7 @@ def _find_asked(url: str) -> Evidence | None:
 
 
 def _require_drawn(asked: Evidence | None, keys: Sequence[Key]) -> None:
-    """Raises UnknownChoice if the run in the address belongs to another series than the filters name. But if the
-    visitor chose the series by hand, removes the run from the address instead."""
+    """Raises UnknownChoice if the address names a run of another series, unless the visitor chose by hand."""
     if asked is None or series_choice.is_drawn(series_choice.find_key(asked), keys):
         return
     if not address.was_picked_by_hand():
@@ -105,6 +103,7 @@ def _require_drawn(asked: Evidence | None, keys: Sequence[Key]) -> None:
         raise filters.UnknownChoice(
             f"Run {asked.run.run_id} is of {plain(about)}, which is not the series of this address."
         )
+    # The visitor chose the series by hand.
     address.remove([RUN])
 
 
@@ -124,13 +123,13 @@ def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
 
 
 def _order(rows: pd.DataFrame, column: str) -> list[str]:
-    """Returns a column's values: those with measurements, then the others. Both parts begin with values in MAIN."""
+    """Returns a column's values. Values with measurements come first."""
     measured = filters.main_first(set(rows.loc[rows["is_measured"].astype(bool), column]))
     return [*measured, *filters.main_first(set(rows[column]) - set(measured))]
 
 
 def _find_run(url: str, key: Key, points: pd.DataFrame) -> int | None:
-    """Returns the id of the newest run of the sweep that the address names, else of the series; None without a run."""
+    """Returns the id of the newest run in the chosen sweep, else in the series; None without a run."""
     if COMMIT in st.query_params:
         sweeps = reads.sweeps(url, *key)
         named = series_choice.name_sweeps(sweeps)

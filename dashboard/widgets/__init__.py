@@ -1,1 +1,1 @@
-"""Draws the small elements of pages: choices kept in the URL, tables, figures, coloured words, error messages."""
+"""Draws the small elements of pages, such as choices, tables, figures and error messages."""

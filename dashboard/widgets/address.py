@@ -1,9 +1,7 @@
 """Keeps the choices on a page in its address: the key of a widget is its query parameter.
 
-The address is the state: each run of the page sets a widget from the address, and a choice changes the address.
-Streamlit's own binding is not used (1.67, 2026-11-28). It fails or loses the parameter if a link leads to another page
-with the same key. It also removes a default from the address, so that a saved link changes its meaning when the default
-changes.
+Streamlit's own binding is not used (1.67, 2026-11-28). It fails or loses the parameter after a link to a page with the
+same key. It also removes defaults from the address, so that a saved link changes when a default changes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,24 +16,22 @@ LONGEST_NUMBER = 18
 
 
 def open_page(page: str, parameters: Mapping[Any, object]) -> NoReturn:
-    """Opens a page of views/ in this session, with these parameters. Every click on data opens its page this way."""
+    """Opens a page of views/ in this session, with these parameters."""
     st.switch_page(page, query_params={str(name): str(value) for name, value in parameters.items()})
 
 
 def read_number(text: str) -> int | None:
-    """Returns the number of a row that an address names; None if the text is no number, or too large for Postgres."""
+    """Returns the row number in an address; None if the text is not a valid number."""
     return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else None
 
 
 def show_whole() -> None:
-    """Writes all query parameters into the browser's address, because Streamlit (1.67) does not do so after a link to
-    the current page. Adds nothing to the browser's history if this address is already shown."""
+    """Writes all parameters into the browser's address. Streamlit (1.67) omits this after a link to the same page."""
     st.query_params.from_dict({key: st.query_params.get_all(key) for key in st.query_params})
 
 
 def restore(key: str, read: Callable[[list[str]], object], *, instead_of: Sequence[str] = ()) -> Callable[[], None]:
-    """Sets a widget to the value that `read` makes of its parameter in the address. Returns the widget's `on_change`,
-    which writes a new choice into the address and removes the parameters `instead_of`, which name the same thing."""
+    """Sets a widget to its value in the address, and returns the widget's `on_change` function."""
     st.session_state[key] = read(st.query_params.get_all(key))
     return lambda: write(key, instead_of)
 
@@ -54,7 +50,7 @@ def write(key: str, instead_of: Sequence[str]) -> None:
 
 
 def pick(choices: Mapping[str, str], *, instead_of: Sequence[str] = ()) -> None:
-    """Writes several choices into this page's address, because the visitor clicked an element that names them."""
+    """Writes the choices that a click made into this page's address."""
     st.session_state[BY_HAND] = True
     remove(instead_of)
     st.query_params.update(choices)
@@ -67,12 +63,12 @@ def remove(keys: Sequence[str]) -> None:
 
 
 def was_picked_by_hand() -> bool:
-    """Returns whether the visitor has chosen anything by hand. Other parameters may then belong to earlier choices."""
+    """Returns whether the visitor has chosen anything by hand."""
     return bool(st.session_state.get(BY_HAND))
 
 
 def one_of(options: Sequence[str], default: str | None = None) -> Callable[[list[str]], str]:
-    """Returns a function that picks the first of an address's values that is in `options`, else the default option."""
+    """Returns a function that picks the first valid value of an address, else the default."""
     otherwise = options[0] if default is None else default
     return lambda given: next((value for value in given if value in options), otherwise)
 

@@ -47,7 +47,7 @@ def word_colour(word: str) -> str:
 
 
 def change_colour(finding: str) -> str:
-    """Returns the CSS style of a cell with a change: a colour for faster or slower, else an empty text."""
+    """Returns the CSS style of a cell with a change."""
     colour = {differences.FASTER: WELL, differences.SLOWER: BADLY}.get(finding)
     return _style(colour)
 

@@ -1,4 +1,4 @@
-"""Shows a sentence instead of a stack trace if the database cannot be read or the address names something unknown."""
+"""Shows a sentence instead of a stack trace for expected errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tilewatch.db.session import DatabaseUnreachable, address
 
 @contextmanager
 def show_errors() -> Iterator[None]:
-    """Shows a sentence for an UnknownChoice or database error of the `with` block. Fragments need their own block."""
+    """Shows a sentence for an expected error in the `with` block. Fragments need their own block."""
     try:
         yield
     except UnknownChoice as error:

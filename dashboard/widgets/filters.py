@@ -21,7 +21,7 @@ Picked = TypeVar("Picked")
 
 
 class UnknownChoice(Exception):
-    """Raised if the address names something unknown. The message, a sentence, replaces the page's contents."""
+    """Raised if the address names something unknown. The page shows only the message."""
 
 
 def pick(
@@ -35,8 +35,7 @@ def pick(
     help: str | None = None,
     names: Mapping[str, str] | None = None,
 ) -> str:
-    """Shows a select box and returns the choice, by default the first option. `names` are the words shown for options.
-    If the address has a value that is not an option, shows an empty box and raises UnknownChoice."""
+    """Shows a select box and returns the choice. Raises UnknownChoice if the address has an unknown value."""
     given = _lengthen(st.query_params.get_all(key), options)
     unknown = _find_unknown(key, given, options)
     with st.container(key=f"choice-{key}", width=width):  # of the height that the choice will have
@@ -56,11 +55,11 @@ def name_unknown(label: str, value: str) -> UnknownChoice:
 
 
 def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str | None:
-    """Returns the first value in the address that is not an option; None if all are options. If the visitor chose
-    anything by hand, removes unknown values from the address and returns None: they belong to an earlier choice."""
+    """Returns the first value in the address that is not an option, else None."""
     unknown = next((value for value in given if value not in options), None)
     if unknown is None or not address.was_picked_by_hand():
         return unknown
+    # The unknown values belong to an earlier choice.
     kept = [value for value in given if value in options]
     address.remove([key])
     if kept:
@@ -69,7 +68,7 @@ def _find_unknown(key: str, given: Sequence[str], options: Sequence[str]) -> str
 
 
 def pick_value(rows: pd.DataFrame, label: str, column: str, key: str) -> pd.DataFrame:
-    """Shows a select box for a column and returns the rows with the chosen value. Values of MAIN come first."""
+    """Shows a select box for a column and returns the rows with the chosen value."""
     return rows[rows[column] == pick(label, main_first(set(rows[column])), key)]
 
 
@@ -78,20 +77,20 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 
 def pick_commit(rows: pd.DataFrame, label: str, key: str, *first: str) -> str:
-    """Shows a select box with the entries `first`, then commits. Returns a commit's short hash or one of `first`."""
+    """Shows a select box and returns a commit's short hash or one of the entries `first`."""
     names = dict(zip(first, first, strict=True))
     names |= {short_sha(row.sha): f"{short_sha(row.sha)} {row.subject}" for row in rows.itertuples()}
     return pick(label, list(names), key, names=names)
 
 
 def pick_or_newest(rows: pd.DataFrame, label: str, key: str, newest: str = NEWEST) -> pd.DataFrame:
-    """Shows a select box and returns the rows of the chosen commit. `newest` names the default, the newest commit."""
+    """Shows a select box of commits and returns the rows of the chosen commit, by default the newest."""
     shas, picked = rows["sha"].map(short_sha), pick_commit(rows, label, key, newest)
     return rows[shas == (shas.iloc[0] if picked == newest else picked)]
 
 
 def choose(label: str, options: Sequence[str], key: str) -> str:
-    """Shows a few options side by side and returns the chosen one. The first option is the default."""
+    """Shows a few options side by side and returns the choice, by default the first option."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, address.one_of(options))
     with st.container(key=f"few-{key}", width="content"):
@@ -106,14 +105,14 @@ def toggle(label: str, key: str) -> bool:
 
 
 def pick_some(label: str, options: Sequence[str], key: str, **more: Any) -> list[str]:
-    """Shows a list from which any number of options can be chosen, by default nothing. Returns the chosen options."""
+    """Shows a list from which any number of options can be chosen. Returns the chosen options."""
     unknown = _find_unknown(key, st.query_params.get_all(key), options)
     on_change = address.restore(key, lambda given: [value for value in given if value in options])
     return _require_known(label, unknown, list(st.multiselect(label, options, key=key, on_change=on_change, **more)))
 
 
 def pick_span(commits: pd.DataFrame, key: str) -> tuple[int, int]:
-    """Shows a slider and returns the indices of the first and last chosen commit. By default all commits are chosen."""
+    """Shows a slider and returns the indices of the first and last chosen commit."""
     names = [short_sha(sha) for sha in commits["sha"]]
     labels = dict(zip(names, map(label_commit, commits["committed_at"], commits["subject"]), strict=True))
     stops = [OLDEST, *names, NEWEST]
@@ -129,7 +128,7 @@ def pick_span(commits: pd.DataFrame, key: str) -> tuple[int, int]:
 
 
 def pick_metric() -> Metric:
-    """Shows a select box of metrics and returns the chosen one. The URL contains the metric's label."""
+    """Shows a select box of metrics and returns the chosen metric."""
     label = pick("Show", [metric.label for metric in METRICS], "show")
     return next(metric for metric in METRICS if metric.label == label)
 
@@ -146,9 +145,7 @@ def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
 
 
 def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
-    """Returns the address's values, with each short value replaced by the first option that begins with it. A value is
-    short if a space follows it in the option, as for "#2", or if it has the 8 digits of older commit links (`short_sha`
-    has 10). A value that is itself an option stays, such as a repository whose branches' names begin with it."""
+    """Returns the address's values. A short value, such as "#2", becomes the option that begins with it."""
     return [
         value if value in options else next((option for option in options if _is_short_for(value, option)), value)
         for value in given
@@ -156,4 +153,5 @@ def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
 
 
 def _is_short_for(value: str, option: str) -> bool:
+    # Older links to commits have hashes of 8 digits.
     return option.startswith(f"{value} ") or (SHA_8.fullmatch(value) is not None and option.startswith(value))

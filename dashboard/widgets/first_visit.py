@@ -1,4 +1,4 @@
-"""Shows a new visitor five hints on the Overview, one at a time. The browser stores which hints were seen."""
+"""Shows a new visitor five hints on the Overview, one at a time."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""Draws the top of a page: its title, and a button that explains the page. Notes if the GPU is simulated and its times
-are made up. Warns if commits' code runs without a sandbox, because such code can fake results and do damage."""
+"""Draws the top of a page: its title, its explanation, and warnings about simulated GPUs or a missing sandbox."""
 
 import streamlit as st
 
@@ -16,7 +15,7 @@ def show(title: str, about: str) -> None:
 
 
 def mark_simulated(url: str, repository: str) -> None:
-    """Shows a note if a repository's newest runs are simulated. Other repositories of this database may be real."""
+    """Shows a note if a repository's newest runs are simulated."""
     if reads.has_simulated_runs(url, repository):
         st.markdown(f":{badges.UNSURE}-badge[simulated] No GPU measured the newest numbers.")
 

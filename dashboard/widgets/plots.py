@@ -1,5 +1,4 @@
-"""Shows figures on a page, with descriptions for screen readers and buttons to save pictures. A browser can draw the
-first figure of a page before it gets the content below."""
+"""Shows figures on a page, with descriptions for screen readers and buttons to save pictures."""
 
 import re
 import time
@@ -45,8 +44,7 @@ _SVG = re.compile("<svg.*?</svg>", re.DOTALL)
 
 
 class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
-    """A figure that is sent without Plotly's checks. Plotly checks and copies its own figures twice, which takes 21 ms
-    of CPU for a year of a series instead of 4 ms (2 cores, 2026-11-23). Tests check the figures."""
+    """A figure that is sent without Plotly's checks. These take 17 ms for a year of a series (2 cores, 2026-11-23)."""
 
     def __init__(self, figure: Figure) -> None:
         self._figure = figure
@@ -58,7 +56,7 @@ class _Ready(BaseFigure):  # type: ignore[misc]  # Plotly's has no types
 
 @cache
 def _template() -> dict[str, Any]:
-    """Returns the template of Plotly's figures that uses the colours and fonts of Streamlit's theme."""
+    """Returns the template that gives Plotly's figures Streamlit's colours and fonts."""
     return dict(go.Figure().to_dict()["layout"]["template"])
 
 
@@ -69,7 +67,7 @@ def show(figure: go.Figure, key: str, alt: str, *, bar: bool = True) -> None:
 
 
 def show_clickable(figure: go.Figure | Figure, key: str, alt: str, act: Callable[[dict[str, Any]], None]) -> None:
-    """Shows a figure. After a click on a point, `act` gets the point before the page is drawn again."""
+    """Shows a figure. After a click on a point, `act` gets the point."""
     _note_drawn()
     widget_key = f"plot-{key}"
 
@@ -103,16 +101,15 @@ def show_scoreboard(html: str, key: str) -> None:
 
 
 def _send(kind: str, key: str, html: str) -> dict[str, Any]:
-    """Shows HTML without its drawings, because Streamlit removes SVG from HTML. Returns the data for the component's
-    script: the id of the HTML's element, the drawings, which picture.js inserts, and a version of the HTML. A new
-    version makes the script run again even if the drawings are the same."""
+    """Shows HTML and returns its drawings for the component's script, because Streamlit removes SVG from HTML."""
+    # A new version makes the script run again even if the drawings are the same.
     version = zlib.crc32(html.encode())
     st.html(f'<div class="{kind}" id="{key}" data-version="{version}">{_SVG.sub(_keep_place, html)}</div>')
     return {"of": key, "drawings": _SVG.findall(html), "version": version}
 
 
 def _keep_place(drawing: re.Match[str]) -> str:
-    """Returns an empty element of the drawing's class and size, so that nothing moves when the drawing is inserted."""
+    """Returns an empty element of a drawing's size, so that nothing moves when the drawing is inserted."""
     named = re.match(r'<svg class="(\w+)"', drawing[0])
     return f'<span class="drawn {named[1] if named else ""}"></span>'
 
@@ -123,16 +120,16 @@ def show_parallel(drawing: dict[str, Any], key: str) -> None:
 
 
 def _draw_once(figure: go.Figure | Figure, **layout: str) -> BaseFigure:
-    """Returns a figure that Plotly draws only once. Streamlit sends each new figure again as a copy with its theme. If
-    the layout has no revision, Plotly takes the copy's arrays for new data, and computes and draws everything again.
-    The revision can be constant, because Streamlit makes a new element if a figure changes."""
+    """Returns a figure that Plotly draws once. Without a constant revision, Plotly would draw Streamlit's copy
+    again."""
+    # The revision can be constant, because Streamlit makes a new element if a figure changes.
     if isinstance(figure, dict):
         return _Ready({**figure, "layout": {**figure["layout"], **layout}})
     return figure.update_layout(datarevision=1, **layout)
 
 
 def forget_drawn() -> None:
-    """Forgets, at the start of a page, whether an earlier page drew a plot. Keeps the chosen picture format."""
+    """Forgets whether an earlier page drew a plot."""
     st.session_state[DRAWN_KEY] = False
     st.session_state[PICTURE_KEY] = st.session_state.get(PICTURE_KEY, PNG)
 
@@ -142,7 +139,7 @@ def _note_drawn() -> None:
 
 
 def choose_picture_format() -> None:
-    """Shows the choice of the format for saved pictures, if the page drew a plot. app.py calls it after every page."""
+    """Shows the choice of the format for saved pictures, if the page drew a plot."""
     if st.session_state[DRAWN_KEY]:
         st.segmented_control("Plots are saved as", [PNG, SVG], required=True, key=PICTURE_KEY)
 
@@ -172,9 +169,8 @@ _FIRST_SCREEN_SENT = "first screen sent"
 
 
 def await_drawing() -> None:
-    """Waits, in the first run of a session, while the browser draws the chart. Without the wait, the browser would draw
-    the content below before the chart: a year's chart was shown after 0.74 s instead of 0.51 s, and the whole page
-    after 0.87 s instead of 0.86 s (2 cores, 2026-11-28). Does not wait if no server runs the page."""
+    """Waits, in the first run of a session, while the browser draws the chart. Without the wait, a year's chart was
+    shown after 0.74 s instead of 0.51 s (2 cores, 2026-11-28)."""
     if runtime.exists() and _FIRST_SCREEN_SENT not in st.session_state:
         st.session_state[_FIRST_SCREEN_SENT] = True
         time.sleep(DRAWN_S)

@@ -1,5 +1,4 @@
-"""Shows a choice of repository if there are several, and then adds the repository to links to other pages. The first
-repository is the main watched one. The others are also watched or came with recordings."""
+"""Shows a choice of repository if there are several. Links to other pages then contain the repository."""
 
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode
@@ -12,7 +11,7 @@ WIDTH_PX = 420
 
 
 def pick_repository(url: str) -> str:
-    """Returns the chosen repository; an empty text if there is none. Shows a note if its newest runs are simulated."""
+    """Returns the chosen repository; an empty text if there is no repository."""
     names = reads.repositories(url)
     picked = pick_from(names) if len(names) > 1 else "".join(names)
     page_head.mark_simulated(url, picked)
@@ -29,7 +28,7 @@ def series_parameters(url: str, row: Mapping[str, object]) -> dict[str, str]:
 
 
 def series_links(url: str) -> Callable[[Mapping[str, object]], str]:
-    """Returns a function that returns the link of a row's series. Reads the database only once, not for each row."""
+    """Returns a function that makes the link of a row's series."""
     several = has_several(url)
     return lambda row: f"series?{urlencode(_series(row, several=several))}"
 

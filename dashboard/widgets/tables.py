@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 def show(table: "pd.DataFrame | Styler", *, key: str, **options: Any) -> Any:
-    """Shows a table without its index, with empty cells for missing values. A button saves the table as CSV without
-    formulas. The height is set before the table's script has loaded, so that nothing below moves."""
+    """Shows a table without its index. A button saves the table as CSV without formulas."""
     if isinstance(table, pd.DataFrame):
         table = _without_formulas(table)
     else:
@@ -28,20 +27,20 @@ def show(table: "pd.DataFrame | Styler", *, key: str, **options: Any) -> Any:
     rows = len(table if isinstance(table, pd.DataFrame) else table.data)
     if options.get("height", "auto") in ("auto", "content"):
         shown = rows if "height" in options else min(rows, MOST_ROWS)
+        # Set before the script of the table has loaded, so that nothing below moves.
         options["height"] = (shown + 1) * ROW_PX + BORDER_PX
     return st.dataframe(table, hide_index=True, placeholder="", key=f"table-{key}", **options)
 
 
 def show_few(rows: Sequence[Mapping[str, str]]) -> None:
-    """Shows a few rows as a Markdown table, whose cells may contain Markdown. The script for Markdown is on every page.
-    The script of Streamlit's own tables has 1 MB, and pages waited for it (2026-11-28)."""
+    """Shows a few rows as a Markdown table. Streamlit's own tables need a script of 1 MB."""
     heads = list(dict.fromkeys(head for row in rows for head in row))
     lines = (heads, ["---"] * len(heads), *([row.get(head, "") for head in heads] for row in rows))
     st.markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Series | None:
-    """Shows `table`, a frame or a Styler. Returns the row of `rows` that is selected; None if no row is selected."""
+    """Shows a table and returns the selected row of `rows`; None if no row is selected."""
     # A choice of another page may use `key`, and Streamlit would take its value for the selection.
     shown = show(table, on_select="rerun", selection_mode="single-row", key=f"{key}-picked", **options)
     # The selection may contain rows that no longer exist.
@@ -51,7 +50,7 @@ def pick_row(table: Any, rows: pd.DataFrame, key: str, **options: Any) -> pd.Ser
 def show_in_expander(
     title: str, key: str, make: Callable[[], pd.DataFrame], columns: Mapping[str, Any] | None = None
 ) -> None:
-    """Shows an expander, with a table from `make` when open. The address stores under `key` whether it is open."""
+    """Shows an expander with a table. `make` is called only if the expander is open."""
     with open_expander(title, key) as is_open:
         if is_open:
             show(make(), key=f"{key}-rows", column_config=dict(columns or {}))
@@ -59,14 +58,14 @@ def show_in_expander(
 
 @contextmanager
 def open_expander(title: str, key: str) -> Iterator[bool]:
-    """Shows an expander and yields whether it is open. The address stores under `key` whether it is open."""
+    """Shows an expander and yields whether it is open. The address stores this under `key`."""
     opened = st.expander(title, key=key, on_change=address.restore(key, address.is_yes))
     with opened:
         yield bool(opened.open)
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns the table with `without_formula` applied to every text. Copies only columns that contain a formula."""
+    """Returns the table with `without_formula` applied to every text."""
     texts = (name for name, column in table.items() if column.dtype.kind == "O")  # objects and pandas' own texts
     found = [name for name in texts if any(without_formula(cell) is not cell for cell in table[name])]
     return table.assign(**{name: table[name].map(without_formula) for name in found})

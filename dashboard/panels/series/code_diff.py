@@ -1,4 +1,4 @@
-"""Shows how the code of two cubins differs: in words, by source line, and with the instructions side by side."""
+"""Shows how the machine code of two cubins differs."""
 
 import pandas as pd
 import streamlit as st
@@ -15,7 +15,7 @@ BEFORE, THIS_RUN, NEXT_BEST = "before", "this run", "next best"
 
 
 def show(found: Evidence) -> None:
-    """Shows how the winner's code differs from the earlier winner's code and from the second fastest config's code."""
+    """Shows how the winner's code differs from the earlier winner's and the second fastest config's code."""
     sides = ((BEFORE, found.winner_before, found.diff_to_before), (NEXT_BEST, found.next_best, found.diff_to_next_best))
     titles = {BEFORE: "Code: before and this run", NEXT_BEST: "Code: the next best config and the winner"}
     for name, other, diff in sides:
@@ -36,14 +36,14 @@ def show(found: Evidence) -> None:
 
 
 def _slower(other: CubinRow, winner: CubinRow) -> str:
-    """Returns words on how much slower the config of `other` was in the sweep; an empty text if a time is missing."""
+    """Returns words on how much slower another config was in the sweep; empty if a time is missing."""
     if other.median_us is None or winner.median_us is None:
         return ""
     return f": {write_change(other.median_us / winner.median_us - 1)} in the sweep"
 
 
 def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
-    """Returns a sentence on why no diff of two cubins is stored. `origin` is the origin of the winner's run."""
+    """Returns a sentence on why no diff of two cubins is stored."""
     if other.code_sha256 is not None and other.code_sha256 == winner.code_sha256:
         return "The machine code is identical."
     if origin == "recorded":
@@ -52,7 +52,7 @@ def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
 
 
 def show_changes(diff: CodeDiffRow, name: str) -> None:
-    """Shows the changed source lines and the instructions that differ. `name` describes the cubin on the left."""
+    """Shows the changed source lines and the instructions that differ. `name` is for the cubin on the left."""
     left, right = (name, THIS_RUN) if name == BEFORE else (name, "winner")
     changes = tabulate_changes(diff)
     if len(changes):
@@ -64,7 +64,7 @@ def show_changes(diff: CodeDiffRow, name: str) -> None:
 
 
 def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
-    """Returns a table of the source lines whose instructions changed. Lines whose text was edited come first."""
+    """Returns a table of the source lines whose instructions changed. Edited lines come first."""
     return pd.DataFrame(
         [
             {
@@ -79,7 +79,7 @@ def tabulate_changes(diff: CodeDiffRow) -> pd.DataFrame:
 
 
 def tabulate_instructions(diff: CodeDiffRow, left: str, right: str) -> pd.DataFrame:
-    """Returns a table with one row per instruction. A column per cubin shows how often the instruction occurs."""
+    """Returns a table of how often each cubin contains each instruction."""
 
     def count(times: int, text: str) -> str:
         return f"{times} x {text}" if times else ""

@@ -1,4 +1,4 @@
-"""Shows one run beside the chart of its series: commit, verdict, cause, times, and what may have changed the times."""
+"""Shows one run beside the chart of its series: its verdict, its times and the likely causes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -49,7 +49,7 @@ def show(url: str, found: Evidence) -> None:
 
 
 def show_change(found: Evidence) -> None:
-    """Shows the times of a run and of the run before, why these differ, and what else may have changed them."""
+    """Shows the times of a run and of the run before, and why they differ."""
     for sentence in list_causes(found):
         st.text(sentence)
     tables.show_few(_tabulate_times(found))
@@ -57,7 +57,7 @@ def show_change(found: Evidence) -> None:
 
 
 def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
-    """Shows a command for the diff of a commit, or of all commits after `base_sha`, and a link to the commit's page."""
+    """Shows a command for the diff from `base_sha` to `head_sha`, and a link to the page of the last commit."""
     head = short_sha(head_sha)
     show = f"git show {head}" if base_sha is None else f"git log --patch {short_sha(base_sha)}..{head}"
     st.markdown(plain_code(show))  # the script of st.code comes late, and moved what stands below (2026-11-28)
@@ -66,14 +66,14 @@ def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
 
 
 def show_repeat(found: Evidence) -> None:
-    """Shows the commands that measure a run again and replay its winner beside the earlier run's winner."""
+    """Shows the commands that measure a run again and replay its winner beside the earlier winner."""
     st.subheader("Repeat it", anchor=False)
     st.caption(f"On a machine with this GPU model, {plain(found.run.gpu_name)}, in a clone of the repository:")
     st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)
 
 
 def list_causes(found: Evidence) -> Iterator[str]:
-    """Yields sentences on why the time changed: the mechanism, the replays, and the differences in the machine code."""
+    """Yields sentences on why the time changed, from replays and the machine code."""
     is_changed = found.run.verdict != "unchanged"
     if is_changed and (change := explanation.find_change(found)) is not None:
         yield f"Mechanism of the change: {write_mechanisms(change)}."
@@ -100,7 +100,7 @@ def _tabulate_times(found: Evidence) -> list[dict[str, str]]:
 
 
 def list_circumstances(found: Evidence) -> Iterator[str]:
-    """Yields sentences on what else may have changed the time: toolchain, clocks, other processes, counters."""
+    """Yields sentences on other possible causes, such as the toolchain and the clocks."""
     if found.before is not None:
         changed = evidence.differences(found.before.toolchain, found.run.toolchain).to_dict("records")
         moved = [f"{row['']} {row['before']} → {row['this run']}" for row in changed]

@@ -1,4 +1,4 @@
-"""Shows everything stored about a run: raw times, replays, machine code, the GPU's clocks, commands to repeat it."""
+"""Shows everything stored about a run, and the commands to repeat it."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 
 def show(found: Evidence) -> None:
-    """Shows the details of a run. For a weighted total, which has no winner, shows the problems that it adds up."""
+    """Shows the details of a run. For a weighted total, shows the problems that it adds up."""
     st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
     _measurements(found)
     left, right = st.columns(2, gap="medium")
@@ -61,7 +61,7 @@ def _measurements(found: Evidence) -> None:
 
 
 def tabulate_times(found: Evidence) -> pd.DataFrame:
-    """Returns a table with a row per implementation: its times with intervals in this run and in the run before."""
+    """Returns a table of each implementation's times in this run and in the run before."""
     rows = [
         {
             "implementation": name,
@@ -81,7 +81,7 @@ def tabulate_times(found: Evidence) -> pd.DataFrame:
 
 
 def _replays(found: Evidence) -> None:
-    """Shows the replays, in which the old and the new cubin were timed alternately on one GPU."""
+    """Shows the replays, which timed the old and the new cubin alternately on one GPU."""
     if not found.replays:
         return
     st.subheader("Replays: old and new cubin side by side", anchor=False)
@@ -130,7 +130,7 @@ def _winner(found: Evidence) -> None:
 
 
 def _circumstances(found: Evidence) -> None:
-    """Shows what else may have changed the time: clocks, toolchain, and the commits since the run before."""
+    """Shows other possible causes of the change: clocks, toolchain and commits."""
     st.subheader("Clocks and power", anchor=False)
     if any(reading.get("sm_clock_mhz") is not None for reading in found.run.telemetry):
         figure = evidence_charts.telemetry(found.run.telemetry)
@@ -164,7 +164,7 @@ def _repeat(found: Evidence) -> None:
 
 
 def _parts(parts: Sequence[PartRow]) -> None:
-    """Shows a table of the problems of a weighted total. Selecting a row opens the run of that problem."""
+    """Shows a table of the problems of a weighted total."""
     st.subheader("The parts of this total", anchor=False)
     picked = tables.pick_row(tabulate_parts(parts), pd.DataFrame({"run_id": [part.run_id for part in parts]}), "parts")
     st.caption(
@@ -176,7 +176,7 @@ def _parts(parts: Sequence[PartRow]) -> None:
 
 
 def tabulate_parts(parts: Sequence[PartRow]) -> pd.DataFrame:
-    """Returns a table of the problems of a total. A problem's time is multiplied by its uses in a model's step."""
+    """Returns a table of a total's problems, with each time multiplied by the number of uses."""
     times_us = [part.weight * part.median_us for part in parts]
     return pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""Shows the chart of one series with its baselines, or of a few series. A click on a point selects its run."""
+"""Shows the chart of one series or several. A click on a point selects its run."""
 
 import math
 import zlib
@@ -29,7 +29,7 @@ ZOOM = "zoom"
 
 @dataclass(frozen=True)
 class ChartView:
-    """The choices for a chart: the indices of its first and last commit, the metric's key, and the x axis."""
+    """The choices for a chart. `span` has the indices of the first and last commit."""
 
     span: tuple[int, int]
     metric_key: str
@@ -41,8 +41,8 @@ class ChartView:
 
 
 def pick_others(keys: list[Key], own: Key) -> dict[str, Key]:
-    """Shows the choice of other series for the same chart. Returns the chosen series by name. All are of the repository
-    of `own`, because the commits of two repositories have no common order."""
+    """Shows a choice of other series for the same chart, and returns the chosen series by name."""
+    # The commits of two repositories have no common order.
     names = {name_series(key): key for key in keys if key != own and key[0] == own[0]}
     picked = filters.pick_some("Other series", list(names), "beside", max_selections=MOST_OTHERS, placeholder="none")
     elsewhere = [name for name, key in names.items() if key[:-1] == own[:-1]]
@@ -60,7 +60,7 @@ def name_series(key: Key) -> str:
 
 
 def show(url: str, key: Key, others: Mapping[str, Key], view: ChartView, run_id: int | None) -> None:
-    """Shows one series with its baselines, or the kernels of several series. A ring marks the point of `run_id`."""
+    """Shows the chart of one series or several, with a ring around the point of `run_id`."""
     drawing = _draw_few(url, {name_series(key): key, **others}, view) if others else _draw(url, key, view)
     if drawing.figure is None:
         st.info(drawing.words)
@@ -88,14 +88,14 @@ def show_table(url: str, key: Key, others: Mapping[str, Key], view: ChartView) -
 
 
 def _pick(about: Mapping[str, str], point: Mapping[str, Any]) -> None:
-    """Selects the run of a point. Writes the run's series to the address too, because a branch has its own series."""
+    """Selects the run of a clicked point and its series, because a branch has its own series."""
     if point.get("customdata"):
         address.pick({**about, RUN: str(point["customdata"][hover.RUN])}, instead_of=(COMMIT, SUBMISSION))
 
 
 @st.cache_data(ttl=reads.HISTORY_TTL_S, max_entries=reads.CACHED_RESULTS, show_spinner=False)
 def _draw(url: str, key: Key, view: ChartView) -> trend.Drawing:
-    """Draws one series with its baselines. The result is cached for several viewers."""
+    """Draws one series with its baselines."""
     metric = view.metric
     points, branches = _read_view(url, key, view)
     if not metric.values(points)["value"].notna().any():
@@ -120,7 +120,7 @@ def _draw_few(url: str, chosen: Mapping[str, Key], view: ChartView) -> trend.Dra
 
 
 def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Returns the points of the commits in `view.span`, and each branch's points from the same part of the history."""
+    """Returns the points of the shown commits, and the points of each branch."""
     points = reads.points(url, *key, static_facts=view.metric.static)
     first, last = view.span
     shas = list(dict.fromkeys(points["sha"]))[first : last + 1]
@@ -130,16 +130,16 @@ def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[
 
 
 def _read_branches(url: str, key: Key, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields, for each of the newest branches that measured this series, its name and its kernel's points."""
+    """Yields the names and the kernel's points of the newest branches that measured this series."""
     for repository_name in reads.branches(url, *key, limit=MOST_BRANCHES):
         points = reads.points(url, repository_name, *key[1:], static_facts=static_facts)
         yield str(split_branch(repository_name)[1]), points[points["role"] == "kernel"].reset_index(drop=True)
 
 
 def _beside(line: pd.DataFrame, points: pd.DataFrame, in_view: pd.DataFrame) -> pd.DataFrame:
-    """Returns a branch's points between the first and the last commit in view. If the last commit in view is the main
-    line's newest commit, also returns all later points of the branch."""
+    """Returns a branch's points from the same part of the history as the shown commits."""
     first, last = in_view["position"].min(), in_view["position"].max()
+    # A view up to the newest commit also shows the later points of the branch.
     until = math.inf if last == points["position"].max() else last
     return line[line["position"].between(first, until)].reset_index(drop=True)
 
@@ -155,7 +155,7 @@ def _list_points(url: str, key: Key, others: Mapping[str, Key], view: ChartView)
 
 
 def list_meanings(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
-    """Returns the parts of the caption: the meaning of each kind of line and point that the chart contains."""
+    """Returns the parts of the caption, which explain the lines and points of the chart."""
     dense = points.groupby("implementation").size().max() > trend_lines.PLAIN
     words = [
         "Lines are medians in a band of their 95 % intervals"
@@ -180,7 +180,7 @@ def list_meanings(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
 
 
 def tabulate_points(points: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with one row per measurement, with values written as on the page."""
+    """Returns a table with one row per measurement."""
     rows = points.to_dict("records")
     return pd.DataFrame(
         {

@@ -1,7 +1,6 @@
-"""Shows one sweep: its outcomes, which configs are fast, the cost of keeping an earlier config, the static facts.
+"""Shows one sweep: its outcomes, fast configs, earlier configs and static facts.
 
-The whole content is one Streamlit fragment, which updates itself until the sweep has ended. Its widgets have keys, so
-that an update keeps the choices.
+The content updates itself until the sweep has ended. Its widgets have keys, so that an update keeps the choices.
 """
 
 import datetime as dt
@@ -64,14 +63,14 @@ def _failures(trials: pd.DataFrame) -> None:
 
 
 def group_failures(failed: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with the number of failed configs by outcome and reason, the largest number first."""
+    """Returns a table of the numbers of failed configs by outcome and reason."""
     lines = failed.assign(reason=failed["failure"].map(first_line))
     table = lines.groupby(["outcome", "reason"]).size().rename("configs").reset_index()
     return table.sort_values("configs", ascending=False)
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows how much slower than the fastest some configs are: the library's, the tile table's, earlier winners'."""
+    """Shows how much slower than the fastest some configs are, such as earlier winners."""
     if trials["median_us"].isna().all():
         return
     rows = [search_space.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
@@ -157,7 +156,7 @@ def list_fastest(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_fastest(timed: pd.DataFrame, tie: set[int], sweep: pd.Series) -> tuple[pd.DataFrame, str]:
-    """Returns a table with times, throughput and parameters of timed configs, and the unit of the throughput."""
+    """Returns a table of timed configs, and the unit of their throughput."""
     fastest_us = timed["median_us"].min()
     slower = [change_text(us / fastest_us - 1) if us > fastest_us else "" for us in timed["median_us"]]
     table = _params(timed, sweep)
@@ -173,7 +172,7 @@ def tabulate_fastest(timed: pd.DataFrame, tie: set[int], sweep: pd.Series) -> tu
 
 
 def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:
-    """Returns the parameters that all of these configs share, in words; an empty text if there is one config only."""
+    """Returns in words the parameters that all configs share; empty for a single config."""
     if len(fastest) < 2:
         return ""
     same = [f"{name}={fastest[f'param.{name}'].iloc[0]}" for name in axes if fastest[f"param.{name}"].nunique() == 1]
@@ -181,7 +180,7 @@ def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:
 
 
 def _ranges(trials: pd.DataFrame) -> None:
-    """Shows the ranges of the static facts over the configs of a sweep that was not measured."""
+    """Shows the ranges of the static facts of a sweep that was not measured."""
     st.subheader("Static facts", anchor=False)
     compiled = trials.dropna(subset="registers")
     if compiled.empty:
@@ -192,10 +191,7 @@ def _ranges(trials: pd.DataFrame) -> None:
 
 
 def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[str, str]:
-    """Maps each static fact to words on the range of its values over a sweep's compiled configs.
-
-    `trials` is the number of all configs, and `compile_s` the time in seconds to compile all of them.
-    """
+    """Maps each static fact to words on the range of its values."""
 
     def count_whole(share: pd.Series, without: str) -> str:
         return without if share.isna().all() else f"{(share == 100).sum():,}"
@@ -212,7 +208,7 @@ def list_ranges(compiled: pd.DataFrame, trials: int, compile_s: float) -> dict[s
 
 
 def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
-    """Shows a table of all configs. They are sorted by id, so that new results move neither rows nor the selection."""
+    """Shows a table of all configs, sorted by id so that new results do not move the rows."""
     st.subheader("All configs", anchor=False)
     trials = trials.sort_values("config_id")
     table = _params(trials, sweep)
@@ -255,7 +251,7 @@ def _configs(url: str, trials: pd.DataFrame, sweep: pd.Series) -> None:
 
 
 def _params(trials: pd.DataFrame, sweep: pd.Series) -> pd.DataFrame:
-    """Returns the parameters of each config, as columns in the order of the search space."""
+    """Returns the parameters of each config in the order of the search space."""
     return pd.DataFrame({name: trials[f"param.{name}"] for name, _ in sweep["axes"]})
 
 

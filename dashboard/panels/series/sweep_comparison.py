@@ -1,4 +1,4 @@
-"""Compares two sweeps of a kernel on a problem: the times of the configs, the winners, and which configs failed."""
+"""Compares two sweeps of a kernel on a problem."""
 
 import pandas as pd
 import streamlit as st
@@ -11,7 +11,7 @@ from tilewatch.text import change_text, count_text, plain, short_sha
 
 
 def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
-    """Shows how sweep `after` differs from an earlier sweep. `sweeps` are all sweeps of this series, newest first."""
+    """Shows how the sweep `after` differs from an earlier sweep."""
     earlier = sweeps[(sweeps["position"] < after["position"]) & (sweeps["reason"] == after["reason"])]
     if earlier.empty:
         earlier = sweeps[sweeps["position"] < after["position"]]
@@ -43,7 +43,7 @@ def show(url: str, sweeps: pd.DataFrame, after: pd.Series) -> None:
 
 
 def _winners(url: str, *sweeps: pd.Series) -> list[tuple[str, int]]:
-    """Lists the commit and the winning config's id of each of these sweeps. Omits sweeps that have no winner."""
+    """Lists each sweep's commit and winning config id, without sweeps that have no winner."""
     newest = sweeps[0]
     everything = reads.winners(url, newest["repository"], newest["kernel"], newest["problem"], newest["gpu_model"])
     winners = []
@@ -77,7 +77,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
 
 
 def _rank(trials: pd.DataFrame, config_id: int, absent: str) -> str:
-    """Returns a config's rank and distance from the fastest, e.g. "3 of 48, +1.2 %"; its outcome if it has no time."""
+    """Returns words such as "3 of 48, +1.2 %" on a config's time; its outcome if it has no time."""
     rank = search_space.rank(trials, config_id)
     own = trials[trials["config_id"] == config_id]
     if rank is None:

@@ -1,4 +1,4 @@
-"""Shows a kernel's and its baselines' throughput on all problems at one commit, and the gain of each tuning step."""
+"""Shows a kernel's throughput on all problems at one commit, and the gain of each tuning step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -38,7 +38,7 @@ def show(url: str, sweep: pd.Series) -> None:
 
 
 def show_steps(url: str, sweep: pd.Series) -> None:
-    """Shows the steps that made an FP8 matrix product faster, on every GPU model that measured this product."""
+    """Shows the tuning steps of an FP8 matrix product on each GPU model."""
     size = sweep["problem"].partition("-")[0]
     spaces = reads.spaces(url)
     spaces = spaces[(spaces["repository"] == sweep["repository"]) & spaces["kernel"].isin({s.kernel for s in STEPS})]
@@ -82,7 +82,7 @@ def show_steps(url: str, sweep: pd.Series) -> None:
 
 
 def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
-    """Yields a bar for each step that a GPU model measured, then a bar for each baseline timed in the same runs."""
+    """Yields a bar for each tuning step that was measured, then a bar for each baseline."""
     found, baselines = dict[str, tuple[pd.Series, pd.DataFrame]](), dict[str, Bar]()
     for space in spaces.to_dict("records"):
         sweeps = reads.sweeps(url, *(space[name] for name in ("repository", "kernel", "problem", "gpu_model")))
@@ -106,7 +106,7 @@ def _list_bars(url: str, spaces: pd.DataFrame) -> Iterator[Bar]:
 
 
 def _pick(bars: Sequence[Bar], point: Mapping[str, object]) -> None:
-    """Writes the sweep that measured a clicked bar into this page's address, which selects the sweep."""
+    """Selects the sweep of a clicked bar."""
     sweep = bars[int(str(point["customdata"]))].sweep
     about = {"kernel": sweep["kernel"], "problem": sweep["problem"], "gpu": sweep["gpu_model"]}
     address.pick({**about, COMMIT: short_sha(sweep["sha"]), "view": THIS_SWEEP}, instead_of=(RUN, SUBMISSION))

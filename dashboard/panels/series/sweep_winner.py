@@ -1,4 +1,4 @@
-"""Shows a sweep's winner beside its baseline, the config of the library's host code, and the second fastest config."""
+"""Shows a sweep's winner beside its baseline and other configs, such as the second fastest."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -21,14 +21,13 @@ A_FEW = 8
 
 
 def is_whole(reason: str, space_size: int, axes: Sequence[tuple[str, Sequence[Any]]]) -> bool:
-    """Returns whether a sweep tried its whole search space. Recorded sweeps of at most A_FEW configs did not, if their
-    axes have more combinations (tools/record_history.py makes such sweeps). A recorded sweep with more configs counts
-    as whole, because a library's `only` rule may keep a tenth of the combinations."""
+    """Returns whether a sweep tried its whole search space."""
+    # tools/record_history.py tries only A_FEW configs. A library's `only` rule may keep a tenth of the combinations.
     return reason != "recorded" or space_size > A_FEW or space_size == prod(len(values) for _, values in axes)
 
 
 def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows the winner of a sweep. Shows nothing if no winner was measured."""
+    """Shows the winner of a sweep, or nothing if no winner was measured."""
     kernel = measured[measured["role"] == "kernel"] if len(measured) else measured
     if kernel.empty or kernel.iloc[0]["params"] is None:
         return
@@ -40,10 +39,7 @@ def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: se
 
 
 def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
-    """Shows a run's checklist of the optimisation guide. Shows nothing without one, as for runs before 2026-11-22.
-
-    `detail` and `before` are the JSON stored with the kernel's measurements in this run and in the run before.
-    """
+    """Shows a run's checklist of the optimisation guide, or nothing if the run has no checklist."""
     lines = read_checklist(detail)
     if not lines:
         return
@@ -62,13 +58,13 @@ MARKS = {"yes": "✓ yes", "no": "✗ no"}
 
 
 def read_checklist(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Returns the checklist lines stored with a measurement; empty for a measurement without a checklist."""
+    """Returns the checklist lines stored with a measurement; empty without a checklist."""
     lines = detail.get("checklist")
     return [line for line in lines if isinstance(line, Mapping)] if isinstance(lines, list) else []
 
 
 def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
-    """Returns a table of checklist lines. Lines that are not kept come first. A column has differing old answers."""
+    """Returns a table of checklist lines. Lines that are not kept come first."""
     answers = {line["item"]: line["answer"] for line in before}
     rows = []
     for line in sorted(
@@ -85,7 +81,7 @@ def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapp
 
 
 def count_kept(lines: Sequence[Mapping[str, str]]) -> str:
-    """Returns how many checklist lines are kept, e.g. "11 of 13 lines kept". Counts only lines answered yes or no."""
+    """Returns how many checklist lines are kept, e.g. "11 of 13 lines kept"."""
     answers = [line["answer"] for line in lines if line["answer"] in ("yes", "no")]
     return f"{answers.count('yes')} of {len(answers)} lines kept"
 
@@ -105,7 +101,7 @@ def headline(winner: Mapping[Any, Any] | pd.Series) -> str:
 def list_reasons(
     trials: pd.DataFrame, winner: Mapping[Any, Any] | pd.Series, ships: Mapping[str, Any] | None, tie: set[int]
 ) -> list[str]:
-    """Returns sentences on how many configs were timed, and how far the second fastest and the shipped are behind."""
+    """Returns sentences that compare the winner with the second fastest and the shipped config."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     others = timed[timed["config_id"] != winner["config_id"]]
     sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]
