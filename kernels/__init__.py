@@ -1,4 +1,4 @@
-"""Uses the GPU and the tile compiler: sweeps, compiles, checks and times kernels. Uses no queue and no database."""
+"""Compiles, checks and times kernels on this machine. Uses no queue and no database."""
 
 HARNESS = "4"
 """Version of the code that compiles, checks and times kernels. Raise it if a change could change a measured time."""

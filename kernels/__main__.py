@@ -1,4 +1,4 @@
-"""Runs `python -m tilewatch.kernels`, which compiles, sweeps and records on this machine without queue or database."""
+"""The command `python -m tilewatch.kernels`, which compiles, sweeps and records without queue or database."""
 
 import json
 import sys
@@ -207,7 +207,7 @@ def _read_plan(library: Path, arch: str, kernel: str, problem: str | None, wide:
 def _with_progress(
     outcomes: Iterator[tuple[PlannedTrial, Compiled]], plan: Plan
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Yields the given outcomes, and prints progress on standard error at most every 5 s."""
+    """Yields the outcomes unchanged, and prints progress every 5 s."""
     started = printed = time.monotonic()
     for count, outcome in enumerate(outcomes, start=1):
         yield outcome

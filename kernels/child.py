@@ -1,8 +1,4 @@
-"""Is the main program of a child process, which kernels/children/child_process.py starts.
-
-`python -m tilewatch.kernels.child ROLE` reads requests from standard input and writes an answer to each, as lines of
-JSON. Answers go to a private copy of standard output. Everything else that is printed there goes to standard error,
-because a line that a library prints (DeepGEMM and the compilers print) would corrupt an answer."""
+"""The main program of child processes: answers requests, one line of JSON each."""
 
 import contextlib
 import importlib
@@ -60,12 +56,12 @@ def main(role: str, readable: Sequence[str], writable: Sequence[str]) -> None:
 
 
 def _end_with_group(*_: object) -> None:
-    """Kills all processes of the group that this process leads: this process and everything that it started."""
+    """Kills all processes that this process started, and itself."""
     os.killpg(0, signal.SIGKILL)
 
 
 def import_role(role: str) -> Handler:
-    """Returns the function that answers requests of a role, such as "compile". Exits if there is no such role."""
+    """Returns the function that answers requests of a role, such as "compile"."""
     if first := os.environ.get(IMPORT_FIRST):
         with contextlib.suppress(Exception):  # the baseline that needs this package says why it is missing
             importlib.import_module(first)

@@ -1,4 +1,4 @@
-"""Parses command-line options, and refuses bad ones before any work is done."""
+"""Parses and checks command-line options."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
 
 
 def parse_share(text: str, option: str = "--fail-over") -> float:
-    """Returns the share in an option: 2% is 0.02. Raises BadParameter if the text has no %, such as 0.02."""
+    """Returns the share in an option: 0.02 for "2%". Raises BadParameter if the % is missing."""
     number, sign, rest = text.partition("%")
     try:
         share = float(number) / 100 if sign and not rest.strip() else -1.0
@@ -25,7 +25,7 @@ def parse_share(text: str, option: str = "--fail-over") -> float:
 
 
 def require_place(file: Path | None) -> Path | None:
-    """Returns the given file or None. Raises BadParameter if it is a folder, or if the file's folder is missing."""
+    """Returns the given file. Raises BadParameter if the file's folder is missing."""
     if file is not None and file.is_dir():
         raise typer.BadParameter(f"{file} is a folder; name a file")
     if file is not None and not file.absolute().parent.is_dir():
@@ -34,14 +34,14 @@ def require_place(file: Path | None) -> Path | None:
 
 
 def require_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of toolchains to compare. Raises BadParameter if there is only one, or if two are equal."""
+    """Returns the names of the toolchains. Raises BadParameter unless there are two or more different names."""
     if len({Path(name).name for name in names}) < max(2, len(names)):
         raise typer.BadParameter("name two or more different toolchains, the one in use first")
     return tuple(names)
 
 
 def require_files(files: list[Path] | None) -> list[Path] | None:
-    """Returns the given files or None. Raises BadParameter if a file does not exist or is a folder."""
+    """Returns the given files. Raises BadParameter if a file does not exist."""
     for each in files or ():
         if each.is_dir():
             raise typer.BadParameter(f"{each} is a folder; name files in it")
@@ -51,21 +51,21 @@ def require_files(files: list[Path] | None) -> list[Path] | None:
 
 
 def require_arch(arch: str) -> str:
-    """Returns the given architecture. Raises BadParameter if cuTile has no such architecture."""
+    """Returns the architecture. Raises BadParameter if cuTile does not know it."""
     if not ARCHITECTURE.fullmatch(arch):
         raise typer.BadParameter(f"'{arch}' is not an architecture of cuTile; expected one such as sm_90")
     return arch
 
 
 def split_archs(archs: str) -> str:
-    """Returns the given text of architectures, separated by commas. Raises BadParameter if cuTile lacks one of them."""
+    """Returns the text, which lists architectures. Raises BadParameter if cuTile does not know one of them."""
     for each in archs.split(","):
         require_arch(each)
     return archs
 
 
 def require_archs(archs: list[str] | None) -> list[str] | None:
-    """Returns the given architectures or None. Raises BadParameter if cuTile lacks one of the architectures."""
+    """Returns the architectures. Raises BadParameter if cuTile does not know one of them."""
     for each in archs or ():
         require_arch(each)
     return archs

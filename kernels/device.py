@@ -1,5 +1,4 @@
-"""Lists the GPU models that Tilewatch supports and this machine's GPUs, and computes a problem's least time on a GPU.
-Calls nvidia-smi, which every driver includes, and imports no CUDA package, so it also works on a laptop."""
+"""Lists GPU models and this machine's GPUs. Works without a GPU or CUDA, for example on a laptop."""
 
 import csv
 import difflib
@@ -32,8 +31,7 @@ FLOP_PER_US, BYTES_PER_US = 1e6, 1e3
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """A GPU model with its peak rates: dense Tensor Core throughput in TFLOP/s with sums in float32, and
-    `bandwidth_gbps` of device memory. `half_tflops` is for float16 and bfloat16. A rate without a source is None."""
+    """A GPU model with its peak rates. The TFLOP/s are for dense Tensor Core products; a rate is None if unknown."""
 
     slug: str
     name: str
@@ -45,7 +43,7 @@ class GpuSpec:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """Returns this model's columns for the database, without half and TF32 rates, which each sweep stores."""
+        """Returns the values that the database stores about this model."""
         names = ("slug", "name", "arch", "fp8_tflops", "bandwidth_gbps")
         return {name: getattr(self, name) for name in names}
 
@@ -102,16 +100,16 @@ UNKNOWN_SLUG = re.compile(r"([a-z0-9-]+)-(sm_\d+)")
 
 
 class UnknownGpu(ExpectedError):
-    """Raised if there is no GPU model of this name. The message lists the most similar names."""
+    """Raised if there is no GPU model of this name."""
 
 
 class GpuMissing(ExpectedError):
-    """Raised if this machine has no GPU of the requested index or architecture. The message is a sentence."""
+    """Raised if this machine lacks the requested GPU."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine. `model` is None if the GPU's compute capability is unknown, or too old for cuTile."""
+    """A GPU of this machine. `model` is None if cuTile does not support the GPU."""
 
     index: int
     uuid: str
@@ -121,7 +119,7 @@ class Gpu:
 
 
 def gpu_model(slug: str) -> GpuSpec:
-    """Returns a slug's GPU model: from GPU_MODELS, or without rates for "NAME-sm_89". Raises UnknownGpu otherwise."""
+    """Returns the GPU model with this short name, such as "h200". Raises UnknownGpu if there is none."""
     for model in GPU_MODELS:
         if model.slug == slug.lower():
             return model
@@ -133,20 +131,19 @@ def gpu_model(slug: str) -> GpuSpec:
 
 
 def model_of(arch: str) -> GpuSpec | None:
-    """Returns the GPU model that stands for an architecture ("sm_90") if no GPU is present, or None if none does."""
+    """Returns the GPU model that stands for an architecture ("sm_90"), or None."""
     return next((model for model in GPU_MODELS if model.arch == arch and model.slug in MULTIPROCESSORS), None)
 
 
 def model_named(name: str) -> GpuSpec | None:
-    """Returns the GPU model with the longest name whose words all occur in the driver's name, or None if none fits."""
+    """Returns the GPU model that fits the driver's name for a GPU, or None."""
     words = name.upper().replace("-", " ").split()
     matches = [model for model in GPU_MODELS if set(model.name.upper().split()) <= set(words)]
     return max(matches, key=lambda model: len(model.name), default=None)
 
 
 def name_unknown(name: str, capability: str) -> GpuSpec | None:
-    """Returns a GPU model without peak rates, for a driver's name that `model_named` does not find. `capability` is as
-    nvidia-smi prints it ("8.9"). Returns None if `capability` is below OLDEST_ARCH or not a number."""
+    """Returns a GPU model without peak rates for an unknown GPU. Returns None if the GPU is too old for cuTile."""
     digits = capability.replace(".", "")
     if not digits.isdigit() or int(digits) < OLDEST_ARCH:
         return None
@@ -155,7 +152,7 @@ def name_unknown(name: str, capability: str) -> GpuSpec | None:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Lists this machine's NVIDIA GPUs, or only the GPUs in CUDA_VISIBLE_DEVICES. Returns () if no driver answers."""
+    """Lists the NVIDIA GPUs that this process may use. Returns () if no driver answers."""
     rows = _query("--query-gpu=index,uuid,name,driver_version,compute_cap")
     return tuple(
         Gpu(int(index), uuid, name, driver, model_named(name) or name_unknown(name, capability))
@@ -165,14 +162,13 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def _is_visible(index: str, uuid: str) -> bool:
-    """Returns True if CUDA_VISIBLE_DEVICES is unset, or names the GPU's index, UUID or start of the UUID."""
+    """Returns whether CUDA_VISIBLE_DEVICES allows this GPU."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES", index).replace(" ", "").split(",")
     return index in named or any(uuid.startswith(name) for name in named if name.startswith("GPU-"))
 
 
 def find_gpu(index: int | None = None) -> Gpu:
-    """Returns the GPU with this index of nvidia-smi, or the first GPU that this process may use if `index` is None.
-    Raises GpuMissing if there is no such GPU, or if cuTile cannot compile for the GPU."""
+    """Returns the GPU with this index of nvidia-smi, or the first. Raises GpuMissing if it cannot be used."""
     here = gpus()
     gpu = next((each for each in here if index in (None, each.index)), None)
     if gpu is None:
@@ -189,7 +185,7 @@ def find_gpu(index: int | None = None) -> Gpu:
 
 
 def processes_on(uuid: str, own: Collection[int] = ()) -> tuple[str, ...]:
-    """Lists the compute processes on a GPU as "pid name", except processes whose pid is in `own`."""
+    """Lists the processes that compute on a GPU, as "pid name", without the pids in `own`."""
     rows = _query("--query-compute-apps=gpu_uuid,pid,process_name")
     ours = set(map(str, own))
     return tuple(f"{row[1]} {row[2]}" for row in rows if len(row) == 3 and row[0] == uuid and row[1] not in ours)
@@ -207,15 +203,14 @@ def _query(question: str) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Rate:
-    """The peak Tensor Core throughput for one type: "float8", "float16" (also for bfloat16) or "tf32"."""
+    """The peak Tensor Core throughput for one input type, such as "float8"."""
 
     type: str
     tflops: float
 
 
 def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
-    """Returns the GPU's peak Tensor Core throughput for the narrowest input type that Tensor Cores can multiply, not
-    counting types of scales. Returns None if there is no such type, or if no source states the throughput."""
+    """Returns the GPU's peak throughput for the narrowest of these types. Returns None if it is unknown."""
     named = set(dtypes)
     for type_name, tflops, names in (
         ("float8", gpu.fp8_tflops, ("float8_e4m3", "float8_e5m2")),
@@ -228,7 +223,7 @@ def find_rate(gpu: GpuSpec, dtypes: Iterable[str]) -> Rate | None:
 
 
 def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes: float) -> float:
-    """Returns microseconds that no kernel can beat, by the GPU's peak rates with a margin. Returns 0 without rates."""
+    """Returns the fewest microseconds that any kernel could take on this GPU, or 0 if unknown."""
     rate = find_rate(gpu, dtypes)
     most_tflops = 0.0 if rate is None else rate.tflops * CLOCK_MARGIN * (HALF_SUMS if "GeForce" in gpu.name else 1.0)
     compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0

@@ -29,7 +29,7 @@ def format_suite(plans: Sequence[Plan]) -> str:
 
 
 def list_suite_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:
-    """Returns a row for each nightly kernel, in the library's order, with the number of configs per architecture."""
+    """Returns a table row for each nightly kernel."""
     return [
         (
             kernel,

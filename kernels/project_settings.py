@@ -1,4 +1,4 @@
-"""Reads `[tool.tilewatch]`, the table with a repository's settings for Tilewatch in its pyproject.toml."""
+"""Reads `[tool.tilewatch]`, a repository's settings in its pyproject.toml."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
@@ -13,26 +13,22 @@ FILES = {"tuned": "src/tuned.json", "requirements": "requirements/kernels.txt"}
 
 
 class BadProject(ExpectedError, ValueError):
-    """Raised if the settings of a repository cannot be used. The message is a sentence."""
+    """Raised if a repository's settings are wrong."""
 
 
 @dataclass(frozen=True)
 class ProjectSettings:
-    """The table [tool.tilewatch] of a repository's pyproject.toml. `watch` is the folder of watch files, `branch` the
-    branch that is followed, `tuned` the file of tuned tables that the repository ships, `requirements` the file that
-    lists the packages of its host code. Each of these four is None if absent. `path` lists the folders from which the
-    repository's packages are imported. Paths are relative to the repository."""
+    """A repository's settings for Tilewatch. All paths are relative to the repository."""
 
-    watch: str | None = None
-    path: tuple[str, ...] = ()
+    watch: str | None = None  # folder of watch files
+    path: tuple[str, ...] = ()  # folders from which the repository's packages are imported
     branch: str | None = None
-    tuned: str | None = None
+    tuned: str | None = None  # file of tuned tables that the repository ships
     requirements: str | None = None
 
 
 def read(folder: Path) -> ProjectSettings | None:
-    """Returns the settings in this folder's pyproject.toml. Returns None if the file or its table is missing, or if
-    this process may not read the file, for example in a sandbox. Raises BadProject if the settings are wrong."""
+    """Returns the settings of a repository, or None if it has none. Raises BadProject if they are wrong."""
     file = folder / FILE
     try:
         return parse(read_given_text(file, MOST_TOML_BYTES), str(file))
@@ -43,8 +39,7 @@ def read(folder: Path) -> ProjectSettings | None:
 
 
 def parse(text: str, where: str) -> ProjectSettings | None:
-    """Returns the settings in the text of a pyproject.toml, or None if the text has no table [tool.tilewatch]. Raises
-    BadProject if the settings are wrong. Error messages begin with `where`, the text's origin."""
+    """Returns the settings in the text of a pyproject.toml, or None. Raises BadProject if they are wrong."""
     try:
         tool = parse_toml(text).get("tool")
     except BadFile as error:

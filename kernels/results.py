@@ -1,7 +1,4 @@
-"""Defines the values that leave the harness: plans of sweeps, outcomes of compiling, results of measuring.
-
-All values are frozen, consist of plain Python values, and become JSON by `dataclasses.asdict`. Times are in
-microseconds (`_us`) or seconds (`_s`), sizes in bytes. A failure is a value here, never an exception."""
+"""Defines the results of planning, compiling and measuring. Times are in microseconds (`_us`) or seconds (`_s`)."""
 
 import datetime as dt
 import secrets
@@ -18,7 +15,7 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One config of a sweep, and a hash of everything on which compiling the config depends."""
+    """One config to try, with a hash of everything that its compilation depends on."""
 
     config: Params
     code_key: str
@@ -26,13 +23,7 @@ class PlannedTrial:
 
 @dataclass(frozen=True)
 class Plan:
-    """The trials of a sweep of one kernel on one problem for one architecture.
-
-    `parts_of` maps a language model to the problem's weight in the model's total time and the number of problems in
-    that total: {"weight": 28.0, "parts": 12}. `dtypes` are the inputs' types, such as "bfloat16". `ships` is the config
-    that the library's host code launches, or None if unknown, for example if the host code searches at run time. `work`
-    is the problem's size in the watch file's own unit, such as ("tokens", 8192). `rest` counts all configs outside the
-    short list. The last `drawn` trials are of configs outside the short list."""
+    """The configs to try for one kernel, problem and architecture. The last `drawn` are not on the short list."""
 
     kernel: str
     problem: str
@@ -44,24 +35,23 @@ class Plan:
     bytes: int
     baselines: tuple[str, ...]
     trials: tuple[PlannedTrial, ...]
-    parts_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    ships: Params | None = None
-    work: tuple[str, float] | None = None
+    parts_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by language model
+    ships: Params | None = None  # the config that the library's host code launches; None if unknown
+    work: tuple[str, float] | None = None  # in the watch file's own unit, such as ("tokens", 8192)
     dtypes: tuple[str, ...] = ()
     drawn: int = 0
-    rest: int = 0
+    rest: int = 0  # number of configs outside the short list
     sizes: Params = field(default_factory=dict)
 
     @property
     def listed(self) -> tuple[PlannedTrial, ...]:
-        """Returns the trials of the short list, or all trials if the kernel has no short list."""
+        """Returns the trials of the short list, or all trials if there is no short list."""
         return self.trials[: len(self.trials) - self.drawn]
 
 
 @dataclass(frozen=True)
 class StaticFacts:
-    """Facts about a cubin that are known without running it. `tma_loads` of the `loads` use TMA. `tensor_core_mmas` of
-    the `mmas` use Tensor Cores. Each remark has the keys pass, name, passed, line, instruction, shape and text."""
+    """Facts about a cubin that are known without running it, such as registers and spills."""
 
     registers: int
     stack_bytes: int
@@ -77,15 +67,14 @@ class StaticFacts:
 
 @dataclass(frozen=True)
 class Compiled:
-    """The outcome of compiling one config. If `status` is ok, `facts`, `content_key`, `code_sha256` and `symbol` are
-    set. Otherwise `failure` says why, in one line. If `reused`, the outcome came from the store."""
+    """The outcome of compiling one config. `failure` says in one line why it failed."""
 
     status: Literal["ok", "timeout", "error"]
     compiler: str
     arch: str
     compile_s: float
     cpu_s: float
-    reused: bool
+    reused: bool  # whether the outcome came from the store
     failure: str | None = None
     content_key: str | None = None
     code_sha256: str | None = None
@@ -93,21 +82,20 @@ class Compiled:
     facts: StaticFacts | None = None
 
     def find_cubin(self, config: Params) -> "Cubin | None":
-        """Returns the cubin of this config, or None if the config did not compile."""
+        """Returns the cubin of a config, or None if it did not compile."""
         if self.status != "ok" or self.content_key is None or self.symbol is None:
             return None
         return Cubin(config, self.content_key, self.symbol)
 
     def make_row(self, code_key: str, host: str) -> dict[str, Any]:
-        """Returns this outcome as a row for the table `compilations` and for recordings."""
+        """Returns this outcome as a row for the database."""
         facts = asdict(self.facts) if self.facts else dict.fromkeys(each.name for each in fields(StaticFacts))
         own = {name: value for name, value in vars(self).items() if name not in ("reused", "facts")}
         return {**own, **facts, "remarks": list(facts["remarks"] or ()), "code_key": code_key, "host": host}
 
 
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
-    """Returns whether compiling again would end alike. Returns False for a timeout before `limit_s` of CPU time, and if
-    the tracing or compiling process died, for example without memory. `outcome` has the fields of Compiled."""
+    """Returns whether compiling again would end alike. It may not if the process died, or if the limit was shorter."""
     if outcome["status"] == "timeout":
         return bool(outcome.get("cpu_s", 0.0) >= limit_s)
     return PROCESS_DIED not in (outcome.get("failure") or "")
@@ -115,7 +103,7 @@ def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Cubin:
-    """A config whose machine code is in the store under `content_key`."""
+    """A config whose machine code is stored under `content_key`."""
 
     config: Params
     content_key: str
@@ -124,7 +112,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The outcome of one config on the GPU: its samples, or a failure with the first line of the error's message."""
+    """The outcome of one config on the GPU: its samples, or a failure."""
 
     config: Params
     status: Literal["timed", "wrong", "launch_error", "crashed", "hung"]
@@ -136,8 +124,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Measured:
-    """The careful timing of a kernel or baseline. All implementations of a run are timed in rounds; sample i is from
-    round i. If an implementation could not run, it has no samples, and `detail["missing"]` says why."""
+    """The careful timing of a kernel or baseline. It has no samples if the kernel could not run."""
 
     implementation: str
     role: Literal["kernel", "baseline"]
@@ -148,7 +135,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run on one GPU: the sweep's trials and winner, and the timing of the winner and its baselines."""
+    """The result of a sweep on one GPU: all trials, the winner, and the timing of the winner and its baselines."""
 
     host: str
     gpu_model: str
@@ -168,7 +155,7 @@ class RunResult:
     """The random name of the run. Several runs may start on a GPU in one microsecond (2026-11-28)."""
 
     def note(self, **facts: Any) -> "RunResult":
-        """Returns the run with these facts added to the details of the kernel's measurement."""
+        """Returns a copy of the result with these facts added to the kernel's details."""
         noted = (
             replace(each, detail={**each.detail, **facts}) if each.role == "kernel" else each
             for each in self.measurements

@@ -1,8 +1,4 @@
-"""Holds the tile table: the config that an engineer would choose by hand, by kernel, GPU, type and size.
-
-The table maps numbers to a config and uses no kernel, GPU or database. Every sweep times the table's config beside its
-winner as the baseline `tile_table`, so that the loss of the table's config is known for every night. A kernel is also
-compiled with this config by default."""
+"""Holds the tile table: the config that an engineer would choose by hand, by kernel, GPU, type and size."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -22,9 +18,7 @@ Kind = Literal["product", "attention", "rows", "elements"]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: preferred values of a config on `gpus`, for elements of `element_bytes`. Values of axes that
-    a space lacks are ignored. `source` is a document, or a sweep of ours and how much slower than its winner the values
-    are. The row is for problems whose `find_size` is from `at_least` to `below`, and spaces with the axis `needs`."""
+    """A row of the table: the preferred config for some GPUs, types and sizes."""
 
     gpus: tuple[str, ...]
     element_bytes: int
@@ -181,7 +175,7 @@ TYPICAL = {"sm_80": "a100", "sm_90": "h200", "sm_100": "b200", "sm_103": "b300",
 
 
 def find_kind(axes: Collection[str]) -> Kind | None:
-    """Returns the kind of a search space with these axes, such as "attention", or None if no row has that kind."""
+    """Returns the kind of kernel that has these axes, such as "attention", or None."""
     if "tile_k" in axes or {"tile_m", "tile_n", "group_size_m"} <= {*axes}:
         return "product"
     if {"tile_m", "tile_n"} <= {*axes}:
@@ -192,15 +186,14 @@ def find_kind(axes: Collection[str]) -> Kind | None:
 
 
 def find_size(kind: Kind | None, sizes: Params) -> int | None:
-    """Returns the size that selects a row: the elements of a product's D, else the columns. Returns None if unknown."""
+    """Returns the size by which a row is chosen, such as the elements of a product's output. None if unknown."""
     if kind == "product":
         return sizes["m"] * sizes["n"] if {"m", "n"} <= sizes.keys() else None
     return sizes.get("columns")
 
 
 def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params) -> Row | None:
-    """Returns the table's row for a space with these axes and a problem of these sizes. `gpu` is a GPU model or an
-    architecture. If the problem's size is unknown, only a row for all sizes fits. Returns None if no row fits."""
+    """Returns the table's row for a kernel with these axes and a problem of these sizes, or None."""
     model, kind = TYPICAL.get(gpu, gpu), find_kind(axes)
     size = find_size(kind, sizes)
     for row in TABLE:
@@ -212,7 +205,7 @@ def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params
 
 
 def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params | None:
-    """Returns the config that differs by the fewest powers of two from the table's row, or None if there is no row."""
+    """Returns the config that is nearest to the table's row, or None if there is no row."""
     space = list(configs)
     row = table_row(gpu, element_bytes, space[0], sizes) if space else None
     if row is None:
@@ -223,7 +216,7 @@ def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes:
 
 
 def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params:
-    """Returns the table's config. Without a row, returns the config nearest to PLAIN and to the other axes' medians."""
+    """Returns the table's config, or a plain config if the table has no row."""
     space = list(configs)
     named = table_config(gpu, element_bytes, space, sizes)
     if named is not None:
@@ -236,8 +229,7 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], size
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """Returns facts about a sweep's search space for the database: the axes, the table's config and, if known, the
-    shipped config, the problem's size in the watch file's unit, and the GPU's peak Tensor Core throughput."""
+    """Returns facts about a sweep's configs for the database, such as the table's config and the shipped config."""
     rate = find_rate(gpu_model(gpu), plan.dtypes)
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.listed), plan.sizes)
     return {
@@ -258,12 +250,12 @@ def _measure_distance(config: Params, prefers: Mapping[str, float]) -> float:
 
 
 def _read_number(value: object) -> float | None:
-    """Returns a config's value if it is a finite number of at least 0, else None. Watch files may have texts too."""
+    """Returns a config's value as a number, or None if it is not a number of at least 0."""
     return value if isinstance(value, int | float) and 0 <= value < math.inf else None
 
 
 def _order(config: Params) -> list[tuple[str, bool, Any]]:
-    """Returns the key that sorts equally near configs: numbers by size, then other values by their text."""
+    """Returns the sort key that decides between equally near configs."""
     return [
         (name, _read_number(value) is None, value if _read_number(value) is not None else str(value))
         for name, value in sorted(config.items())

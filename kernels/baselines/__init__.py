@@ -1,1 +1,1 @@
-"""Names the libraries with which kernels are compared, and launches them on the kernel's own arrays in the same run."""
+"""Launches other libraries on the same arrays as our kernels, for comparison."""

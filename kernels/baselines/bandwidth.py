@@ -1,4 +1,4 @@
-"""Copies as many bytes as the problem moves, without computing. This is the baseline of kernels that only move data."""
+"""The baseline of kernels that only move data: it copies as many bytes as they move."""
 
 import cupy
 
@@ -20,7 +20,7 @@ BLOCKS_PER_MULTIPROCESSOR = 4
 
 
 def copy(call: Call) -> BaselineLaunch:
-    """Returns a launch of a copy kernel, which reads half of the problem's bytes and writes as many."""
+    """Returns a launch that reads half of the problem's bytes and writes as many."""
     count = max(1, call.bytes // 2 // 16)
     source, target = cupy.ones(4 * count, dtype=cupy.uint32), cupy.empty(4 * count, dtype=cupy.uint32)
     kernel = cupy.RawKernel(SOURCE, "copy_16_bytes")

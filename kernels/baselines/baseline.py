@@ -1,4 +1,4 @@
-"""Defines what every baseline takes and returns: the call of our kernel, and a launch of the baseline."""
+"""Defines the values that every baseline takes and returns."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -7,38 +7,30 @@ from typing import Any
 
 
 class BaselineMissing(Exception):
-    """Raised if a baseline cannot run on this machine or for this problem. The message says why."""
+    """Raised if a baseline cannot run on this machine or for this problem."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """Holds the call of our kernel, which a baseline repeats on the same arrays.
-
-    `inputs` and `outputs` are our kernel's raw CuPy arrays by name. An array that is changed in place is an output
-    only. `dtypes` maps arrays to cuTile type names. `sizes` are the problem's numbers, such as {"m": 320}. `bytes` is
-    the least number of bytes that solving the problem moves through device memory."""
+    """A call of our kernel, which a baseline repeats on the same arrays."""
 
     kernel: str
     inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]  # also the arrays that are changed in place
     dtypes: Mapping[str, str]
     sizes: Mapping[str, int]
-    bytes: int
+    bytes: int  # fewest that must move through device memory
 
 
 @dataclass(frozen=True)
 class BaselineLaunch:
-    """Holds a function that launches a baseline. `detail` says how the library is called.
-
-    If the baseline chooses where it writes, `settle` copies the result into the call's output; only the check of
-    results calls it. If `solves` is False, the baseline computes something else (a copy), and its result is not
-    checked. `kernels` is the number of kernels that a launch must run for `detail` to be true, or None for any."""
+    """A function that launches a baseline. `settle` copies the result into the call's output."""
 
     launch: Callable[[], None]
     detail: Mapping[str, Any]
     settle: Callable[[], None] | None = None
-    solves: bool = True
-    kernels: int | None = None
+    solves: bool = True  # if False, it computes something else, so its result is not checked
+    kernels: int | None = None  # number that a launch must run for `detail` to be true; None: any
 
 
 def make_allocating(
@@ -54,7 +46,7 @@ def make_allocating(
 
 
 def torch_module() -> Any:
-    """Imports torch and returns it. If torch is missing, raises BaselineMissing, which says how to install torch."""
+    """Imports torch and returns it. Raises BaselineMissing if torch is not installed."""
     try:
         import torch
     except ImportError as error:
@@ -72,7 +64,7 @@ def find_major() -> int:
 
 
 def tensor(call: Call, name: str) -> Any:
-    """Returns the call's array `name` as a torch tensor on the same memory. Raises BaselineMissing if it is missing."""
+    """Returns an array of the call as a torch tensor on the same memory."""
     arrays = {**call.inputs, **call.outputs}
     if name not in arrays:
         raise BaselineMissing(f"it needs an array called '{name}'; {call.kernel} has {', '.join(arrays)}")

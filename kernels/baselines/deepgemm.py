@@ -1,8 +1,5 @@
-"""Builds launches of DeepGEMM, the main baseline: products in bfloat16, or in FP8 with block scales. Some products are
-computed per group of rows, per group along K, or per head. FP8 kernels take a scale for each row of A and 128 elements
-of K, and for each 128x128 block of B. On Hopper, DeepGEMM reads scales as float32. On B200 and B300, it reads powers of
-two, as four exponents in an int32, and also takes a scale for each row of B; calls with float32 scales launch extra
-kernels there to convert them. DeepGEMM gets our kernel's scales, or scales of one if our kernel has none."""
+"""Builds launches of DeepGEMM, the main baseline. It reads float32 scales on Hopper, packed exponents on B200 and
+B300."""
 
 import os
 from collections.abc import Callable
@@ -29,7 +26,7 @@ BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 
 @dataclass(frozen=True)
 class Scales:
-    """Scales of A (.., M, K / 128), and of B, shaped by `recipe`. `held` says whether they are our kernel's or ones."""
+    """The scales of A and B. `held` says whether they are our kernel's; otherwise all are one."""
 
     a: Any
     b: Any
@@ -38,7 +35,7 @@ class Scales:
 
 
 def with_scales_laid_out(call: Call) -> BaselineLaunch:
-    """Returns a launch of the call's product in DeepGEMM. Its scales are laid out beforehand and not timed."""
+    """Returns a launch whose scales already have DeepGEMM's layout, so no conversion is timed."""
     _import_deepgemm()  # first, because without it that is the reason, whatever arrays the kernel has
     if "logits" in call.outputs:
         return _make_mqa_logits(call)
@@ -53,21 +50,19 @@ def with_scales_laid_out(call: Call) -> BaselineLaunch:
 
 
 def with_scales_as_called(call: Call) -> BaselineLaunch:
-    """Returns a launch with row-major scales, as most callers have. DeepGEMM's conversion of scales is timed too."""
+    """Returns a launch with row-major scales, as most callers have them. Their conversion is timed too."""
     scales = _find_scales(call)
     return _make_fp8(call, scales.a.contiguous(), scales.b, f"{scales.held}, row-major")
 
 
 def by_ends(call: Call) -> BaselineLaunch:
-    """Returns a launch of a grouped product that passes the ends of groups (psum layout), not the group of each row."""
+    """Returns a launch of a grouped product that gets only the end of each group."""
     scales = _find_scales(call)
     return _make_fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1, by_ends=True)
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Returns a launch that copies the tokens' rows and scales, multiplies them by all experts' weights in one DeepGEMM
-    kernel, and computes SiLU and a product in two kernels of torch. DeepGEMM gets our kernel's padded rows. It skips 64
-    rows if all of these are padding."""
+    """Returns a launch of a mixture of experts: a product in DeepGEMM, then the activation in torch."""
     deep_gemm, torch = _import_deepgemm(), torch_module()
     x, scale_x, gate_up, scale_w, y = (tensor(call, each) for each in ("x", "scale_x", "gate_up", "scale_w", "y"))
     tokens = tensor(call, "token_of_row")
@@ -103,8 +98,7 @@ def _make_mqa_logits(call: Call) -> BaselineLaunch:
 
 
 def _make_paged_mqa_logits(call: Call) -> BaselineLaunch:
-    """Returns a launch that reads a copy of the cache, in which each page has its keys first and then their scales. The
-    work of DeepGEMM's thread blocks is planned beforehand, as in a model, whose layers share one plan."""
+    """Returns a launch that computes attention's logits from a copy of the paged cache."""
     compute, deep_gemm = _find_function("fp8_paged_mqa_logits", "0.1.0"), _import_deepgemm()
     torch = torch_module()
     q, k, scale_k, weights, length, page_of = (
@@ -143,8 +137,7 @@ def _make_bf16(call: Call) -> BaselineLaunch:
 
 
 def _make_fp8_along_k(call: Call) -> BaselineLaunch:
-    """Returns a launch that adds each group's product to the group's output, because DeepGEMM can only add. Operands
-    are copied by group beforehand. Raises BaselineMissing except on Hopper: other GPUs would pack scales too."""
+    """Returns a launch that multiplies groups along K. Raises BaselineMissing except on Hopper."""
     multiply = _find_function("k_grouped_fp8_gemm_nt_contiguous", "0.2.5")
     if find_major() != HOPPER:
         raise BaselineMissing("DeepGEMM packs the scales of groups along K in every call on B200 and B300")
@@ -215,7 +208,7 @@ def _find_scales(call: Call) -> Scales:
 
 
 def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
-    """Returns the scales of A and B in the layout that DeepGEMM's kernels for this GPU read, for use in later calls."""
+    """Returns the scales of A and B in the layout that DeepGEMM reads on this GPU."""
     if find_major() == HOPPER:
         return _import_deepgemm().get_mn_major_tma_aligned_tensor(scales.a), scales.b
     return (
@@ -225,14 +218,14 @@ def _lay_out(call: Call, scales: Scales) -> tuple[Any, Any]:
 
 
 def _pack(scales: Any, matrix: Any, recipe: tuple[int, int, int], *, is_of_a: bool) -> Any:
-    """Returns the scales of a matrix (.., rows, K) packed as exponents, as B200 reads them. Exact for powers of two."""
+    """Returns a matrix's scales packed as exponents, as B200 reads them. Exact only for powers of two."""
     groups = matrix.shape[0] if matrix.dim() == 3 else None
     rows, k = matrix.shape[-2:]
     return _import_deepgemm().transform_sf_into_required_layout(scales.contiguous(), rows, k, recipe, groups, is_of_a)
 
 
 def _find_function(name: str, has_it: str) -> Any:
-    """Returns DeepGEMM's function `name`. Raises BaselineMissing if only versions from `has_it` on have it."""
+    """Returns a function of DeepGEMM. Raises BaselineMissing if the installed version lacks it."""
     deep_gemm = _import_deepgemm()
     if not hasattr(deep_gemm, name):
         raise BaselineMissing(f"DeepGEMM {version('sgl-deep-gemm')} has no {name}, which {has_it} has")
@@ -240,7 +233,7 @@ def _find_function(name: str, has_it: str) -> Any:
 
 
 def _import_deepgemm() -> Any:
-    """Returns the package DeepGEMM. Raises BaselineMissing if it is not installed, or has no kernels for this GPU."""
+    """Returns the package DeepGEMM. Raises BaselineMissing if it is not installed or does not support this GPU."""
     torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(

@@ -1,4 +1,4 @@
-"""Finds the group of each row, for libraries that need it. Our kernels may get only the ends of groups."""
+"""Finds each row's group, for libraries that need it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ BLOCK = 128
 
 
 def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
-    """Returns each row's group, or -1 for padding. Group i begins at a multiple of BLOCK and ends before `ends[i]`."""
+    """Returns each row's group, or -1 for padding. Every group begins at a multiple of BLOCK."""
     groups = np.full(rows, -1, dtype=np.int32)
     start = 0
     for group, end in enumerate(ends):
@@ -22,14 +22,13 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def list_ranges(call: Call) -> list[tuple[int, int]]:
-    """Returns two indices for each group: the end of the previous group (0 for the first group), and the group's own
-    end. A group along K starts at the first index, a group of rows at the first multiple of BLOCK from there on."""
+    """Returns the end of the previous group and the own end, for each group."""
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     return list(zip([0, *ends], ends, strict=False))
 
 
 def find_group_of_row(call: Call) -> Any:
-    """Returns each row's group as a tensor; -1 is padding. Computes it from the groups' ends if the call lacks it."""
+    """Returns each row's group as a tensor, with -1 for padding."""
     if "group_of_row" in call.inputs:
         return tensor(call, "group_of_row")
     ends = [end for _, end in list_ranges(call)]

@@ -1,6 +1,4 @@
-"""Builds launches of baselines, which are timed in the kernel's own run on the kernel's own arrays. Runs inside the GPU
-child. If a baseline cannot run here, its error says why, and the run continues without it. A library file names a
-kernel's baselines; MAKERS maps each name to the function that builds the baseline's launch."""
+"""Builds launches of baselines by name. Runs in the child process that uses the GPU."""
 
 from collections.abc import Callable, Mapping
 
@@ -36,7 +34,7 @@ MAKERS: Mapping[str, Callable[[Call], BaselineLaunch]] = {
 
 
 def build(name: str, call: Call) -> BaselineLaunch:
-    """Returns a baseline's launch for a kernel's call. Raises BaselineMissing if the baseline cannot run here."""
+    """Returns a baseline's launch for a call of our kernel. Raises BaselineMissing if the baseline cannot run here."""
     if name not in MAKERS:
         raise BaselineMissing(f"there is no baseline '{name}'; there are {', '.join(MAKERS)}")
     try:
@@ -48,6 +46,6 @@ def build(name: str, call: Call) -> BaselineLaunch:
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns the first line of an error, and of its cause in brackets. In torch, the cause names a missing symbol."""
+    """Returns the first line of an error, and of its cause in brackets."""
     first = next(iter(str(error).strip().splitlines()), "")
     return first if error.__cause__ is None else f"{first} ({_first_line(error.__cause__)})"

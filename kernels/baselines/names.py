@@ -1,4 +1,4 @@
-"""Lists the names of baselines that a library file may use, and chooses the main baseline among the measured ones."""
+"""Lists the names of baselines that a library file may use."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,16 +18,13 @@ NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the baseline with which a run's ratios compare: DeepGEMM, else the first measured one, else None. A copy
-    is chosen last, because it computes nothing. Never chosen are baselines that run our own kernel (OURS), and
-    baselines in another version, which come and go with their environment."""
+    """Returns the main baseline, or None. DeepGEMM comes first."""
     baselines = [name for name in measured if name not in OURS and not has_version(name)]
     return min(baselines, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 
 
 def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | None:
-    """Returns a baseline's name with versions, such as "deepgemm 0.2.5" or "cublas torch 2.11.0, nvidia-cublas
-    13.10.0.20". `packages` maps installed packages to versions. Returns None if they lack the baseline's package."""
+    """Returns a baseline's name with its version, such as "deepgemm 0.2.5", or None if its package is not installed."""
     known = BY_NAME.get(baseline)
     if known is None or known.package is None or known.package not in packages:
         return None
@@ -36,6 +33,6 @@ def find_versioned_name(baseline: str, packages: Mapping[str, str]) -> str | Non
 
 
 def find_library(baseline: str) -> str:
-    """Returns the package whose kernels a baseline calls, such as nvidia-cublas; "" if it is the baseline's own."""
+    """Returns the package whose kernels a baseline calls, such as nvidia-cublas."""
     known = BY_NAME.get(baseline)
     return "" if known is None or known.library in (None, known.package) else str(known.library)

@@ -1,4 +1,4 @@
-"""Captures what native code prints on standard output. DeepGEMM prints the settings that it chose."""
+"""Captures the text that native code prints, such as DeepGEMM's settings."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ ADDRESS = re.compile(r"\bpointer: \d")
 
 
 class StdoutCapture:
-    """Captures standard output in a `with` block. Then `lines` has the lines that are not empty and have no address."""
+    """Captures standard output in a `with` block. Afterwards `lines` has the lines without memory addresses."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Calls torch for the kernel's problem: cuBLAS and cuBLASLt for products, torch's attentions and norms."""
+"""Builds launches of torch's products, attentions and norms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def cublaslt(call: Call) -> BaselineLaunch:
 
 
 def cublas(call: Call) -> BaselineLaunch:
-    """Returns a launch of D = op(A) @ op(B) in float16, bfloat16 or float32 (as TF32), without copying an operand."""
+    """Returns a launch of a product in float16, bfloat16 or float32 (computed as TF32)."""
     if call.dtypes["a"].startswith("float8"):
         raise BaselineMissing("torch.matmul takes no FP8; cublaslt does, where K is innermost in both operands")
     torch = torch_module()
@@ -54,7 +54,7 @@ def cublas(call: Call) -> BaselineLaunch:
 
 
 def cublas_per_group(call: Call) -> BaselineLaunch:
-    """Returns a launch of one cuBLAS product per group, one after the other, as in code without a grouped kernel."""
+    """Returns a launch that computes the groups' products one after another with cuBLAS."""
     torch = torch_module()
     a, b, d = (tensor(call, name) for name in ("a", "b", "d"))
     weights = b.transpose(-1, -2) if call.sizes.get("b_transposed", 1) else b
@@ -82,7 +82,7 @@ def cublas_per_group(call: Call) -> BaselineLaunch:
 
 
 def grouped_mm(call: Call) -> BaselineLaunch:
-    """Returns a launch that multiplies all groups in one product, on rows copied without the padding between groups."""
+    """Returns a launch that computes the products of all groups in one kernel, without the padding between groups."""
     torch = torch_module()
     if (major := find_major()) not in (HOPPER, BLACKWELL):
         raise BaselineMissing(
@@ -106,7 +106,7 @@ def grouped_mm(call: Call) -> BaselineLaunch:
 
 
 def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
-    """Returns a launch of D = A @ B^T in NVFP4 or MXFP8. Scales, one per 16 or 32 of K, are laid out beforehand."""
+    """Returns a launch of D = A @ B^T in NVFP4 or MXFP8. The layout of the scales is not timed."""
     torch = torch_module()
     if (major := find_major()) < BLACKWELL:
         raise BaselineMissing(
@@ -125,9 +125,9 @@ def cublaslt_block_scaled(call: Call) -> BaselineLaunch:
 
 
 def _tile_scales(scales: Any) -> Any:
-    """Returns scales (rows, blocks of K) in tiles of 128 rows and 4 columns, padded with zeros. A tile holds the scales
-    of the rows r, r + 32, r + 64 and r + 96 side by side (cuBLAS 13, "1D block scaling factors layout")."""
+    """Returns scales in cuBLAS's layout: tiles of 128 rows and 4 columns."""
     torch = torch_module()
+    # cuBLAS 13, "1D block scaling factors layout"
     rows, columns = scales.shape
     padded = torch.nn.functional.pad(scales.view(torch.uint8), (0, -columns % 4, 0, -rows % 128))
     tiles = padded.reshape(-(-rows // 128), 4, 32, -(-columns // 4), 4).permute(0, 3, 2, 1, 4)
@@ -135,7 +135,7 @@ def _tile_scales(scales: Any) -> Any:
 
 
 def cublaslt_per_group(call: Call) -> BaselineLaunch:
-    """Returns a launch of one FP8 product per group along K, one after the other, with scales per row and 128 of K."""
+    """Returns a launch that computes the groups' FP8 products one after another with cuBLASLt."""
     torch = torch_module()
     if (major := find_major()) != HOPPER:
         raise BaselineMissing(f"cuBLASLt takes scales of 128 elements only on Hopper, and this GPU has {major}.x")
@@ -154,7 +154,7 @@ def cublaslt_per_group(call: Call) -> BaselineLaunch:
 
 
 def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
-    """Returns a function that makes a launch of torch's attention by a backend, such as "CUDNN_ATTENTION"."""
+    """Returns a function that builds a launch of torch's attention. `backend` is a name such as "CUDNN_ATTENTION"."""
 
     def build(call: Call) -> BaselineLaunch:
         torch = torch_module()
@@ -175,7 +175,7 @@ def attention(backend: str) -> Callable[[Call], BaselineLaunch]:
 
 
 def attention_flash_backward(call: Call) -> BaselineLaunch:
-    """Returns a launch of FlashAttention's gradient in PyTorch. The call has the logarithms of softmax sums."""
+    """Returns a launch of FlashAttention's backward pass."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_flash_attention_backward
     unused = torch.zeros((), dtype=torch.uint64, device="cuda")  # the random state of dropout
@@ -183,7 +183,7 @@ def attention_flash_backward(call: Call) -> BaselineLaunch:
 
 
 def attention_cudnn_backward(call: Call) -> BaselineLaunch:
-    """Returns a launch of cuDNN's gradient of attention in PyTorch. The call has the logarithms of softmax sums."""
+    """Returns a launch of cuDNN's backward pass of attention."""
     torch = torch_module()
     gradient = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
     unused = torch.zeros((), dtype=torch.int64, device="cuda")  # the random state of dropout
@@ -193,10 +193,9 @@ def attention_cudnn_backward(call: Call) -> BaselineLaunch:
 
 
 def _make_gradients(call: Call, compute: Callable[[tuple[Any, ...], Any, tuple[Any, ...]], Any]) -> BaselineLaunch:
-    """Returns a launch of `compute`, which returns dq, dk and dv. `compute` gets (dout, Q, K, V, result), the
-    logarithms of sums, and (length of Q, length of K, dropout of 0, whether the mask is causal). PyTorch itself
-    computes delta, each row's sum of dout * result. So `result` is made such that this sum equals the call's delta."""
+    """Returns a launch of a backward pass of attention. `compute` returns the gradients of Q, K and V."""
     q, k, v, dout, delta, log_sum = (tensor(call, name) for name in ("q", "k", "v", "dout", "delta", "log_sum"))
+    # PyTorch computes delta as each row's sum of dout * result, so this result gives the call's delta
     slope = dout.float()
     result = (slope * (delta / slope.square().sum(-1))[..., None]).bfloat16()
     given, sizes = (dout, q, k, v, result), (q.shape[2], k.shape[2], 0.0, bool(call.sizes["causal"]))
@@ -224,7 +223,7 @@ def residual_add(call: Call) -> BaselineLaunch:
 
 
 def silu_and_multiply(call: Call) -> BaselineLaunch:
-    """Returns a launch of two kernels, SiLU and a product, because torch has no kernel that does both."""
+    """Returns a launch of SiLU and an elementwise product, as two kernels."""
     torch = torch_module()
     x, y = tensor(call, "x"), tensor(call, "y")
     gate, up = x.chunk(2, -1)
@@ -238,7 +237,7 @@ def softmax(call: Call) -> BaselineLaunch:
 
 
 def moe_route(call: Call) -> BaselineLaunch:
-    """Returns a launch that chooses experts as PyTorch models do: by groups if the call has a bias, else by softmax."""
+    """Returns a launch that chooses each token's experts as PyTorch models do."""
     torch = torch_module()
     logits, top_k = tensor(call, "logits"), call.sizes["top_k"]
 
@@ -259,9 +258,7 @@ def moe_route(call: Call) -> BaselineLaunch:
 
 
 def moe_gate_up(call: Call) -> BaselineLaunch:
-    """Returns a launch that copies the tokens' rows, multiplies them by all experts' weights in one kernel, and
-    computes SiLU and a product in two more kernels. Like our kernel, it leaves out halves of blocks that have only
-    padding. If PyTorch has no grouped kernel (see `grouped_mm`), it multiplies expert by expert; `detail` says so."""
+    """Returns a launch of the first half of a mixture of experts: a product and the activation."""
     torch = torch_module()
     by_experts = {} if find_major() in (HOPPER, BLACKWELL) else {"products": len(call.inputs["gate_up"])}
     x, gate_up, experts = (tensor(call, name) for name in ("x", "gate_up", "expert_of_half"))
@@ -281,7 +278,7 @@ def moe_gate_up(call: Call) -> BaselineLaunch:
 
 
 def mla_decode(call: Call) -> BaselineLaunch:
-    """Returns a launch of two products and a softmax between them: no fused kernel here takes heads of 576 elements."""
+    """Returns a launch of two products with a softmax between them. Torch has no kernel that does all of this."""
     torch = torch_module()
     q, kv, out = (tensor(call, name) for name in ("q", "kv", "out"))
     latent = out.shape[2]
@@ -298,7 +295,7 @@ def mla_decode(call: Call) -> BaselineLaunch:
 
 
 def _make_allocating(call: Call, compute: Callable[[], Any], outputs: tuple[str, ...], **detail: str) -> BaselineLaunch:
-    """Returns a launch of `compute`, which allocates its outputs. Torch reuses memory, so this adds no kernel."""
+    """Returns a launch of `compute`, which allocates its outputs."""
 
     def store(computed: Any) -> None:
         for name, found in zip(outputs, computed if len(outputs) > 1 else [computed], strict=True):

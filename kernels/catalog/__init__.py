@@ -1,2 +1,1 @@
-"""Reads the kernels, parameters, problems and configs of a library folder. Library files are loaded only in a child
-process. This package imports neither CuPy nor the tile compiler."""
+"""Reads the kernels, problems and configs of a library folder."""

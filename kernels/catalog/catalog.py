@@ -1,7 +1,4 @@
-"""Reads a library folder: its kernels, their problems, and every config that a sweep would try.
-
-The files are other people's code of any commit, so they are loaded in a child process. This module imports neither
-cuda-tile nor CuPy and works on a laptop."""
+"""Reads a library folder in a child process: its kernels, their problems and their configs."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,13 +19,12 @@ DEADLINE_S = 120.0
 
 
 class UnknownKernel(ExpectedError):
-    """Raised if the library has no kernel of that name. The message suggests similar names."""
+    """Raised if the library has no kernel of that name."""
 
 
 @dataclass(frozen=True)
 class LibraryPlans:
-    """Holds the plans of a library's sweeps. `failures` are sentences on why files or kernels were left out. The first
-    failure for lack of a package is `package_missing`, because another machine may have the package."""
+    """The plans of a library's sweeps. `failures` are sentences on files and kernels that were left out."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]
@@ -36,7 +32,7 @@ class LibraryPlans:
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, **asked: Any) -> tuple[Plan, ...]:
-    """Returns the plans that `read_library` returns for these parameters, without the failures."""
+    """Returns the plans of a library without the failures."""
     return read_library(library, arch=arch, kernel=kernel, **asked).plans
 
 
@@ -48,11 +44,8 @@ def read_library(
     problem: str | None = None,
     shares: Shares = SHORT_LISTS_ALONE,
 ) -> LibraryPlans:
-    """Returns plans for one architecture ("sm_90"): of all nightly kernels, of one kernel, or of one problem. A plan
-    has the configs of the kernel's short list, and the other configs that `shares` chooses.
-
-    A file or kernel with an error is left out. If the call named that kernel, or if no kernel is left, the error is
-    raised: UnknownKernel, BadProblem, NoConfigs, PackageMissing or LibraryError, each with a sentence as message."""
+    """Returns the plans of a library's kernels, of one kernel, or of one problem. Kernels with errors are left out,
+    unless the kernel was requested or no plan is left: then the error is raised."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem}
     answer = _ask(library, {**request, "shares": write_shares(shares)})
     bad_name = next(filter(None, map(find_bad_name, answer["plans"])), None)
@@ -84,7 +77,7 @@ def read_library(
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
-    """Returns the library file's description of one config. Raises the errors of `read_library`."""
+    """Returns a description of one config, as its library file states it."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "config": dict(config)}
     return read_description(_ask(library, request)["description"])
 

@@ -1,4 +1,4 @@
-"""Answers requests in the child role `catalog`: reads a library folder and plans its sweeps. Needs no compiler."""
+"""Answers requests in the child role `catalog`: reads a library folder and plans its sweeps."""
 
 import difflib
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ def _find_wanted(library: Path, kernel: str, problem: str | None, arch: str) -> 
 
 
 def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
-    """Returns a pair (entry, problem) for each watched problem. Raises LibraryError if the entry's kernel is wrong."""
+    """Returns a pair (entry, problem) for each problem of a kernel. Raises LibraryError if the kernel is wrong."""
     if isinstance(entry, LibraryOperator):
         return [(entry, each.problem) for each in entry.kernel.problems]
     validate_kernel(entry)
@@ -99,7 +99,7 @@ def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
 
 
 def _keep_runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str) -> list[tuple[Entry, Problem]]:
-    """Returns the wanted pairs whose kernel has a config for `arch`. Raises NoConfigs if kernel `asked` has none."""
+    """Returns the pairs whose kernel has a config for `arch`. Raises NoConfigs if the kernel `asked` has none."""
     runnable = [
         (entry, problem) for entry, problem in wanted if isinstance(entry, LibraryOperator) or list_configs(entry, arch)
     ]
@@ -120,7 +120,7 @@ def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, shares: Shar
 
 
 def plan_alone(loaded: Entry, problem: Problem, arch: str, shares: Shares = SHORT_LISTS_ALONE) -> dict[str, Any]:
-    """Returns the fields of Plan, except `parts_of`, as JSON. Raises LibraryError if the library file has a mistake."""
+    """Returns the fields of a Plan as JSON, without `parts_of`."""
     if isinstance(loaded, LibraryOperator):
         plan = plan_operator(loaded, problem, arch, shares)
     else:

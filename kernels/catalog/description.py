@@ -1,5 +1,4 @@
-"""Describes one config of one kernel as its library file states it: source, entry, arrays, constants. `describe` runs
-in the catalog's child process, because it loads the file. The parent process reads the JSON with `read_description`."""
+"""Describes one config as its library file states it: source, arrays, constants."""
 
 import linecache
 import sys
@@ -32,9 +31,7 @@ class DescribedArray:
 
 @dataclass(frozen=True)
 class Description:
-    """Describes one config as its library file states it. `source` is the whole file, `entry` the name of the kernel's
-    function in the file. `launch` has the grid on a GPU of the architecture, and the arguments in the kernel's order.
-    `launch` is empty for a watched operator, because the operator's own host code launches it."""
+    """One config as its library file states it. `launch` is empty if host code launches the kernel."""
 
     kernel: str
     problem: str
@@ -103,7 +100,7 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, arch: str
 
 
 def _find_entry(entry: Any) -> tuple[str, str, str]:
-    """Returns a kernel's file, its name in the file, and the file's source. Raises LibraryError if no file names it."""
+    """Returns the file that defines a kernel, the kernel's name there, and the file's source."""
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{PACKAGE}."):
             for bound, value in vars(module).items():

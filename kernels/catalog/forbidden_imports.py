@@ -1,8 +1,4 @@
-"""Refuses imports that a library file's hash does not cover: relative imports, and imports from its own repository.
-
-The queue identifies a kernel's code by the hash of its library file alone (kernels/catalog/signature.py). If a helper
-in another file changed, that hash would stay equal, and the old cubin would count as current. Installed packages and
-Python's standard library may be imported, because they are part of the toolchain."""
+"""Refuses imports of a library file from its own repository, because only the library file is hashed."""
 
 import ast
 import importlib.util
@@ -22,7 +18,7 @@ STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib",
 
 
 class ForbiddenImport(Exception):
-    """Raised if a library file has a forbidden import. The message is a sentence, `line` the line of the import."""
+    """Raised if a library file has a forbidden import."""
 
     def __init__(self, sentence: str, line: int) -> None:
         super().__init__(sentence)
@@ -30,8 +26,7 @@ class ForbiddenImport(Exception):
 
 
 def refuse_imports(source: str) -> None:
-    """Raises ForbiddenImport for the first forbidden import in the text of a library file, even inside a function. A
-    package that is not installed may be imported, because another machine may have it."""
+    """Raises ForbiddenImport if the source of a library file has a forbidden import, even inside a function."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
@@ -61,7 +56,7 @@ def _uninstalled_place(package: str) -> Path | None:
 
 
 def _is_installed(place: Path) -> bool:
-    """Returns whether the path of a package is in the standard library, or in a folder into which pip installs."""
+    """Returns whether a package lies in the standard library or among the installed packages."""
     if set(INSTALLED) & set(place.parts) or next(place.parent.glob("*.dist-info"), None) is not None:
         return True
     return any(place.resolve().is_relative_to(each) for each in STANDARD)

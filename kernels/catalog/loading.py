@@ -1,9 +1,5 @@
-"""Loads library files and watch files by path, inside a child process.
-
-The files may come from any commit and any folder; the harness is always the installed one. A library file is loaded
-under the name `watched_library/<name>.py`, so that equal code gives equal bytecode in every checkout. If the checkout's
-pyproject.toml has a table [tool.tilewatch], files may import the repository's own packages (kernels/watching). The
-names of these modules do not contain the checkout's folder either."""
+"""Loads library files and watch files by path, inside a child process. Equal code gives equal bytecode in every
+checkout."""
 
 import functools
 import hashlib
@@ -55,7 +51,7 @@ PATH_MISSING = (
 
 @dataclass(frozen=True, eq=False)
 class LibraryKernel:
-    """Holds a kernel with its file's hash and name. Two objects are equal only if they are the same object."""
+    """A kernel with the hash and name of its file."""
 
     kernel: Kernel
     source_sha256: str
@@ -64,7 +60,7 @@ class LibraryKernel:
 
 @dataclass(frozen=True)
 class LibraryOperator:
-    """Holds a watched operator, its checkout, the name of its file, and its short list for each architecture."""
+    """A watched operator with its checkout, its file's name and its short lists."""
 
     kernel: WatchedOperator
     project: Project
@@ -73,26 +69,25 @@ class LibraryOperator:
 
     @property
     def source_sha256(self) -> str:
-        """Returns a hash of all files that were imported from the checkout so far. Tracing may import more files."""
+        """Returns a hash of all files that were imported from the checkout so far."""
         return hash_sources(self.project)
 
     def trace(self, problem: Problem) -> TracedOperator:
-        """Returns the host code's trace on a problem, cached by problem. Raises LibraryError if the host code fails."""
+        """Returns the launches that the host code makes on a problem. Raises LibraryError if the host code fails."""
         try:
             return _trace(self.kernel, self.project, problem.name)
         except Exception as error:
             raise self.describe_failure(f"on {problem.name} cannot be traced", error) from error
 
     def list_launches(self, traced: TracedOperator, config: PlainConfig) -> tuple[CompilableLaunch, ...]:
-        """Returns the traced host code's launches with a config. Raises LibraryError if the code or cuTile fails."""
+        """Returns the launches with one config, ready to compile."""
         try:
             return traced.launches(config)
         except Exception as error:
             raise self.describe_failure(f"with {config} cannot be traced", error) from error
 
     def describe_failure(self, what: str, error: Exception) -> LibraryError:
-        """Returns `error` as a LibraryError. The message says `what` the operator could not do, where it is declared,
-        and which line failed. It is a PackageMissing if the host code needs a package that another machine may have."""
+        """Returns an error as a LibraryError that names the operator and the line that failed."""
         if isinstance(error, BadWatchFile):
             return LibraryError(f"watch file {error}")
         kind = "" if isinstance(error, ExpectedError) else f"{type(error).__name__}: "
@@ -122,7 +117,7 @@ _libraries: dict[tuple[Path, str | None], _Library] = {}
 
 
 class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports the contract by its old name, for old library files, if no other finder has a package `kernels`."""
+    """Imports the contract by its old name `kernels.contract`, for old library files."""
 
     def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if fullname not in (OLD_CONTRACT, OLD_CONTRACT.partition(".")[0]):
@@ -130,7 +125,7 @@ class _OldContract(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(fullname, self, is_package=fullname != OLD_CONTRACT)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Copies the contract's names into the module `kernels.contract`. Leaves the package `kernels` empty."""
+        """Copies the contract's names into the module `kernels.contract`."""
         if module.__name__ == OLD_CONTRACT:
             vars(module).update({name: value for name, value in vars(contract).items() if not name.startswith("__")})
 
@@ -139,27 +134,20 @@ sys.meta_path.append(_OldContract())
 
 
 def load(library: Path, arch: str | None = None) -> dict[str, Entry]:
-    """Returns all kernels of a folder by name, in the order of files and definitions. Reads a folder only once per
-    process.
-
-    Watch files are loaded again for each architecture, because host code may look at the GPU while it is imported. If
-    `arch` is None, host code sees the GPU of this machine.
-
-    A file that does not load is left out (see `list_failures`). Raises LibraryError if no file loads.
-
-    When cuTile compiles, it takes a kernel's source from inspect by file name. Files of all commits have equal names,
-    so each call gives inspect the sources of the folder that it loads."""
+    """Returns all kernels of a folder by name, without files that do not load. Raises LibraryError if no file loads."""
+    # watch files load once per architecture, because host code may look at the GPU during import
     loaded = _load_once(library, arch)
     activate(loaded.project)
     if loaded.failures and not loaded.kernels:
         raise join_failures(loaded.failures)
+    # all commits' files have equal names, and cuTile takes a kernel's source from inspect by name
     for name, source in loaded.sources.items():
         give_to_inspect(name, source)
     return loaded.kernels
 
 
 def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
-    """Returns a kernel of the folder. Raises LibraryError if there is no such kernel, or if its file does not load."""
+    """Returns a kernel of a folder. Raises LibraryError if the folder has no such kernel."""
     kernels = load(library, arch)
     if kernel not in kernels:
         failures = list_failures(library, arch)
@@ -168,12 +156,12 @@ def find(library: Path, kernel: str, arch: str | None = None) -> Entry:
 
 
 def list_failures(library: Path, arch: str | None = None) -> tuple[LibraryError, ...]:
-    """Returns an error for each file in the folder that cannot be loaded."""
+    """Returns an error for each file that cannot be loaded."""
     return _load_once(library, arch).failures
 
 
 def join_failures(failures: Sequence[LibraryError]) -> LibraryError:
-    """Returns one error with all messages. It is a PackageMissing if one of the given errors is a PackageMissing."""
+    """Returns one error with all messages."""
     missing = any(isinstance(each, PackageMissing) for each in failures)
     return (PackageMissing if missing else LibraryError)("; ".join(map(str, failures)))
 
@@ -235,7 +223,7 @@ def _describe_repetition(first: Entry, second: Entry) -> LibraryError:
 
 
 def find_first_line(entry: Entry) -> int:
-    """Returns the number of the first line of an operator, or of a kernel's function, in its file."""
+    """Returns the number of the first line of an operator or kernel in its file."""
     if isinstance(entry, LibraryOperator):
         return entry.kernel.line
     return int(inspect.unwrap(entry.kernel.entry._pyfunc).__code__.co_firstlineno)
@@ -244,7 +232,7 @@ def find_first_line(entry: Entry) -> int:
 def _run_file(
     path: Path, name: str, content: bytes, project: Project | None, lists: Mapping[str, Mapping[str, ShortList]]
 ) -> tuple[Entry, ...]:
-    """Runs a file and returns its kernels or operators, with their short lists. Raises LibraryError if it fails."""
+    """Runs a file and returns its kernels or operators. Raises LibraryError if it fails."""
     module = types.ModuleType(f"{PACKAGE}.{path.stem}")
     module.__file__ = name if project is None else str(path)
     kind = "library file" if project is None else "watch file"
@@ -301,7 +289,7 @@ def _choose_error(error: BaseException) -> type[LibraryError]:
 
 
 def _describe_error(error: BaseException, name: str) -> str:
-    """Returns an error's type and message as text, with the lines that failed in the file `name` and in host code."""
+    """Returns an error as text, with the lines that failed."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     places = [] if line is None else [f"line {line}"]

@@ -1,4 +1,4 @@
-"""Plans and describes watched operators, as catalog_child.py does for the kernels of library files."""
+"""Plans and describes watched operators."""
 
 import linecache
 from typing import Any
@@ -13,7 +13,7 @@ from tilewatch.kernels.watching.project import CANONICAL
 
 
 def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: Shares) -> dict[str, Any]:
-    """Returns the fields of an operator's Plan as JSON. Raises LibraryError if the watch file has a mistake."""
+    """Returns the fields of an operator's Plan as JSON."""
     operator, traced = loaded.kernel, loaded.trace(problem)
     launched = [loaded.list_launches(traced, config) for config in traced.configs]
     source_sha256 = loaded.source_sha256  # read after the launches: host code may import more while it runs
@@ -45,7 +45,7 @@ def plan_operator(loaded: LibraryOperator, problem: Problem, arch: str, shares: 
 
 
 def describe_operator(loaded: LibraryOperator, problem: Problem, config: Config, arch: str) -> dict[str, Any]:
-    """Returns the fields of an operator's Description as JSON. `source` is the whole file of its first kernel."""
+    """Returns the fields of an operator's Description as JSON."""
     traced = loaded.trace(problem)
     launches = traced.launches(dict(config))
     kernel = launches[0].kernel

@@ -1,6 +1,4 @@
-"""Matches a kernel's parameters, in order, with the arrays, scalars and constants of its library file. `ct.launch`
-makes a parameter without annotation a run-time value, and a `ct.Constant` part of the machine code. A library file must
-do the same. Otherwise Tilewatch would measure code that nobody ships."""
+"""Matches a kernel's parameters with the arrays, scalars and constants of its library file, as ct.launch would."""
 
 import math
 from dataclasses import dataclass
@@ -12,12 +10,12 @@ INT32_MAX = 2**31 - 1
 
 
 class BadArguments(ValueError):
-    """Raised if the values in a library file do not fit the kernel's parameters. The message names a parameter."""
+    """Raised if the values in a library file do not fit the kernel's parameters."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """Holds a number that the kernel gets at each launch. `dtype` is the cuTile type that ct.launch gives it."""
+    """A number that the kernel gets at each launch. `dtype` is the cuTile type that ct.launch gives it."""
 
     name: str
     value: int | float
@@ -34,9 +32,7 @@ Argument = Array | Scalar | Constant
 
 
 def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argument, ...]:
-    """Returns the value of each parameter, in the kernel's order. A parameter named in `scalars` gets that scalar, a
-    ct.Constant gets the next value of `constants`, and any other parameter gets the next array of `arrays`. Raises
-    BadArguments if values are missing, left over or of a wrong type."""
+    """Returns the value of each parameter, in the kernel's order. Raises BadArguments if the values do not fit."""
     arrays, constants = list(kernel.arrays(problem)), list(kernel.constants(problem, config))
     scalars = dict(kernel.scalars(problem, config)) if kernel.scalars else {}
     given: list[Argument] = []
@@ -86,7 +82,7 @@ def _is_constant(annotation: Any) -> bool:
 
 
 def _make_scalar(name: str, value: object, annotation: Any) -> Scalar:
-    """Returns a scalar with the type that ct.launch gives it: float32, int32, or int64 for a ct.ScalarInt64."""
+    """Returns a scalar with the type that ct.launch would give it."""
     wide = getattr(annotation, "scalar", None)
     dtype = "float32" if isinstance(value, float) else "int32" if wide is None else wide.dtype.name
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Lists the language models that use each watched problem, and the problem's weight in each model's total time."""
+"""Lists the language models that run each problem, and how often."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ problem. `parts` is the number of problems in the model's total, so that an inco
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:
-    """Maps each kernel and problem to the models that use it. Adds an error to `failures` for each wrong weight.
-    Returns an empty mapping if `failures` then has any error, because the models' totals would lack problems."""
+    """Maps each problem to the models that run it. Adds an error to `failures` for each wrong weight."""
     weights: dict[tuple[str, str], Mapping[str, float]] = {}
     for name, entry in loaded.items():
         try:
             weights.update({(name, problem): each for problem, each in _read_weights(entry).items()})
         except LibraryError as error:
             failures.append(error)
+    # the models' totals would lack problems
     if failures:
         return {}
     counts = Counter(model for each in weights.values() for model in each)
@@ -32,7 +32,7 @@ def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Par
 
 
 def _read_weights(entry: Entry) -> dict[str, Mapping[str, float]]:
-    """Maps the name of each problem to the problem's weight in each model."""
+    """Maps each problem's name to its weight in each model."""
     if isinstance(entry, LibraryOperator):
         return {each.problem.name: each.weights for each in entry.kernel.problems}
     problems = [each for each in entry.kernel.problems if isinstance(each, Problem)]

@@ -1,7 +1,4 @@
-"""Finds names in a plan that no table, page or terminal can show.
-
-A plan comes from a process that runs a library. Its names are checked in that process, to name the file in the message,
-and again in the process that reads the plan, because the library may have changed it."""
+"""Finds names that no table, page or terminal can show."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +9,7 @@ SHOWN = 60
 
 
 def find_bad_name(plan: Mapping[str, Any]) -> str | None:
-    """Returns a sentence about the first name that cannot be shown, or None if all names can be shown."""
+    """Returns a sentence about the first name that cannot be shown, or None."""
     for kind, name in _list_names(plan):
         if not is_name(name):
             rule = f"expected 1 to {LONGEST_NAME} letters, and no control characters"

@@ -1,7 +1,4 @@
-"""Chooses the configs outside a kernel's short list that a night tries, so that the whole space is tried over time.
-
-The order is drawn anew for each kernel and day, so the configs tried so far are a random sample without replacement, as
-worker/detection/certificate.py needs. All problems of a kernel have one order, because they share machine code."""
+"""Chooses the configs outside a short list that a night tries, so that all are tried over time."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -29,21 +26,18 @@ KEY_LENGTH = 12
 
 @dataclass(frozen=True)
 class Tried:
-    """The configs outside the short list that a series (a kernel and problem on a GPU) tried. `keys` name configs tried
-    with the newest run's machine code, compiler and driver. `near` name configs that may still win, the one tried
-    longest ago first. `kept` are configs that won or tied in the newest run. `source` is the hash of its source, or ""
-    if its compiler or driver is not in use now. `has_changed`: an earlier run had other code, compiler or driver."""
+    """The configs outside the short list that earlier nights tried."""
 
-    keys: Sequence[str]
-    near: Sequence[str]
-    kept: Sequence[Config]
-    source: str
-    has_changed: bool
+    keys: Sequence[str]  # configs tried with the newest machine code, compiler and driver
+    near: Sequence[str]  # configs that may still win, the one tried longest ago first
+    kept: Sequence[Config]  # configs that won or tied in the newest run
+    source: str  # the newest run's source hash; "" if its compiler or driver is not in use now
+    has_changed: bool  # an earlier run had other code, compiler or driver
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Chooses the configs to sweep outside the short list: all if `wide`, a share if `day` is given, else none."""
+    """Chooses the configs outside the short list: all if `wide`, a part if `day` is given, else none."""
 
     day: str = ""
     series: Mapping[tuple[str, str], Tried] = field(default_factory=dict)
@@ -59,12 +53,10 @@ SHORT_LISTS_ALONE, WIDE = Shares(), Shares(wide=True)
 
 
 def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: str, source: str) -> list[Config]:
-    """Returns the configs of `rest`, which are outside the short list, that a night tries with this source. First come
-    the configs that won last, then configs never tried. If all were tried, configs near the winner come next, the one
-    tried longest ago first. If the source, compiler or driver has changed, all configs count as never tried, and the
-    night tries more configs. `tried` is None before a series' first run."""
+    """Returns the configs outside the short list (`rest`) that a night tries."""
     configs = {make_key(config): config for config in rest}
     order = sorted(configs, key=lambda key: hashlib.sha256(f"{kernel} {day} {key}".encode()).digest())
+    # worker/detection/certificate.py needs a random sample
     rotating = -(-len(rest) // ROTATION_NIGHTS)
     quiet = min(rotating, MOST_QUIET)
     if tried is None:

@@ -1,7 +1,4 @@
-"""Reads the short lists of a library folder: the configs of a kernel or a watched operator that every night times.
-
-The lists are in the file short_lists.json beside the library files, because they come from measurements. Each list
-names the compiler, the GPUs, the commit and the day of its measurements."""
+"""Reads short_lists.json of a library folder: the configs that every night times."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +14,7 @@ MOST_BYTES = 16 << 20
 
 
 def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
-    """Maps kernels and architectures to short lists; {} without a file. Raises LibraryError if the file is wrong."""
+    """Maps kernels and architectures to short lists. Raises LibraryError if the file is wrong."""
     try:
         stored = json.loads(read_given_text(library / FILE, MOST_BYTES))
         found: dict[str, dict[str, ShortList]] = {}

@@ -1,4 +1,4 @@
-"""Derives from a library file the signature with which the compiler compiles a config."""
+"""Derives a kernel's signature for the compiler from its library file."""
 
 import hashlib
 import json
@@ -15,12 +15,12 @@ DIVISOR = 16
 
 
 class BadConfig(ValueError):
-    """Raised for a config that no compiler can compile. The message says why it cannot be compiled."""
+    """Raised for a config that no compiler can compile."""
 
 
 @dataclass(frozen=True)
 class ArraySignature:
-    """Facts about an array that the compiler may use. Problems whose arrays have equal facts share their cubins."""
+    """The facts about an array that the compiler may use. Problems with equal facts share their cubins."""
 
     dtype: str
     ndim: int
@@ -31,8 +31,7 @@ class ArraySignature:
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters and hints for which a kernel is compiled. `parameters` are in the kernel's order. The compiler
-    gets the type of each scalar and the value of each constant."""
+    """The parameters and hints for which a kernel is compiled."""
 
     symbol: str
     parameters: tuple[ArraySignature | Scalar | Constant, ...]
@@ -55,7 +54,7 @@ def signature(kernel: Kernel, problem: Problem, config: Config) -> Signature:
 
 
 def input_dtypes(kernel: Kernel, problem: Problem) -> list[str]:
-    """Returns the types of a problem's inputs, each type once, sorted."""
+    """Returns the types of a problem's inputs, sorted."""
     return sorted({array.dtype for array in kernel.arrays(problem) if not array.output})
 
 
@@ -65,13 +64,12 @@ def element_bytes(kernel: Kernel, problem: Problem) -> int:
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Returns the bytes of a type, by the bits in the type's name: "float8_e4m3fn" takes one byte, "int32" four. Types
-    of fewer bits, and "bool_", count as one byte."""
+    """Returns the bytes of a type. Types of fewer than 8 bits count as one byte."""
     return max(1, int(next(iter(re.findall(r"\d+", dtype)), 8)) // 8)
 
 
 def code_key(source_sha256: str, arch: str, signature: Signature) -> str:
-    """Returns a hash of everything on which compiling depends, except the compiler and the values of scalars."""
+    """Returns a hash of everything that affects the compiled code, except the compiler."""
     parameters = [(each.name, each.dtype) if isinstance(each, Scalar) else vars(each) for each in signature.parameters]
     asked = [NAMING, source_sha256, arch, signature.symbol, parameters, signature.hints]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -1,5 +1,4 @@
-"""Validates the kernels of a library file, so that a mistake is reported before a compiler or a GPU is used. Every
-error message names the file, the kernel and what was expected."""
+"""Finds mistakes in a library file before it is compiled. Every message names the file and the kernel."""
 
 import ast
 import difflib
@@ -22,7 +21,7 @@ Configs = tuple[Config, ...]
 
 
 def validate_kernel(loaded: LibraryKernel) -> None:
-    """Raises LibraryError if a problem or a baseline of the kernel is wrong."""
+    """Raises LibraryError if a problem or baseline of the kernel is wrong."""
     for problem in loaded.kernel.problems:
         if not isinstance(problem, Problem):
             raise _make_error(
@@ -37,7 +36,7 @@ def validate_kernel(loaded: LibraryKernel) -> None:
 
 
 def read_space(loaded: LibraryKernel, arch: str) -> Space:
-    """Returns the kernel's search space for an architecture. Raises LibraryError if it is not a Space, or too large."""
+    """Returns the kernel's configs for an architecture as a Space. Raises LibraryError if there are too many."""
     space = call(loaded, "space", arch)
     if not isinstance(space, Space):
         raise _make_error(
@@ -60,7 +59,7 @@ def read_space(loaded: LibraryKernel, arch: str) -> Space:
 
 @functools.cache
 def list_configs(loaded: LibraryKernel, arch: str) -> Configs:
-    """Returns the configs of the kernel's search space. Raises LibraryError if the space or its filter is wrong."""
+    """Returns the kernel's configs for an architecture. Raises LibraryError if the kernel's filter fails."""
     space = read_space(loaded, arch)
     try:
         return space.configs()
@@ -91,7 +90,7 @@ def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Confi
 
 
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
-    """Maps each model to the problem's weight in the model's total time. Raises LibraryError if a weight is wrong."""
+    """Maps each language model to the problem's weight. Raises LibraryError if a weight is wrong."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
     if not isinstance(weights, Mapping):
         raise _make_error(loaded, f"`weights` of {problem.name} is a {_name_type(weights)}; expected a dict by model")
@@ -104,7 +103,7 @@ def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]
 
 
 def validate_problem(loaded: LibraryKernel, problem: Problem) -> None:
-    """Raises LibraryError if the problem's arrays or the names of the reference's outputs are wrong."""
+    """Raises LibraryError if the problem's arrays or outputs are wrong."""
     arrays = call(loaded, "arrays", problem)
     for array in arrays:
         if not isinstance(array, Array):
@@ -135,7 +134,7 @@ def validate_problem(loaded: LibraryKernel, problem: Problem) -> None:
 
 
 def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
-    """Calls the function `field` of a kernel's library file and returns its result. Raises LibraryError if it fails."""
+    """Calls a function of a library file. Raises LibraryError if it fails."""
     try:
         return getattr(loaded.kernel, field)(*arguments)
     except KeyError as error:
@@ -150,7 +149,7 @@ def call(loaded: LibraryKernel, field: str, *arguments: Any) -> Any:
 
 
 def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
-    """Returns the keys of the dictionary that a reference returns, or None if its source does not show all keys."""
+    """Returns the names of the outputs that a reference computes, or None if its source does not show them."""
     code = getattr(inspect.unwrap(reference), "__code__", None)
     if code is None:
         return None
@@ -182,7 +181,7 @@ def reference_outputs(reference: Callable[..., Any]) -> set[str] | None:
 
 @functools.cache
 def _list_functions(source: str) -> tuple[ast.Lambda | ast.FunctionDef, ...]:
-    """Lists the functions of a library file. Cached, because ten kernels ask 30 times, at 30 ms each (2026-11-26)."""
+    """Lists the functions in a library file's source."""
     return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda | ast.FunctionDef))
 
 
@@ -195,7 +194,7 @@ def _name_type(value: object) -> str:
 
 
 def _find_line(error: BaseException) -> str:
-    """Returns the line of a library file that raised the error, such as " (line 7)". Returns "" for other errors."""
+    """Returns the line of a library file that raised an error, such as " (line 7)", or ""."""
     trace, line = error.__traceback__, ""
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith("watched_library/"):

@@ -1,1 +1,1 @@
-"""Checks one config against the optimisation guide, from its source, compiler remarks and cubin. Needs no GPU."""
+"""Checks one config against the optimisation guide. Needs no GPU."""

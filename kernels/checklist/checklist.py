@@ -1,5 +1,4 @@
-"""Checks one config against the optimisation guide. Each rule gets the answer yes, no, unknown or does not apply, with
-its evidence from the source's syntax tree, the compiler's remarks and the cubin. This module compiles nothing."""
+"""Checks one config against the optimisation guide, from its source, the compiler's remarks and its cubin."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ def checklist(
     threads_per_block: int | None,
     counters: Mapping[str, float] | None = None,
 ) -> tuple[Line, ...]:
-    """Returns the answer to each rule of the guide, with evidence. Some rules need a run's hardware `counters`."""
+    """Returns the answer to each rule of the guide, with evidence. `counters` are a run's hardware counters."""
     counters = counters or {}
     source = source_facts(described.source, described.entry, described.constants, described.line)
     facts = compiled.facts
@@ -188,7 +187,7 @@ def _check_spills(facts: StaticFacts | None, compiled: Compiled) -> Line:
 
 
 def _list_counted(counters: Mapping[str, float], source: SourceFacts) -> Iterator[Line]:
-    """Yields the lines of the checklist that need a run's hardware counters. Yields nothing if `counters` is empty."""
+    """Yields the answers that need a run's hardware counters."""
     hits, conflicts, instructions = (counters.get(each) for each in ("l2_hit_pct", "bank_conflicts", "instructions"))
     if hits is not None:
         item = f"more than {L2_HITS_PCT:g}% L2 hits"
@@ -241,7 +240,7 @@ def _make_unknown(item: str, compiled: Compiled) -> Line:
 
 
 def _list_other_instructions(facts: StaticFacts, name: str, wanted: str) -> str:
-    """Returns text on the loads or products (`name`) whose instruction is not `wanted`, or "" if there are none."""
+    """Returns text on the loads or products that do not use the `wanted` instruction, or ""."""
     others = [
         f"line {remark['line']}: {remark['instruction'] or remark['text']}"
         for remark in facts.remarks

@@ -1,4 +1,4 @@
-"""Runs `python -m tilewatch.kernels checklist`: compiles one config and prints its checklist."""
+"""The command `python -m tilewatch.kernels checklist`."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Adds the winner's checklist to a run, from the winner's library file and cubin and the run's hardware counters."""
+"""Adds the winner's checklist to a run."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[Cubin]) -> RunResult:
-    """Returns the run with the checklist in the details of the kernel's measurement. Returns the run unchanged if it
-    has no winner, or if the checklist cannot be made."""
+    """Returns the run with the winner's checklist. Returns it unchanged if no checklist can be made."""
     if result.winner is None:
         return result
     won = config_key(result.winner)
@@ -48,7 +47,7 @@ def list_lines(
     cubin: Cubin,
     counters: Mapping[str, float] | None,
 ) -> list[dict[str, Any]] | None:
-    """Returns the checklist of a cubin's config as JSON, one dict per line, or None if the checklist cannot be made."""
+    """Returns the checklist of a config, one dict per rule, or None if it cannot be made."""
     try:
         described = catalog.describe(library, arch=arch, kernel=kernel, problem=problem, config=cubin.config)
         store = CubinStore(store_url)

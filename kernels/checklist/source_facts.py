@@ -1,6 +1,4 @@
-"""Answers the optimisation guide's questions about a kernel's source from its syntax tree, without running the kernel.
-Reading starts at the entry with its compile-time constants and follows calls to functions in the same file, so that
-shapes and flags passed to these functions are seen too."""
+"""Finds facts about a kernel in its source, without running it."""
 
 import ast
 import operator
@@ -38,11 +36,10 @@ parsers together, and raises SystemError if the garbage collector lets another t
 class SourceFacts:
     """Facts about a kernel's source. Each list has a line number per finding, alone or first in a tuple.
 
-    shapes       (line, operation, sides); a side is None where the source alone does not show it
-    accumulators (line, type) of each matrix product's third operand; "" where the source does not show its type
+    shapes       (line, operation, sides); a side is None if unknown
+    accumulators (line, type) of each matrix product's third operand; "" if unknown
     swizzles     (line, tile rows in a group) of expressions that compute a tile's position within a group
-    flushable, flushing   lines of operations that could flush subnormals to zero, and of those that do
-    """
+    flushable, flushing   lines of operations that could flush subnormals to zero, and that do"""
 
     shapes: list[tuple[int, str, tuple[int | None, ...]]] = field(default_factory=list)
     accumulators: list[tuple[int, str]] = field(default_factory=list)
@@ -56,9 +53,7 @@ class SourceFacts:
 
 
 def source_facts(source: str, entry: str, constants: Mapping[str, int | float], line: int = 0) -> SourceFacts:
-    """Returns the facts of an entry function and of the functions that it calls. `constants` are the values of the
-    entry's constant parameters by name. The function whose first line is `line` is read, or else the last one named
-    `entry`. Raises LibraryError if the source has no such function."""
+    """Returns the facts of a kernel and of the functions that it calls. `line` is the kernel's first line."""
     with PARSING:
         tree = ast.parse(source)
     # A kernel may be made by a function. The module's own functions come last, so that they win over inner ones.
@@ -74,7 +69,7 @@ def source_facts(source: str, entry: str, constants: Mapping[str, int | float], 
 
 
 class _Reader:
-    """Reads a function and the functions that it calls. `open_calls` names those being read, so that recursion ends."""
+    """Reads a function and the functions that it calls."""
 
     def __init__(self, functions: Mapping[str, ast.FunctionDef], facts: SourceFacts, open_calls: set[str]) -> None:
         self.functions, self.facts, self.open_calls = functions, facts, open_calls
@@ -86,9 +81,7 @@ class _Reader:
         types: Mapping[str, str],
         groups: Mapping[str, int] | None = None,
     ) -> None:
-        """Adds the facts of one function. `values` and `types` are the values and element types of the function's
-        parameters, if the caller's source shows them. `groups` maps a parameter whose value is the number of tiles in a
-        group to the number of tile rows in the group."""
+        """Adds the facts of one function. The mappings describe its parameters."""
         assigned, groups = _find_first_values(function), groups or {}
         local = {
             name: evaluate(node, values) for name, node in assigned.items() if name not in _find_reassigned(function)
@@ -158,7 +151,7 @@ class _Reader:
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """Returns the value of an expression of constants, names in `values`, choices and tuples, or else UNKNOWN."""
+    """Returns the value of an expression, or UNKNOWN if the source does not show it."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -176,7 +169,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Maps each local name to the expression first assigned to it: for an accumulator of a loop, its initial value."""
+    """Maps each local name to the expression that is assigned to it first."""
     found: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -185,7 +178,7 @@ def _find_first_values(function: ast.FunctionDef) -> dict[str, ast.expr]:
 
 
 def _find_reassigned(function: ast.FunctionDef) -> set[str]:
-    """Returns the names that are assigned more than once, so that their first value is not their only one."""
+    """Returns the names that are assigned more than once."""
     bound = Counter(
         node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
@@ -193,7 +186,7 @@ def _find_reassigned(function: ast.FunctionDef) -> set[str]:
 
 
 def _find_operation(call: ast.Call) -> str | None:
-    """Returns the name of a call to `ct.<name>`, or of a method call `tiled_view` or `load`; None for other calls."""
+    """Returns the name of the cuTile operation that a call makes, or None."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return None
@@ -202,7 +195,7 @@ def _find_operation(call: ast.Call) -> str | None:
 
 
 def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]:
-    """Yields a node and the nodes below it, except branches that compile-time constants rule out."""
+    """Yields a node and the nodes below it, without branches that constants rule out."""
     yield node
     children: Sequence[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.If) and (chosen := evaluate(node.test, values)) is not UNKNOWN:
@@ -212,7 +205,7 @@ def _walk_reached(node: ast.AST, values: Mapping[str, Any]) -> Iterator[ast.AST]
 
 
 def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
-    """Returns True for a loop over range(first, end, blocks), where each thread block takes every blocks-th tile."""
+    """Returns whether a loop lets each thread block take every n-th tile."""
     if not isinstance(iterated, ast.Call) or not isinstance(iterated.func, ast.Name) or len(iterated.args) != 3:
         return False
     step = iterated.args[2]
@@ -222,7 +215,7 @@ def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
 
 
 def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """Returns the tile rows in a group: the known factor of the product `divisor`. Returns None if none is known."""
+    """Returns the number of tile rows in a group, or None if unknown."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
@@ -231,9 +224,7 @@ def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Map
 
 
 def _find_type(node: ast.expr, assigned: Mapping[str, ast.expr], types: Mapping[str, str]) -> str:
-    """Returns the element type with which an expression was created; "" if the source does not show it. A name has
-    the type of its first value, because accumulators keep their type. An operation has the wider float type of its
-    sides."""
+    """Returns an expression's element type, or "" if the source does not show it."""
     match node:
         case ast.Name(id=name) if name in assigned:
             # Without this name, so that a name assigned from itself ends the recursion.

@@ -1,1 +1,1 @@
-"""Runs other people's code in child processes. Starts and sandboxes these, and caches the code that they compile."""
+"""Starts and sandboxes the child processes that run other people's code."""

@@ -1,9 +1,6 @@
-"""Builds the seccomp filter of a child process, which refuses system calls by their number and arguments.
+"""Builds the seccomp filter of a child process, which refuses dangerous system calls.
 
-The filter sees only numbers. If an argument is a path or a structure, the filter sees its address. A call that takes a
-process id is allowed only for the caller's own process. A call that changes a file's mode, owner, times or attributes
-is refused for all files, because the filter cannot tell whose file it is. sandbox.py installs the filter.
-"""
+The filter sees only numbers, not paths. So it refuses some calls for all files, such as changing a file's mode."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -94,20 +91,18 @@ PR_SCHED_CORE = 62
 
 @dataclass(frozen=True)
 class CallPolicy:
-    """Says what a filter allows: sockets of the address families in `families`, connected Unix sockets if `unix`, and
-    changes of files' attributes if `attributes`. If `bounds_connect`, `bounds_signals` or `bounds_truncate`, Landlock
-    restricts connect(2), signals to other processes or truncating, so the filter allows them; else it refuses them."""
+    """Says what a filter allows. Each `bounds_…` means that Landlock restricts these calls instead."""
 
-    families: tuple[int, ...] = ()
+    families: tuple[int, ...] = ()  # address families of allowed sockets
     unix: bool = False
     bounds_connect: bool = False
     bounds_signals: bool = False
     bounds_truncate: bool = False
-    attributes: bool = False
+    attributes: bool = False  # may change files' modes, owners and times
 
 
 def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction]:
-    """Returns the filter, as instructions, for the process `process_id` and its descendants.
+    """Returns the filter for a process and its descendants, as instructions.
 
     The filter reads struct seccomp_data: the call's number at byte 0, the architecture at 4, the arguments from 16."""
     own = (0, process_id)
@@ -146,7 +141,7 @@ def build(machine: str, process_id: int, policy: CallPolicy) -> list[Instruction
 
 
 def _load(argument: int) -> Instruction:
-    """Returns the instruction that loads the low half of an argument. All examined arguments have 32 bits."""
+    """Returns the instruction that loads the low 32 bits of an argument."""
     return (LOAD, 0, 0, 16 + 8 * argument)
 
 
@@ -160,11 +155,11 @@ def _bound_priority(kind: int, own: Sequence[int]) -> list[Instruction]:
 
 
 def _refuse_devices(mode: int) -> list[Instruction]:
-    """Returns instructions that refuse to make device files, which a child on a GPU could make as root."""
+    """Returns instructions that refuse to make device files."""
     return [_load(mode), (MASK, 0, 0, FILE_KIND), *_answer(DEVICES, REFUSE), ACCEPT]
 
 
 def _refuse_cuts(flags: int) -> list[Instruction]:
-    """Returns instructions that refuse to truncate a file opened for reading. Landlock before version 3 allows it."""
+    """Returns instructions that refuse to truncate a file opened for reading. Old versions of Landlock allow it."""
     cut = (os.O_RDONLY | TRUNCATE, ACCESS | TRUNCATE)
     return [_load(flags), (MASK, 0, 0, ACCESS | TRUNCATE), *_answer(cut, REFUSE), ACCEPT]

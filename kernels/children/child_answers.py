@@ -1,4 +1,4 @@
-"""Writes and reads the answers of child processes. Each answer is one line of JSON whose text a database can store."""
+"""Writes and reads the answers of child processes, each one line of JSON."""
 
 import json
 import re
@@ -15,14 +15,12 @@ r"""Matches an escaped NUL in JSON. An even number of backslashes precedes it, b
 
 
 def make_line(answer: Mapping[str, Any]) -> bytes:
-    """Returns an answer as a line of JSON. Replaces half a surrogate pair, which Python makes from an undecodable file
-    name, by "?"."""
+    """Returns an answer as a line of JSON. Undecodable characters become "?"."""
     return json.dumps(answer, ensure_ascii=False).encode(errors="replace") + b"\n"
 
 
 def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
-    """Returns the answer on a line, or None if the line is not a JSON object. Replaces NUL in the answer, which
-    Postgres cannot store, by U+FFFD."""
+    """Returns the answer on a line, or None if the line is not a JSON object. NUL becomes U+FFFD for Postgres."""
     try:
         # Few answers have a NUL, and searching for backslashes takes 25 ns per letter (2026-11-25).
         stored = _NUL.sub(rb"\1\\ufffd", line) if b"\\u0000" in line else line
@@ -33,7 +31,7 @@ def read_line(line: bytes | bytearray) -> dict[str, Any] | None:
 
 
 def _clean(value: Any) -> Any:
-    """Returns a copy of an answer's list or dict, in which the texts of failures are shortened and cleaned."""
+    """Returns a copy of an answer, with its texts shortened and cleaned."""
     if isinstance(value, list):
         return [_clean(each) if isinstance(each, dict | list) else each for each in value]
     return {

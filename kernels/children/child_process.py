@@ -1,8 +1,5 @@
-"""Starts child processes for dangerous or heavy work. Each request and each answer is one JSON line, with a deadline.
-
-A child may hang, crash its CUDA context or leak memory. It is then killed with its whole process group and replaced, so
-the parent loses one trial and survives. A child gets few environment variables, so credentials never reach it.
-"""
+"""Runs dangerous or heavy work in child processes, which may crash or hang without harm. A child gets few environment
+variables, so credentials never reach it."""
 
 import contextlib
 import json
@@ -83,7 +80,7 @@ ROOT = Path(tilewatch.__file__).resolve().parent.parent
 
 
 class ChildDied(Exception):
-    """Raised if the child ended before it answered. The message is its last output, or the reason why it was ended."""
+    """Raised if the child ended before it answered. The message is its last output."""
 
 
 class ChildHung(Exception):
@@ -91,7 +88,7 @@ class ChildHung(Exception):
 
 
 class ChildProcess:
-    """A process that runs `python -m tilewatch.kernels.child ROLE` and answers requests of one caller at a time."""
+    """A process that runs `python -m tilewatch.kernels.child ROLE` and answers one request at a time."""
 
     program: ClassVar[tuple[str, ...]] = PROGRAM
 
@@ -109,15 +106,8 @@ class ChildProcess:
         torch: bool = False,
         cpu_limit_s: float | None = None,
     ) -> None:
-        """Starts the child. If `packages` is a folder, the child imports packages from there before installed ones, and
-        PyTorch before CuPy. (A process has one cuBLASLt, and CuPy would load the cuBLAS installed beside CuPy; H200,
-        2026-11-23.) If `torch`, the child imports PyTorch when it starts, but after CuPy, for baselines.
-
-        A child may read the checkouts of `library` and `others` and the folders `readable`, and write into `writable`,
-        besides what every child may read and write. On a GPU it gets a cache folder that it shares only with children
-        of exactly these checkouts. Its interpreter is that of `library` (interpreters.py). Raises SandboxMissing if a
-        required sandbox is missing, and BadInterpreter if no interpreter can run the library.
-        """
+        """Starts the child, which may read the checkouts of `library` and `others`. Raises SandboxMissing if a required
+        sandbox is missing, and BadInterpreter if no Python can run the library."""
         sandbox.require()
         self._interpreter = interpreters.find(library)
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
@@ -145,6 +135,7 @@ class ChildProcess:
             own |= {"HOME": folder, **OF_ANOTHER_USER}
         first = ""
         if packages is not None:
+            # else CuPy would load its own cuBLASLt, and a process has only one (H200, 2026-11-23)
             first, passed[IMPORT_FIRST] = str(packages), "torch"
         path = processes.python_path(first, ROOT)
         found = self._interpreter
@@ -213,7 +204,7 @@ class ChildProcess:
             raise interpreters.BadInterpreter(f"{self._interpreter.python} does not run a library: {error}") from None
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends one request and returns its answer. If this raises ChildDied or ChildHung, the child has ended."""
+        """Sends a request and returns its answer. If this raises ChildDied or ChildHung, the child has ended."""
         if self._stdout.closed:
             raise ChildDied("it had ended before it was asked")
         deadline = time.monotonic() + deadline_s
@@ -227,14 +218,13 @@ class ChildProcess:
         return self._read_answer(deadline)
 
     def begin(self, request: Mapping[str, Any]) -> None:
-        """Sends one request without waiting for its answer. A later `finish` returns the answer, and a later `ask`
-        discards it. Both raise ChildDied if the child died."""
+        """Sends a request without waiting. A later `finish` returns its answer."""
         with contextlib.suppress(BrokenPipeError):
             self._send(request, time.monotonic() + BEGIN_LIMIT_S)
             self._unread += 1
 
     def finish(self, *, deadline_s: float) -> dict[str, Any]:
-        """Returns the answer to the request of the last `begin`. Raises ChildDied or ChildHung if no answer comes."""
+        """Returns the answer to the request that `begin` sent. Raises ChildDied or ChildHung if no answer comes."""
         if self._stdout.closed:
             raise ChildDied("it had ended before it answered")
         deadline = time.monotonic() + deadline_s
@@ -259,7 +249,7 @@ class ChildProcess:
                 self._home.close()
 
     def kill(self) -> None:
-        """Ends the child. Any thread may call this. A thread that waits for an answer then gets ChildDied."""
+        """Ends the child. Any thread may call this, also while another thread waits for an answer."""
         if self._process.poll() is None:
             processes.signal_group(self._process, signal.SIGSTOP)
             processes.kill_descendants(self._process.pid)  # a descendant may have left its group
@@ -275,7 +265,7 @@ class ChildProcess:
         return not self._stdout.closed and self._process.poll() is None
 
     def _send(self, request: Mapping[str, Any], deadline: float) -> None:
-        """Writes a request in pieces, because a pipe takes only 64 KiB and the child may have stopped reading."""
+        """Writes a request in pieces, because a pipe takes only 64 KiB at a time."""
         writable = select.poll()
         writable.register(self._stdin, select.POLLOUT)
         line = memoryview(json.dumps(request).encode() + b"\n")
@@ -313,7 +303,7 @@ class ChildProcess:
         return ChildHung("no answer before its deadline")
 
     def _end(self, deadline: float) -> ChildDied | ChildHung:
-        """Returns the error to raise for a child that closed a pipe. Waits until the deadline for the child's end."""
+        """Returns the error to raise for a child that closed a pipe."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -331,7 +321,7 @@ class ChildProcess:
             raise ChildDied(too_much)
 
     def _find_excess(self) -> str | None:
-        """Returns a sentence on the limit that the child exceeds, or None if it exceeds no limit."""
+        """Returns a sentence on the limit that the child exceeds, or None."""
         if len(processes.list_descendants(self._process.pid)) > MOST_PROCESSES:
             return f"it started more than {MOST_PROCESSES:,} processes"
         usage = processes.measure_usage(self._process.pid)

@@ -1,9 +1,4 @@
-"""Gives children that run a library on a GPU a cache folder for the code that CuPy and Triton compile. Later children
-of that library load the code from there. The folder is also called the library's home.
-
-A cache folder belongs to the checkouts that one process runs, so no commit loads what another commit wrote. A parent
-holds a lock on the folder while its child runs. The lock file lies beside the folder, where the child cannot write.
-"""
+"""Gives child processes a folder that keeps compiled code. No commit loads code that another commit wrote."""
 
 import contextlib
 import fcntl
@@ -36,18 +31,16 @@ class LibraryHome:
     lock: IO[bytes]
 
     def is_alone(self) -> bool:
-        """Returns whether no other child uses this home. If so, keeps other children out of it until `close`."""
+        """Returns whether no other child uses this folder. If so, no other child can use it until `close`."""
         return processes.try_lock(self.lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
-        """Releases the lock on the cache folder, so that other processes may delete the folder."""
+        """Releases the lock, so that other processes may delete the folder."""
         self.lock.close()
 
 
 def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> LibraryHome | None:
-    """Returns the locked cache folder of these libraries' checkouts, and deletes cache folders that were long unused.
-    If `has_user`, returns another folder, which belongs to a system user of its own (`sandbox.name_user`). Returns None
-    if this process may not write into the cache, or if another process holds the folder's lock."""
+    """Returns the locked cache folder of these libraries, or None if it cannot be used."""
     cache = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-homes")
     roots = sorted({str(sandbox.find_root(Path(each))) for each in libraries})
     folder = cache / hashlib.sha256("\0".join([*roots, *["own user"] * has_user]).encode()).hexdigest()[:32]
@@ -63,7 +56,7 @@ def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> Lib
 
 
 def is_filled(folder: str | Path, most_bytes: int, most_files: int) -> bool:
-    """Returns whether a folder exceeds a limit. Stops counting at the limit, because there may be millions of files."""
+    """Returns whether a folder exceeds a limit."""
     size_bytes = 0
     files = (os.path.join(place, name) for place, folders, names in os.walk(folder) for name in folders + names)
     for count, file in enumerate(files, start=1):
@@ -104,7 +97,7 @@ def _make(folder: Path, owner: int) -> None:
 
 
 def _remove_unused(cache: Path, used: Path) -> None:
-    """Deletes old cache folders. Keeps `used`, folders that a process uses, and the KEPT_HOMES folders used last."""
+    """Deletes old cache folders that no process uses."""
     homes = []
     for path in cache.glob("*.lock"):
         with contextlib.suppress(FileNotFoundError):  # another process removed it
@@ -121,7 +114,7 @@ def _find_lock_file(folder: Path) -> Path:
 
 
 def _is_same(lock: IO[bytes], path: Path) -> bool:
-    """Returns whether an open lock file is still the file at `path`. Another process may have deleted it meanwhile."""
+    """Returns whether an open lock file is still the file at `path`. Another process may have deleted it."""
     try:
         return os.path.samestat(os.fstat(lock.fileno()), path.stat())
     except FileNotFoundError:

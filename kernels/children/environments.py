@@ -1,8 +1,5 @@
-"""Builds the environments of packages that commits name in a requirements file, each once per user of a machine.
-
-pip runs in a child process that has a network, and runs nothing of a commit: it installs wheels, by name. Children add
-an environment's packages to their import path when they have confined themselves, so no package runs before that.
-"""
+"""Installs the packages that a commit's requirements file names. Only wheels are installed, so nothing of a commit
+runs."""
 
 import fcntl
 import hashlib
@@ -52,8 +49,7 @@ CUTILE = "cuda-tile"
 
 @dataclass(frozen=True)
 class Environment:
-    """The packages that a requirements file names, for one Python. `folder` does not exist until they are installed.
-    `file` is the requirements file as its commit names it, and `lines` are the lines that pip gets."""
+    """The packages that a requirements file names, for one Python. `folder` may not exist yet."""
 
     file: str
     lines: tuple[str, ...]
@@ -79,8 +75,7 @@ _one_at_a_time = threading.Lock()
 
 
 def find(library: Path, python: Path | None) -> Environment | None:
-    """Returns the environment that the commit of a library asks for, or None if it asks for none. `python` is the
-    interpreter of the library's owner, or None for Tilewatch's. Raises BadInterpreter if the file cannot be used."""
+    """Returns the packages that a library's commit names, or None if it names none."""
     root = sandbox.find_root(library).resolve()
     try:
         settings = project_settings.read(root)
@@ -99,8 +94,7 @@ def find(library: Path, python: Path | None) -> Environment | None:
 
 
 def describe(file: str, text: str, python: Path | None) -> Environment:
-    """Returns the environment for the text of a requirements file. Adds Tilewatch's version of cuda-tile if the file
-    allows it and pins none. Raises BadInterpreter if a line is anything but a package with versions."""
+    """Returns the environment for the text of a requirements file. Raises BadInterpreter if a line is not allowed."""
     lines = tuple(split_lines(text))
     for each in lines:
         if not REQUIREMENT.fullmatch(each):
@@ -115,9 +109,9 @@ def describe(file: str, text: str, python: Path | None) -> Environment:
 
 
 def _accepts_cutile(line: str, own: str) -> bool:
-    """Returns whether a line names cuda-tile without an exact version, and allows the version `own`. Tilewatch then
-    installs `own`: for `cuda-tile[tileiras]` beside torch>=2.5, pip chose cuda-tile 1.3, whose tileiras fits torch's
-    CUDA. But Tilewatch compiles with its own tileiras (2026-11-29)."""
+    """Returns whether a line allows Tilewatch's version of cuda-tile without requiring an exact version."""
+    # beside torch>=2.5, pip chose cuda-tile 1.3, which cannot use Tilewatch's tileiras (2026-11-29)
+    # otherwise, beside torch>=2.5, pip chose cuda-tile 1.3, which cannot use Tilewatch's tileiras (2026-11-29)
     if name_package(line) != CUTILE or "--hash=" in line:
         return False
     try:
@@ -133,15 +127,14 @@ def name_package(line: str) -> str:
 
 
 def split_lines(text: str) -> Iterator[str]:
-    """Yields the lines of a requirements file, joined where they continue, without comments and empty lines."""
+    """Yields the lines of a requirements file, without comments and empty lines."""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         if stated := re.sub(r"(^|\s)#.*", "", line).strip():
             yield stated
 
 
 def provide(environment: Environment) -> None:
-    """Installs an environment's packages if they are missing, and keeps them while this process lives. Deletes
-    environments that were long unused. Raises BadInterpreter with pip's words if they cannot be installed."""
+    """Installs an environment's packages if they are missing. Raises BadInterpreter with pip's error if this fails."""
     folder = environment.folder
     with _one_at_a_time:
         if folder in _held:
@@ -196,16 +189,16 @@ def _install(environment: Environment) -> None:
 
 
 def find_settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Returns the environment variables that pip gets, and the files that pip may read besides the system's. The path
-    of a web address is not among these files, because the path of https://host/ would be the root folder."""
+    """Returns the environment variables that pip gets, and the files that it may read."""
     settings = {name: value for name, value in environment.items() if PASSED_TO_PIP.fullmatch(name)}
     words = [urlsplit(word) for name, value in settings.items() if name[:3] != "XDG" for word in value.split()]
+    # the path of https://host/ would be the root folder
     paths = [each.path for each in words if each.scheme in ("", "file")]
     return settings, [*map(os.path.expanduser, READ_BY_PIP), *filter(os.path.isabs, paths)]
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs pip in this process's sandbox. Returns {"failure": pip's error}, or {"failure": None} if pip succeeded."""
+    """Runs pip in this process's sandbox. Returns {"failure": pip's error, or None}."""
     folder, python = request["folder"], request["python"]
     other = [] if Path(python) == Path(sys.executable).resolve() else ["--python", python]
     files = ["--requirement", f"{folder}/{LIST}", "--target", f"{folder}/{SITE}"]
@@ -217,13 +210,13 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_failure(lines: Sequence[str]) -> str:
-    """Returns pip's errors in one line, or pip's last line if it printed no error."""
+    """Returns pip's errors in one line."""
     errors = [line.removeprefix("ERROR: ").strip() for line in lines if line.startswith("ERROR: ")]
     return "; ".join(errors or [line.strip() for line in lines if line.strip()][-1:] or ["pip printed nothing"])
 
 
 def _remove_unused(cache: Path) -> None:
-    """Deletes old environments. Keeps environments in use, and the KEPT_ENVIRONMENTS that were used last."""
+    """Deletes old environments that no process uses."""
     locks = sorted(cache.glob("*.lock"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in locks[KEPT_ENVIRONMENTS:]:
         with path.open("ab") as lock:

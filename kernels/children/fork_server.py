@@ -1,12 +1,5 @@
-"""Forks child processes that have already imported cuTile, CuPy and Tilewatch: `python -m tilewatch.kernels.child fork
-FD`.
-
-Importing takes 0.4 to 0.7 s of CPU time, and a second more with PyTorch, but a fork takes 10 ms (2 cores, 2026-11-22).
-Comparing two commits takes five children. The server runs no library. A child loads a library after the fork, in a
-sandbox (kernels/child.py). The server makes no CUDA call, because its forks could then not use CUDA; importing CuPy,
-CUPTI, NVML and PyTorch makes no CUDA call. When a child ends, the server ends the child's descendants. When the other
-end of its socket FD closes, the server ends all children, deletes their folders and ends.
-"""
+"""Forks child processes that have already imported cuTile, CuPy and Tilewatch. Importing takes 0.4 to 0.7 s of CPU
+time, a fork 10 ms (2 cores, 2026-11-22). The server makes no CUDA call, because its forks could then not use CUDA."""
 
 import contextlib
 import functools
@@ -38,7 +31,7 @@ STREAMS = 3
 
 
 class Forked(NamedTuple):
-    """The role of a forked child, and the paths that it may read and write. `serve` returns it in the child."""
+    """The role of a forked child, and the paths that it may read and write."""
 
     role: str
     readable: list[str]
@@ -46,8 +39,7 @@ class Forked(NamedTuple):
 
 
 def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forked | None:
-    """Forks a child for each request until the socket closes. Returns None in the server, and a Forked in each child.
-    Before it forks, the server calls `import_role` for the child's role."""
+    """Forks a child for each request until the socket closes. Returns None in the server, a Forked in each child."""
     server = os.getpid()
     processes.adopt_orphans()
     forked: dict[int, str] = {}  # the folder of each child
@@ -102,8 +94,7 @@ def _import_for(request: Mapping[str, Any], import_role: Callable[[str], object]
 
 @functools.cache
 def _ask_bytecode_version() -> None:
-    """Asks the compiler once for the bytecode version that it reads, and makes children with that compiler use the
-    answer. Otherwise cuTile would run two programs for this in each process, which takes 0.05 s of CPU time."""
+    """Asks the compiler for its bytecode version, once for all children. Each would need 0.05 s of CPU time."""
     from cuda.tile import _compile
 
     ask = _compile._get_max_supported_bytecode_version
@@ -120,7 +111,7 @@ def _ask_bytecode_version() -> None:
 
 
 def _become(environment: dict[str, str], files: list[int]) -> None:
-    """Turns the forked process into the child: replaces its streams and environment, and closes its other files."""
+    """Turns the forked process into the child, with its own streams and environment."""
     for stream, file in enumerate(files):
         os.dup2(file, stream)
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
@@ -130,9 +121,8 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def read_settings() -> None:
-    """Makes cuTile and CuPy use the child's environment variables instead of the server's, with which they were
-    imported. Call this as the child's own user: it makes the cache folders that the variables name, and a user cannot
-    write into a folder of another user (H200, 2026-11-29). CuPy 14.2 has no public function for it."""
+    """Makes cuTile and CuPy use the child's environment variables. Call this as the child's own user."""
+    # makes cache folders, and a user cannot write into another user's folder (H200, 2026-11-29)
     if "cuda.tile" in sys.modules:
         from cuda.tile import _context
         from cuda.tile._cext import default_tile_context

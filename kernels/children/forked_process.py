@@ -1,5 +1,4 @@
-"""Starts child processes through servers that fork them (kernels/children/fork_server.py). There is one server for each
-name and environment. A server lives as long as this process."""
+"""Starts child processes through servers that fork them (kernels/children/fork_server.py)."""
 
 import atexit
 import contextlib
@@ -24,7 +23,7 @@ _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """Forgets the servers in a forked process, because two processes cannot share the sockets to them."""
+    """Forgets the servers after a fork, because two processes cannot share their sockets."""
     global _lock
     _lock = threading.Lock()
     for server in _servers.values():
@@ -42,8 +41,7 @@ atexit.register(_close_all)
 
 
 class ForkedProcess:
-    """A process that a server forked, with the methods of subprocess.Popen that Tilewatch uses. It ends when the server
-    ends, which is when this process ends or earlier."""
+    """A process that a server forked, with methods like those of subprocess.Popen. It ends when the server ends."""
 
     def __init__(self, server: "_Server", process_id: int, handle: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self.pid, self.stdin, self.stdout = process_id, stdin, stdout
@@ -78,8 +76,7 @@ def fork(
     request: Mapping[str, Any],
     log: IO[bytes],
 ) -> ForkedProcess:
-    """Starts the child that `request` describes (kernels/children/fork_server.py). Children with equal `server_name`,
-    `command` and `imports_from` share a server and its imports. Raises OSError if the child cannot be started."""
+    """Starts a child process. Children with equal `server_name`, `command` and `imports_from` share a server."""
     try:
         return _find_server(server_name, command, imports_from).fork(request, log)
     except ConnectionError:  # the server was ended, with all of its children
@@ -96,7 +93,7 @@ def _find_server(name: str, command: Sequence[str], environment: Mapping[str, st
 
 
 class _Server:
-    """Holds a server process and the socket to it. Only one request is sent at a time."""
+    """A server process and the socket to it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
@@ -114,7 +111,7 @@ class _Server:
             unless_started.pop_all()
 
     def close(self) -> None:
-        """Closes the socket, so that the server ends all children and itself. Kills a server that does not end."""
+        """Ends the server and all its children."""
         self.control.close()
         try:
             self._process.wait(END_LIMIT_S)
@@ -123,7 +120,7 @@ class _Server:
             self._process.wait()
 
     def fork(self, request: Mapping[str, Any], log: IO[bytes]) -> ForkedProcess:
-        """Asks the server for a new process and returns it. Raises ConnectionError if the server has ended."""
+        """Starts a process through the server. Raises ConnectionError if the server has ended."""
         child_in, our_out = os.pipe()
         our_in, child_out = os.pipe()
         stdin, stdout = os.fdopen(our_out, "wb", buffering=0), os.fdopen(our_in, "rb")
@@ -139,7 +136,7 @@ class _Server:
         return ForkedProcess(self, answer["process_id"], handles[0], stdin, stdout)
 
     def end(self, process_id: int) -> int:
-        """Returns the exit code of a process that has ended, and lets the operating system reuse its process id."""
+        """Returns the exit code of a process that has ended. Call it once: the process id may be used again."""
         try:
             return int(self._ask({"ended": process_id}, [])[0]["code"])
         except ConnectionError:  # the process ended with the server

@@ -1,8 +1,4 @@
-"""Finds out whether children that run a library on a GPU can have users of their own, by trying it once.
-
-The measuring process stays root and opens memory of such a child by CUDA IPC. Whether CUDA shares memory between two
-users, and who may open the driver's devices, depends on the driver and the container.
-"""
+"""Finds out by a trial whether child processes on a GPU can have system users of their own."""
 
 import contextlib
 import functools
@@ -28,15 +24,13 @@ log = logging.getLogger(__name__)
 
 
 def is_of_root() -> bool:
-    """Returns whether this process is root and confines its children, which may then get users of their own."""
+    """Returns whether this process is root and confines its children."""
     return os.geteuid() == 0 and sandbox.find_level() is not sandbox.Level.NONE
 
 
 @functools.cache
 def find_refusal(gpu: str, start: Callable[..., Any]) -> str | None:
-    """Returns why root's children that run a library on this GPU stay root, or None if each has a user of its own.
-    `gpu` is the value of CUDA_VISIBLE_DEVICES, and `start` is ChildProcess. The answer holds until this process ends,
-    and for the processes that it forks afterwards."""
+    """Returns why child processes on this GPU must stay root, or None if each can have a user of its own."""
     try:
         refusal = sandbox.find_need_of_root() or _try(gpu, start)
     except (ExpectedError, OSError) as error:
@@ -47,7 +41,7 @@ def find_refusal(gpu: str, start: Callable[..., Any]) -> str | None:
 
 
 def remove_shared_files(user: int) -> None:
-    """Deletes the files in /dev/shm of the user with this id, whose processes may write there because CUDA does."""
+    """Deletes a user's files in /dev/shm. Processes may write there because CUDA does."""
     for each in SHARED_FILES.iterdir():
         with contextlib.suppress(OSError):  # another process removed it
             if each.lstat().st_uid == user:
@@ -55,7 +49,7 @@ def remove_shared_files(user: int) -> None:
 
 
 def _try(gpu: str, start: Callable[..., Any]) -> str | None:
-    """Returns why numbers in GPU memory of one user's child do not reach another user's child, or None if they do."""
+    """Returns why two users' children cannot share GPU memory, or None if they can."""
     from tilewatch.kernels.children.child_process import ChildDied, ChildHung  # it asks this module
 
     drawn = list(secrets.token_bytes(64))

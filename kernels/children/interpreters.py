@@ -1,9 +1,5 @@
-"""Finds the Python that runs a library: Tilewatch's own, or one from a virtual environment of the library's owner.
-
-The owner's environment needs cuda-tile and what host code imports, but no part of Tilewatch. Tilewatch's tracing code
-is imported from its own folder. The tile compiler (tileiras) is Tilewatch's too, so that bytecode is made for one
-compiler. Only the person who runs the node can name an interpreter; a commit can name packages (environments.py).
-"""
+"""Finds the Python that runs a library: Tilewatch's own, or one that the owner of the library provides. A commit cannot
+choose a Python."""
 
 import importlib.metadata
 import sys
@@ -27,29 +23,26 @@ _chosen: dict[Path, Path | str] = {}
 
 
 class BadInterpreter(PackageMissing):
-    """Raised if this machine has no interpreter that can run a library. Another machine may have one."""
+    """Raised if this machine has no Python that can run a library. Another machine may have one."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python, and the folder of the packages that a commit names. If `packages` is None, the Python's own packages
-    are used."""
+    """A Python, and the folder of the packages that a commit names. `packages` is None if it names none."""
 
     python: Path
     packages: Path | None = None
 
 
 def use(library: Path, python: Path | str | None) -> None:
-    """Sets the interpreter with which later children of this process run a library. None is Tilewatch's interpreter. A
-    text says why this machine has no interpreter; starting a child then raises BadInterpreter."""
+    """Sets the Python that runs a library, for later children. A text says why there is none."""
     _chosen.pop(library.resolve(), None)
     if python is not None:
         _chosen[library.resolve()] = python
 
 
 def find(library: str | Path | None) -> Interpreter | None:
-    """Returns a library's interpreter, or None for Tilewatch's own. Installs the packages that the library's commit
-    names, which takes minutes. Raises BadInterpreter if this machine has no interpreter or cannot install them."""
+    """Returns the Python that runs a library, or None for Tilewatch's own. May install packages for minutes."""
     from tilewatch.kernels.children import environments  # which installs by a child process
 
     if library is None:
@@ -66,16 +59,15 @@ def find(library: str | Path | None) -> Interpreter | None:
 
 
 def make_command(interpreter: Interpreter | None) -> tuple[str, ...]:
-    """Returns the first words of a child's command line. An owner's interpreter ignores PYTHONPATH and the user's
-    packages (-I), because only its environment may provide what host code imports. With packages that a commit names,
-    an interpreter ignores all others (-S)."""
+    """Returns the first words of a child's command line."""
     if interpreter is None:
         return OWN
+    # -I: only the owner's environment counts; -S: only the packages that the commit names count
     return (str(interpreter.python), "-I", *(["-S"] if interpreter.packages else []), start_child.__file__)
 
 
 def find_lent_packages() -> str:
-    """Returns the folder of the packages that contain tileiras. Returns "" if tileiras is in a CUDA toolkit."""
+    """Returns the folder of the packages that contain tileiras, or "" if it is in a CUDA toolkit."""
     for each in importlib.metadata.distributions(name="nvidia-cuda-tileiras"):
         return str(each.locate_file(""))
     return ""

@@ -1,9 +1,6 @@
-"""Confines a child process by Linux's Landlock and seccomp. The child has no network, no access to other processes, and
-only its own files. This needs no administrator of the machine or container, and restricts root too.
+"""Confines a child process with Linux's Landlock and seccomp, even if it runs as root.
 
-A process confines itself before it loads other people's code. Its descendants are confined as well, and no process can
-undo this. docs/operate/security.md says what each level prevents.
-"""
+A process confines itself before it loads other people's code, and cannot undo it. Its descendants are confined too."""
 
 import ctypes
 import hashlib
@@ -67,7 +64,7 @@ _SHA = re.compile("[0-9a-f]{40,64}")
 
 
 class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which has no StrEnum
-    """Names all that a child cannot reach. At PROCESSES and NETWORK, it can use all files of the user; at NONE, all."""
+    """A level of the sandbox. Its value names all that a child cannot reach."""
 
     FULL = "files, network and other processes"
     PROCESSES = "network and other processes"
@@ -76,8 +73,7 @@ class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which ha
 
 
 class Apart(Enum):
-    """Says when host code must be measured by a process that does not run it. STATED allows two exceptions: an operator
-    whose watch file gives a reason, and baselines that a watch file defines."""
+    """Says when host code must be measured by a process that does not run it."""
 
     ALWAYS = "always"
     STATED = "unless a watch file says why not"
@@ -85,12 +81,11 @@ class Apart(Enum):
 
 
 class SandboxMissing(ExpectedError):
-    """Raised if TILEWATCH_REQUIRE_SANDBOX is set but Linux cannot provide the sandbox. The message is a sentence."""
+    """Raised if TILEWATCH_REQUIRE_SANDBOX is set but Linux cannot provide the sandbox."""
 
 
 def find_level() -> Level:
-    """Returns the level at which a child without a GPU is confined on this machine. Returns NONE if seccomp cannot be
-    used, or if TILEWATCH_SANDBOX is `off` and the sandbox is not required."""
+    """Returns the sandbox's level for children without a GPU on this machine."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
     if refused or platform.machine() not in call_filter.AUDIT or _libc().prctl(GET_SECCOMP, 0, 0, 0, 0) < 0:
         return Level.NONE
@@ -98,13 +93,13 @@ def find_level() -> Level:
 
 
 def find_gpu_level() -> Level:
-    """Returns the level at which a child that measures is confined on this machine: PROCESSES, NETWORK or NONE."""
+    """Returns the sandbox's level for children that measure on a GPU. It is never FULL."""
     level = Level.PROCESSES if landlock_version() >= OLDEST_WITHOUT_FILES else Level.NETWORK
     return level if find_level() is not Level.NONE else Level.NONE
 
 
 def require() -> None:
-    """Raises SandboxMissing if TILEWATCH_REQUIRE_SANDBOX is set, but this machine cannot provide the full sandbox."""
+    """Raises SandboxMissing if the full sandbox is required but this machine cannot provide it."""
     level = find_level()
     if is_required() and level is not Level.FULL:
         raise SandboxMissing(
@@ -118,20 +113,18 @@ def is_required() -> bool:
 
 
 def find_apart() -> Apart:
-    """Reads TILEWATCH_REQUIRE_APART. Returns STATED if it is not set, NEVER if it is 0, else ALWAYS."""
+    """Returns the value of TILEWATCH_REQUIRE_APART; the default is STATED."""
     asked = os.environ.get(REQUIRE_APART, "")
     return Apart.STATED if not asked else Apart.NEVER if asked == "0" else Apart.ALWAYS
 
 
 def landlock_version() -> int:
-    """Returns Linux's version of Landlock, or 0 if Linux has none or does not let this process use it."""
+    """Returns Linux's version of Landlock, or 0 if this process cannot use it."""
     return max(0, int(_libc().syscall(CREATE_RULESET, None, 0, 1)))
 
 
 def find_root(library: Path) -> Path:
-    """Returns the folder from which a library's files may import: the checkout whose pyproject.toml has a table
-    [tool.tilewatch], or the library's own folder if there is none. The search ends at a folder that is named by a
-    commit's sha, because the folders above such a checkout are not the commit's."""
+    """Returns the folder from which a library's files may import: the checkout with [tool.tilewatch], or its own."""
     library = library.resolve()
     for folder in (library, *library.parents):
         try:
@@ -139,16 +132,14 @@ def find_root(library: Path) -> Path:
                 return folder
         except project_settings.BadProject:
             return folder
+        # a checkout of a commit; the folders above it are not the commit's
         if _SHA.fullmatch(folder.name):
             break
     return library
 
 
 def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], ends_others: bool = False) -> None:
-    """Confines this process to the system's programs, Python's packages, `readable` and `writable`, without network. A
-    process of root becomes a user of its own, who then owns `writable`. If `ends_others`, this process may signal other
-    processes, to end its own children; before Linux 6.12 it may then signal every process of its user.
-    """
+    """Confines this process to the given paths and those of Python and the system, without network."""
     if find_level() is Level.NONE:
         return
     _drop_capabilities(_leave_root(writable))
@@ -156,6 +147,7 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
         _enter_landlock(_list_readable(readable), [*DEVICES, *writable])
     _filter_calls(
         CallPolicy(
+            # before Linux 6.12, `ends_others` allows signals to every process of the user
             bounds_signals=ends_others or version >= OLDEST_WITH_SIGNALS,
             bounds_truncate=version >= OLDEST_WITH_TRUNCATE,
         )
@@ -163,8 +155,7 @@ def confine_without_gpu(*, readable: Iterable[str], writable: Sequence[str], end
 
 
 def confine_to_install(*, readable: Iterable[str], writable: Sequence[str]) -> None:
-    """Confines this process, which runs pip, to the files of `confine_without_gpu`. It has a network, keeps its user,
-    and may change the attributes of files."""
+    """Confines this process, which runs pip. Unlike other children, it has a network."""
     if find_level() is Level.NONE:
         return
     _drop_capabilities()
@@ -182,13 +173,10 @@ def confine_to_install(*, readable: Iterable[str], writable: Sequence[str]) -> N
 
 
 def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | None) -> None:
-    """Confines this process, so that it has no network, no access to other processes, and only the driver's Unix
-    sockets (none before Linux 7.1; CUDA works without its daemons). It may read what a child without a GPU may read,
-    `readable` and the driver's files, and write `writable` and what the driver needs. If the parent gave the first
-    folder of `writable` to another user, a process of root becomes that user. If `writable` is None, files are not
-    restricted, and root keeps its capabilities, which CUPTI may need for counters."""
+    """Confines this process, which uses a GPU, without network. If `writable` is None, it may use all files."""
     if find_level() is Level.NONE:
         return
+    # else root keeps its capabilities, which CUPTI may need for counters
     if writable is not None:
         _drop_capabilities(_become_owner(writable[:1]))
     version = landlock_version()
@@ -208,6 +196,7 @@ def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | 
         CallPolicy(
             families=(call_filter.AF_NETLINK,),  # the driver uses it
             unix=True,
+            # before Linux 7.1, a child reaches no Unix sockets; CUDA works without its daemons
             bounds_connect=version >= OLDEST_WITH_SOCKETS,
             bounds_signals=version >= OLDEST_WITH_SIGNALS,
             bounds_truncate=version >= OLDEST_WITH_TRUNCATE or writable is None,
@@ -221,7 +210,7 @@ def _list_devices() -> list[str]:
 
 
 def _list_readable(also: Iterable[str]) -> list[str]:
-    """Lists the folders that a child may read: the system's, this Python's, its packages', Tilewatch's, and `also`."""
+    """Lists the folders that a child may read: those of the system, of Python, of Tilewatch, and `also`."""
     python = [sys.prefix, sys.base_prefix, *sys.path, *(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))]
     ours = [str(PACKAGE), *(str(each.resolve()) for each in PACKAGE.iterdir())]
     named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
@@ -236,9 +225,7 @@ def _enter_landlock(
     *,
     network: bool = False,
 ) -> None:
-    """Restricts this process by Landlock to the files in `readable` and `writable`, or to all files if both are None.
-    It may connect to other processes' Unix sockets only at `sockets` (from version 9 on), and not to abstract ones
-    (from version 6 on). It may use TCP only if `network` (from version 4 on)."""
+    """Restricts this process by Landlock to these files and sockets. If both lists are None, it may use all files."""
     version = landlock_version()
     rights = 0 if writable is None else _find_file_rights(version)
     connects = CONNECTS if version >= OLDEST_WITH_SOCKETS else 0
@@ -259,12 +246,12 @@ def _enter_landlock(
 
 
 def _find_file_rights(version: int) -> int:
-    """Returns the bits of the file accesses that a ruleset restricts: from version 2 also moving, from 3 truncating."""
+    """Returns the bits of the file accesses that a Landlock ruleset restricts."""
     return READS | WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Allows `rights` on a path. Ignores a path that does not exist or that this user may not enter."""
+    """Allows `rights` on a path. Ignores a path that cannot be opened."""
     try:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -278,8 +265,8 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def name_user(folder: str | Path) -> int:
-    """Returns the id of a user for `folder`. The user owns the folder, and runs the children on a GPU that write there.
-    The id depends on the folder's path alone, because several such children may run, at once or one by one."""
+    """Returns the id of the system user that owns this folder and runs the children that write there."""
+    # by the path alone, because several children may share the folder
     return FIRST_GPU_USER + int(hashlib.sha256(os.fsencode(folder)).hexdigest()[:6], 16)
 
 
@@ -296,9 +283,7 @@ def find_need_of_root() -> str | None:
 
 
 def _leave_root(folders: Sequence[str]) -> int:
-    """Gives this process a user of its own in place of root, and makes that user the owner of `folders`. Returns the
-    bit of the capability to keep, by which the user reads checkouts and Python in root's home, as far as Landlock
-    allows. Does nothing and returns 0 if this process is not root or needs root (`find_need_of_root`)."""
+    """Gives this process a user of its own in place of root. Returns the capability to keep, or 0."""
     if os.geteuid() or find_need_of_root() is not None:
         return 0
     user = FIRST_USER + os.getpid()
@@ -308,8 +293,7 @@ def _leave_root(folders: Sequence[str]) -> int:
 
 
 def _become_owner(folders: Sequence[str]) -> int:
-    """Changes this process's user from root to the owner of the first folder, if the parent gave it to another user.
-    Returns the bit of the capability to keep (see `_leave_root`), or 0 if the user has not changed."""
+    """Changes this process's user from root to the first folder's owner. Returns the capability to keep, or 0."""
     owners = [os.stat(each).st_uid for each in folders]
     return _become(owners[0]) if owners and owners[0] >= FIRST_GPU_USER and not os.geteuid() else 0
 
@@ -324,12 +308,13 @@ def _become(user: int) -> int:
     processes.end_with_parent(death_signal.value)  # the kernel forgot that with the old user
     if os.getppid() != parent:
         os._exit(1)
+    # by it the user reads checkouts and Python in root's home, as far as Landlock allows
     return READ_ANY
 
 
 def _drop_capabilities(kept: int = 0) -> None:
-    """Drops all capabilities except `kept`. Programs that this process starts keep these too. With CAP_PERFMON, root
-    could read other processes' environment in spite of Landlock (Linux 6.18)."""
+    """Drops all capabilities except `kept`."""
+    # with CAP_PERFMON, root could read other processes' environment in spite of Landlock (Linux 6.18)
     sets = struct.pack("=6I", kept, kept, kept, 0, 0, 0)  # effective, permitted, inheritable; the upper halves
     _require(_libc().capset(struct.pack("=Ii", 0x20080522, 0), sets))  # version 3, this process
     if kept:

@@ -1,8 +1,4 @@
-"""Starts kernels/child.py in a Python that lacks Tilewatch: `python -I start_child.py fork FD`.
-
-From the folders around this file, only the package `tilewatch` can be imported. The other packages there are for
-another Python or have other versions.
-"""
+"""Starts kernels/child.py in a Python that lacks Tilewatch: `python -I start_child.py fork FD`."""
 
 import importlib.util
 import runpy

@@ -1,5 +1,4 @@
-"""Maps the names of Linux's system calls to their numbers, on the two architectures that have a sandbox
-(call_filter.py)."""
+"""Maps the names of Linux's system calls to their numbers, per architecture."""
 
 _COLUMNS = ("x86_64", "aarch64")
 

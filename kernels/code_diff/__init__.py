@@ -1,1 +1,1 @@
-"""Compares the code of two cubins, given as text, and names the source lines that differ. Runs no program."""
+"""Compares the code of two cubins, and finds the source lines that differ. Runs no program."""

@@ -1,7 +1,4 @@
-"""Pairs the operations of two TileIR texts that do the same work, even if others were moved, added or removed. Four
-passes pair operations in order, each pass in the gaps that earlier passes left. The first pass pairs operations that
-compute equal values from equal inputs. The next ones pair operations of equal kind and type, of equal kind, and of
-equal opcode. At last, operations that compute equal values and are left over are paired anywhere: they only moved."""
+"""Pairs the operations of two TileIR texts that do the same work, even if others were moved, added or removed."""
 
 import hashlib
 from collections import defaultdict
@@ -16,9 +13,7 @@ Key = Callable[[TileOperation], Hashable]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Holds the paired operations of two pieces of code. `head_of` maps the index of a base operation to the index of
-    its head operation. `base_sums` and `head_sums` are hashes, one per operation. Operations with equal hashes compute
-    equal values from equal arguments."""
+    """The paired operations of two texts. `head_of` maps the index of a base operation to its head operation."""
 
     base: tuple[TileOperation, ...]
     head: tuple[TileOperation, ...]
@@ -58,7 +53,7 @@ def _match(
     head_key: Key,
     head_of: dict[int, int],
 ) -> list[tuple[int, int, int, int]]:
-    """Adds operations with equal keys to `head_of`, in order. Returns the gaps left, as (from, to) in base and head."""
+    """Adds operations with equal keys to `head_of`, in order. Returns the gaps that are left."""
     from_base, to_base, from_head, to_head = gap
     matcher = SequenceMatcher(
         None,
@@ -102,8 +97,7 @@ def _get_opcode(operation: TileOperation) -> Hashable:
 
 
 def _sum_up(operations: Sequence[TileOperation]) -> tuple[str, ...]:
-    """Returns for each operation a hash of it and of everything from which it is computed. The hash of an argument of a
-    body contains only its position, because its value comes from the body itself."""
+    """Returns for each operation a hash of it and of everything from which it is computed."""
     loops: dict[int, int] = {}
     sums: list[str] = []
     for each in operations:

@@ -1,5 +1,4 @@
-"""Compares the code of one kernel launch on two sides. Finds which source lines differ and how the instructions differ,
-and writes a sentence about the differences."""
+"""Compares the code of one kernel launch in two versions, and describes the differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ EDITS_NAMED = 2
 
 @dataclass(frozen=True)
 class CodeText:
-    """Holds the code of one kernel launch as text. `tile_ir` is None if the bytecode was not kept."""
+    """The code of one kernel launch as text. `tile_ir` is None if the bytecode was not kept."""
 
     sass: str
     tile_ir: str | None
@@ -25,9 +24,7 @@ class CodeText:
 
 @dataclass(frozen=True)
 class CodeDiff:
-    """Holds the differences between the code of two cubins. `changes` are the source lines whose operations differ,
-    causes first. It is empty if the compiler made other code from equal operations. `machine_lines` are the lines whose
-    instructions differ, the deepest loops first. `rows` are the instructions that differ."""
+    """The differences between two cubins' code. `changes` is empty if only the machine code differs."""
 
     changes: tuple[Change, ...]
     machine_lines: tuple[SourceLine, ...]
@@ -38,7 +35,7 @@ class CodeDiff:
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
-        """Returns the lines whose operations differ, or else whose instructions differ, the most important first."""
+        """Returns the lines that differ, the most important first."""
         return tuple(change.line for change in self.changes) or self.machine_lines
 
     @property
@@ -48,7 +45,7 @@ class CodeDiff:
 
 
 def diff_code(base: CodeText, head: CodeText) -> CodeDiff:
-    """Returns the differences between the code of two cubins. Raises BadTileIR if a TileIR text cannot be read."""
+    """Returns the differences between two versions of a launch's code. Raises BadTileIR if a text cannot be read."""
     tile_ir = None
     if base.tile_ir is not None and head.tile_ir is not None:
         tile_ir = diff_tile_ir(read_tile_ir(base.tile_ir), read_tile_ir(head.tile_ir))

@@ -1,4 +1,4 @@
-"""Reads the output of `nvdisasm -g -c`: machine instructions with their source lines, classes and loops."""
+"""Reads the output of `nvdisasm -g -c`: machine instructions with their source lines."""
 
 import re
 from collections import defaultdict
@@ -42,7 +42,7 @@ LARGEST_WAIT = 8
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction. `text` lacks registers, labels, predicates and reuse flags. `block` numbers its basic block."""
+    """A machine instruction. `text` lacks registers and labels."""
 
     opcode: str
     text: str
@@ -52,7 +52,7 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """Returns the instruction's class, which is a name in CLASSES, or OTHER."""
+        """Returns the instruction's class: a name in CLASSES, or OTHER."""
         return CLASS_OF.get(self.opcode.partition(".")[0], OTHER)
 
 
@@ -123,8 +123,7 @@ def _link(blocks: Sequence[_Block], labels: dict[str, int]) -> list[list[int]]:
 
 
 def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
-    """Yields the basic blocks of each natural loop. A loop has an edge back to a block that dominates the edge's start
-    (Aho, Lam, Sethi and Ullman, "Compilers", 2006, section 9.6). Loops with the same header are merged."""
+    """Yields the basic blocks of each natural loop. (Aho, Lam, Sethi and Ullman, "Compilers", 2006, section 9.6.)"""
     before: dict[int, list[int]] = defaultdict(list)
     for number, targets in enumerate(follows):
         for target in targets:
@@ -145,7 +144,7 @@ def _find_loops(follows: Sequence[Sequence[int]]) -> Iterator[frozenset[int]]:
 
 
 def _find_dominators(follows: Sequence[Sequence[int]], before: dict[int, list[int]]) -> list[int]:
-    """Returns for each basic block its dominators (the blocks on every path to it) as bits, or 0 if unreachable."""
+    """Returns for each basic block the blocks on every path to it, as bits. Returns 0 for unreachable blocks."""
     everything = (1 << len(follows)) - 1
     dominators = [1, *[everything] * (len(follows) - 1)]
     reached = _find_reached(follows)

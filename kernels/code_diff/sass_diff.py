@@ -1,6 +1,4 @@
-"""Counts which machine instructions differ between two listings, by source line and loop depth. Only the number of
-times that an instruction occurs at a line and a loop depth is compared. The order of instructions and the numbers of
-registers are ignored, because they come from scheduling."""
+"""Counts which machine instructions differ between two listings, by source line and loop depth."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +13,7 @@ KINDS = (*CLASSES, OTHER)
 
 @dataclass(frozen=True)
 class Move:
-    """The number of instructions of one kind (see CLASSES) on each side."""
+    """The numbers of instructions of one kind in both listings."""
 
     kind: str
     base: int
@@ -24,7 +22,7 @@ class Move:
 
 @dataclass(frozen=True)
 class InstructionRow:
-    """An instruction that occurs more often on one side. `line` is its line in the head, or None if unknown."""
+    """An instruction that occurs more often in one listing. `line` is its line in the head, or None if unknown."""
 
     line: SourceLine | None
     loop_depth: int
@@ -35,8 +33,7 @@ class InstructionRow:
 
 
 def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_loops: bool) -> tuple[Move, ...]:
-    """Returns the kinds whose number of instructions differs, with both numbers, in the order of CLASSES and without
-    OTHER. Counts the code in loops if `in_loops`, else the code outside loops."""
+    """Returns the kinds of instructions whose numbers differ, inside loops or outside."""
     before, after = (Counter(each.kind for each in side if (each.loop_depth > 0) == in_loops) for side in (base, head))
     return tuple(Move(kind, before[kind], after[kind]) for kind in CLASSES if before[kind] != after[kind])
 
@@ -44,8 +41,7 @@ def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_
 def list_rows(
     base: Sequence[Instruction], head: Sequence[Instruction], head_line: Callable[[SourceLine], SourceLine] | None
 ) -> tuple[InstructionRow, ...]:
-    """Lists the instructions that differ, the deepest loops first, then by kind. `head_line` maps a line of the base to
-    a line of the head. If it is None, lines are paired by their instructions."""
+    """Lists the instructions that differ, the deepest loops first. `head_line` maps a base line to a head line."""
     moved = head_line or pair_lines(base, head)
     counts: dict[tuple[SourceLine | None, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for side, instructions in enumerate((base, head)):
@@ -62,7 +58,7 @@ def _sort_key(row: InstructionRow) -> tuple[int, int, str, int, str]:
 
 
 def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
-    """Returns the lines whose instructions differ: deepest loops first, CLASSES before OTHER, largest change first."""
+    """Returns the lines whose instructions differ, the most important first."""
     weights: dict[SourceLine, Counter[tuple[int, bool]]] = defaultdict(Counter)
     for row in rows:
         if row.line is not None:
@@ -76,8 +72,7 @@ def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
 
 
 def pair_lines(base: Iterable[Instruction], head: Iterable[Instruction]) -> Callable[[SourceLine], SourceLine]:
-    """Returns a function that maps a line of the base to a line of the head. Lines are paired in order by their
-    opcodes, not by number, because an added comment shifts all lines below it."""
+    """Returns a function that maps a base line to a head line. It compares opcodes, because line numbers shift."""
     sides = [_sign_lines(base), _sign_lines(head)]
     lines = [sorted(side) for side in sides]
     matcher = SequenceMatcher(

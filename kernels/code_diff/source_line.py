@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class SourceLine:
-    """A line of a library file. `file` is the path that the compiler got, such as watched_library/gemm.py."""
+    """A line of a library file."""
 
     file: str
     number: int

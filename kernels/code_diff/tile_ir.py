@@ -1,5 +1,4 @@
-"""Reads the output of `tileirdisasm -g`: operations with their operands and source lines. Each value is identified by
-the operation that defines it, not by its name, so equal code gives equal results whatever the numbering of values."""
+"""Reads the output of `tileirdisasm -g`: operations with their operands and source lines."""
 
 import re
 from collections.abc import Iterator
@@ -22,12 +21,12 @@ TERMINATORS = ("continue", "yield", "break", "return")
 
 
 class BadTileIR(ValueError):
-    """Raised if a text is not TileIR in the form that this module reads. The message quotes the line."""
+    """Raised if a text is not TileIR as this module expects it."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A result of an operation, or an argument of an operation's body. `operation` is that operation's index."""
+    """A result of an operation, or an argument of its body."""
 
     operation: int
     number: int
@@ -36,9 +35,7 @@ class Value:
 
 @dataclass(frozen=True)
 class TileOperation:
-    """An operation of TileIR. `attributes` is the text before the types, with "%" for each value. `operands` lacks the
-    tokens that order memory accesses. `line` is None if the compiler names no line. `callers` are the lines of the
-    calls around it, innermost first."""
+    """An operation of TileIR. `callers` are the lines of the calls around it, the innermost first."""
 
     index: int
     opcode: str
@@ -155,7 +152,7 @@ class _Reader:
 
 
 def read_tile_ir(text: str) -> tuple[TileOperation, ...]:
-    """Returns the operations of a TileIR text. Raises BadTileIR if a line has another form."""
+    """Returns the operations of a TileIR text. Raises BadTileIR if it cannot be read."""
     reader = _Reader(_read_locations(text))
     for line in _join(text):
         reader.read(line)
@@ -170,7 +167,7 @@ def _join(text: str) -> Iterator[str]:
 
 
 def _read_locations(text: str) -> dict[str, tuple[SourceLine, ...]]:
-    """Maps the name of each location to its source lines, innermost call first. An unknown location has no lines."""
+    """Maps each location's name to its source lines, the innermost call first."""
     positions: dict[str, tuple[SourceLine, ...]] = {}
     aliases: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
@@ -203,7 +200,7 @@ def _number_loop(index: int, rest: str) -> dict[str, Value]:
 
 
 def _split_types(rest: str) -> tuple[str, str]:
-    """Returns the attributes and the types, which the first colon outside brackets separates. Types may be ""."""
+    """Returns the attributes and the types of an operation. Types may be ""."""
     depth = 0
     for at, letter in enumerate(rest):
         if letter in "<([{":

@@ -21,7 +21,7 @@ WORD = re.compile(r"[\w.+-]+|\S")
 
 @dataclass(frozen=True)
 class Change:
-    """The difference at a line. `is_cause` is False if another change caused it. `edits` are as "constant: 8 -> 16"."""
+    """The difference at a line. `is_cause` is False if another change caused it."""
 
     line: SourceLine
     is_cause: bool
@@ -30,7 +30,7 @@ class Change:
 
 
 class _Kind(enum.IntEnum):
-    """The kind of a difference. A kind with a larger number says more about the source line."""
+    """The kind of a difference. A larger number says more about the source line."""
 
     other_type = 1
     other_value = 2
@@ -40,7 +40,7 @@ class _Kind(enum.IntEnum):
 
 @dataclass(frozen=True)
 class _Site:
-    """One operation that differs. `lines` are its own line in the head and the lines of the calls around it."""
+    """One operation that differs. `lines` also has the lines of the calls around it."""
 
     lines: tuple[SourceLine, ...]
     edit: str
@@ -51,8 +51,7 @@ class _Site:
 
 @dataclass(frozen=True)
 class TileIRDiff:
-    """Holds the source lines whose operations differ, as `changes`: causes first, then by kind and loop depth. It is
-    empty if both sides do equal work. `head_line` maps a base line to a head line."""
+    """The source lines whose operations differ, causes first. `head_line` maps a base line to a head line."""
 
     changes: tuple[Change, ...]
     head_line: Callable[[SourceLine], SourceLine]
@@ -142,11 +141,7 @@ class _Diff:
             yield from _yield_site(head, _describe(base, head), _Kind.other_type, self._is_root_of_type(base, head))
 
     def _is_cause(self, base: TileOperation, head: TileOperation, old: Value, new: Value) -> bool:
-        """Returns True if this operation was edited to use another value, and False if its value was changed elsewhere.
-
-        It was changed elsewhere in three cases: added operations compute `new` from `old`, removed operations compute
-        `old` from `new`, or the line that made `old` now makes `new`. Otherwise this operation was edited. Operations
-        that became needed or unneeded by the edit are its consequences."""
+        """Returns whether this operation itself was edited. Otherwise the value that it uses was changed elsewhere."""
         aligned = self.aligned
         was_removed = not old.is_argument and old.operation in self.removed
         is_added = not new.is_argument and new.operation in self.added
@@ -171,8 +166,7 @@ class _Diff:
         return True
 
     def _find_exchange(self, old: Value, new: Value) -> TileOperation | None:
-        """Returns the operation that makes the new value, if the new value replaces the old in all its uses and one
-        line makes both values; else None."""
+        """Returns the operation that makes the new value, or None if the old value is still used elsewhere."""
         if old.is_argument or new.is_argument or old.operation in self.removed or new.operation in self.added:
             return None
         makers = (self.aligned.base[old.operation].line, self.aligned.head[new.operation].line)
@@ -181,7 +175,7 @@ class _Diff:
         return self.aligned.head[new.operation]
 
     def _is_root_of_type(self, base: TileOperation, head: TileOperation) -> bool:
-        """Returns whether the type changes at this operation, that is, whether its operands keep their types."""
+        """Returns whether the type changes at this operation, while its operands keep their types."""
         if not _may_cause(head):
             return False
         for old, new in zip(base.operands, head.operands, strict=True):
@@ -192,17 +186,17 @@ class _Diff:
 
 
 def _may_cause(operation: TileOperation) -> bool:
-    """Returns whether an operation may be a cause. Ends of bodies and loops only pass values on, so they may not."""
+    """Returns whether an operation may be a cause. Operations that only pass values on may not."""
     return operation.opcode not in (*TERMINATORS, *LOOPS)
 
 
 def _is_retyped(base: TileOperation, head: TileOperation) -> bool:
-    """Returns whether a literal differs because its type changed, such as <f32: 0.1> and <f16: 9.999e-02>."""
+    """Returns whether two literals differ only in their type, such as <f32: 0.1> and <f16: 9.999e-02>."""
     return base.opcode == head.opcode and base.opcode in LITERALS and base.types != head.types
 
 
 def _list_uses(aligned: Alignment) -> dict[Value, set[Value]]:
-    """Maps each value of the base to the values that head operations use in its place."""
+    """Maps each value of the base to the values that the head uses instead."""
     uses: dict[Value, set[Value]] = defaultdict(set)
     for base_index, head_index in aligned.head_of.items():
         for old, new in zip(aligned.base[base_index].operands, aligned.head[head_index].operands, strict=False):
@@ -211,7 +205,7 @@ def _list_uses(aligned: Alignment) -> dict[Value, set[Value]]:
 
 
 def _walk_inputs(value: Value, operations: Sequence[TileOperation], among: Collection[int]) -> Iterator[Value]:
-    """Yields a value and the values from which it is computed, going back only through the operations in `among`."""
+    """Yields a value and the values from which it is computed. Goes back only through the operations in `among`."""
     seen, todo = {value}, [value]
     while todo:
         each = todo.pop()
@@ -223,14 +217,13 @@ def _walk_inputs(value: Value, operations: Sequence[TileOperation], among: Colle
 
 
 def _yield_site(operation: TileOperation, edit: str, kind: _Kind, is_cause: bool) -> Iterator[_Site]:
-    """Yields the place of an operation's edit. Yields nothing if the operation has no source line."""
+    """Yields the place of an edit, or nothing if the operation has no source line."""
     if operation.line is not None:
         yield _Site((operation.line, *operation.callers), edit, kind, is_cause, operation.loop_depth)
 
 
 def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
-    """Returns a function that maps a line of the base to a line of the head, by the paired operations of both lines. A
-    line without operations is shifted like the nearest line with operations above it."""
+    """Returns a function that maps a base line to a head line."""
     votes: dict[SourceLine, Counter[SourceLine]] = defaultdict(Counter)
     for base_index, head_index in aligned.head_of.items():
         old, new = aligned.base[base_index].line, aligned.head[head_index].line
@@ -251,7 +244,7 @@ def _map_lines(aligned: Alignment) -> Callable[[SourceLine], SourceLine]:
 
 
 def _describe(base: TileOperation, head: TileOperation) -> str:
-    """Returns the words that differ, with the opcode before them, such as: constant: 8 -> 16."""
+    """Returns the words that differ, such as "constant: 8 -> 16"."""
     old, new = (
         f"{each.attributes} : {each.types}" if base.attributes == head.attributes else each.attributes
         for each in (base, head)

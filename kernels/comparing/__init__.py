@@ -1,1 +1,1 @@
-"""Compares two sides of a library on one GPU before a merge: what changed, by how much, and how sure that is."""
+"""Compares two versions of a library on one GPU before a merge: what changed, and by how much."""

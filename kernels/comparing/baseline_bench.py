@@ -1,4 +1,4 @@
-"""Times two versions of a baseline on this machine's GPU, in two processes that take turns."""
+"""Times two versions of a baseline on this machine's GPU, launch by launch in turns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +16,7 @@ BLOCKS = 5
 
 @dataclass(frozen=True)
 class BaselineWork:
-    """Describes a baseline to time in two versions. Each version is imported from a folder of packages, `base` or
-    `head`; None means the installed packages. `label` distinguishes several works of one kernel and problem."""
+    """A baseline to time in two versions. `base` and `head` are folders of packages; None means the installed ones."""
 
     kernel: str
     problem: str
@@ -41,7 +40,7 @@ class BaselineBench:
     store_url: str
 
     def launch_each(self, works: Sequence[BaselineWork]) -> Iterator[tuple[BaselineWork, LaunchResult]]:
-        """Times both versions of each baseline once, in two new processes, and yields the work with its result."""
+        """Times both versions of each baseline once, in new processes."""
         for work in works:
             yield work, self._launch(work)
 

@@ -1,5 +1,4 @@
-"""Finds the targets whose code differs between two library folders. Compares source, then bytecode, then machine code,
-so that unchanged code is neither compiled nor timed. Uses no Git."""
+"""Finds the kernels whose code differs between two library folders. Equal code is neither compiled nor timed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from tilewatch.metrics import Metric
 
 @dataclass(frozen=True)
 class Code:
-    """The code of one config on one side. `identity` names it by hashes. `compiled` is None before compiling."""
+    """The code of one config in one version. `compiled` is None before compiling."""
 
     config: Params
     identity: CodeIdentity
@@ -27,18 +26,18 @@ class Code:
 
     @property
     def cubin(self) -> Cubin | None:
-        """Returns the cubin of this config. Returns None if the config did not compile."""
+        """Returns the cubin of this config, or None if it did not compile."""
         return None if self.compiled is None else self.compiled.find_cubin(self.config)
 
     @property
     def machine_code(self) -> tuple[str | None, str | None]:
-        """Returns hashes of the instructions and of the launch. Two codes with equal hashes are equal on a GPU."""
+        """Returns hashes of the instructions and of the launch. If both are equal, the GPU runs the same code."""
         return (None if self.compiled is None else self.compiled.code_sha256, self.identity.launch_sha256)
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A target whose code differs, with the code of each config on both sides, the preferred config first."""
+    """A kernel and problem whose code differs, with its configs in both versions, the preferred config first."""
 
     target: Target
     source: ConfigSource
@@ -69,8 +68,7 @@ class Changed:
 
 @dataclass
 class Comparison:
-    """Holds the two sides, how to compare them, and the outcomes so far by target. `gpu` is a GPU model, or empty
-    without a GPU. If `may_race` is False, configs are recorded or else shipped, and no space is swept to find them."""
+    """A comparison of two versions: its settings, and the outcomes so far. `gpu` is empty without a GPU."""
 
     base: Library
     head: Library
@@ -89,8 +87,7 @@ class Comparison:
 
 
 def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Changed]:
-    """Returns the targets whose machine code differs, with the compiled code. Sets the outcome of all other targets:
-    they have equal source, bytecode or machine code, or cannot be compared. Raises BuildError if nothing compiles."""
+    """Returns the targets whose machine code differs. Sets the outcomes of all others."""
     compared = [each for each in targets if not _end_without_code(comparison, each)]
     if not compared:
         return []
@@ -121,7 +118,7 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Returns True if a target does not load, is on one side only or has equal source, after setting its outcome."""
+    """Sets a target's outcome if its code need not be compared. Returns whether it did."""
     if target.failure is not None:
         comparison.end(target, "neither" if target.is_left_out else "failed", target.failure)
         return True
@@ -157,7 +154,7 @@ def _identify(comparison: Comparison, chosen: Sequence[tuple[Target, Candidates]
 
 
 def _compile(comparison: Comparison, differing: Sequence[Changed]) -> list[Changed]:
-    """Returns the targets with compiled code. Code that problems share by equal signatures is compiled once."""
+    """Returns the targets with their compiled code. Equal code is compiled once."""
     wanted: dict[tuple[str | None, str], tuple[Target, Library, Params]] = {}
     for each in differing:
         for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
@@ -190,13 +187,13 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
 
 
 def _find_key_pair(changed: Changed) -> tuple[str, str] | None:
-    """Returns the store's keys of the preferred configs' cubins, of base and head; None if one config has no cubin."""
+    """Returns the names of the base's and the head's cubins in the store, or None if one is missing."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
 
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
-    """Sets the outcome and returns True if no config compiles on one side, or if both sides fail alike; else False."""
+    """Sets the outcome if no config compiles in one version, or if both versions fail alike. Returns whether it did."""
     failures = [{_find_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
         comparison.outcomes[each.target] = each.outcome(kind="neither", reason=_find_failure(each.head[0]))
@@ -213,8 +210,7 @@ def _find_failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Sets the outcome of a target and returns True if each config has equal code on both sides. A config that compiles
-    on neither side counts as equal. If each side has one config, compares the two even if the configs differ."""
+    """Sets a target's outcome if all its configs have equal code in both versions. Returns whether it did."""
     named = [{config_option(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]

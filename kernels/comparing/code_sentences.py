@@ -1,4 +1,4 @@
-"""Describes how the source lines and instructions of two cubins differ (kernels/code_diff)."""
+"""Describes how the code of two cubins differs."""
 
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,16 +17,14 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class CubinDiff:
-    """Holds the differences between two cubins, by launch and as a sentence. The sentence is empty if they do not
-    differ. If the cubins could not be read, `launches` is empty and the sentence says why."""
+    """The differences between two cubins. `launches` is empty if the cubins could not be read."""
 
     sentence: str
     launches: tuple[CodeDiff, ...] = ()
 
 
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
-    """Maps each pair of cubins to a sentence about their differences, or about why they cannot be compared. Raises
-    StoreError if the store cannot be read."""
+    """Maps each pair of cubins to a sentence about their differences."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))
 
@@ -54,7 +52,7 @@ def _diff_code(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
 
 
 def _list_dependence(store: CubinStore, base_key: str, head_key: str) -> Iterator[str]:
-    """Yields a sentence for each launch that is a programmatic dependent launch on one side only."""
+    """Yields a sentence for each launch that may start before the previous one ends, in one version only."""
     outcomes = [store.outcome(key) or {} for key in (base_key, head_key)]
     symbols = str(outcomes[1].get("symbol")).split("+")
     # the sides have equally many launches, but a bundle from before 2026-11-29 does not say which of them are
@@ -65,7 +63,7 @@ def _list_dependence(store: CubinStore, base_key: str, head_key: str) -> Iterato
 
 
 def pair_launches(base: dict[str, CodeText], head: dict[str, CodeText]) -> list[tuple[CodeText, CodeText]] | None:
-    """Pairs launches with equal keys, then the others in order. Returns None if the numbers of launches differ."""
+    """Pairs the launches of two cubins. Returns None if the numbers of launches differ."""
     if len(base) != len(head):
         return None
     others = zip((key for key in base if key not in head), (key for key in head if key not in base), strict=True)

@@ -1,4 +1,4 @@
-"""Chooses the configs to compare: a recorded winner, else the shipped config, else all configs of the space."""
+"""Chooses the configs to compare: a recorded winner, else the shipped config, else all configs."""
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ MOST_TIES = 4
 
 
 class ConfigSource(enum.StrEnum):
-    """A source of configs. `auto` tries recording, shipped and sweep in this order. A user types `given` configs."""
+    """Says where configs come from. `auto` tries recording, shipped and sweep in this order."""
 
     auto = "auto"
     recording = "recording"
@@ -32,8 +32,7 @@ class ConfigSource(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RecordedWinner:
-    """The winner of a recorded sweep, followed by the configs that tied with it. `finished_at` is empty for a winner
-    from a tuned table, which therefore counts as older than every winner from a recording."""
+    """The winner of a recorded sweep, then the configs that tied with it. `finished_at` is empty if it is unknown."""
 
     kernel: str
     problem: str
@@ -45,7 +44,7 @@ class RecordedWinner:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The configs of one target on each side, the preferred one first."""
+    """The configs of one target in each version, the preferred one first."""
 
     source: ConfigSource
     base: tuple[Params, ...]
@@ -53,7 +52,7 @@ class Candidates:
 
 
 def read_winners(files: Iterable[Path]) -> tuple[RecordedWinner, ...]:
-    """Returns the winners in recordings and tuned tables (*.json). Raises BadRecording if a file cannot be read."""
+    """Returns the winners in recordings and tuned tables. Raises BadRecording if a file cannot be read."""
     return tuple(
         winner for file in files for winner in (_read_tuned if file.suffix == ".json" else _read_recording)(file)
     )
@@ -91,7 +90,7 @@ def _read_tuned(file: Path) -> Iterator[RecordedWinner]:
 def choose_configs(
     target: "Target", gpu: str, winners: Sequence[RecordedWinner], source: ConfigSource, *, may_sweep: bool
 ) -> Candidates | None:
-    """Returns the configs to compare, or None if `source` has none. `gpu` is a GPU model or an architecture."""
+    """Returns the configs to compare, or None if there are none. `gpu` is a GPU model or an architecture."""
     assert target.base is not None
     assert target.head is not None
     base, head = target.base, target.head
@@ -109,8 +108,7 @@ def choose_configs(
 
 
 def _find_recorded(target: "Target", gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
-    """Returns the configs of the newest winner recorded on this GPU model, else on another model of its architecture.
-    Returns an empty tuple if no winner is recorded."""
+    """Returns the newest winner recorded on this or a similar GPU, and its ties. Returns () if there is none."""
     matching = [
         winner
         for winner in winners

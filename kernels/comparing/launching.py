@@ -1,4 +1,4 @@
-"""Times both sides of changed targets on a GPU until every verdict is final."""
+"""Times both versions of changed kernels on a GPU until every verdict is final."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,8 +22,7 @@ def end_by_launches(
     is_spent: Callable[[], bool],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Launches all changed targets until every verdict is final or `is_spent` returns True, and sets their outcomes.
-    Replaces the number of operators in `design` by the number of targets that are timed."""
+    """Times all changed targets until every verdict is final or `is_spent` returns True, and sets their outcomes."""
     picked = {
         (each.target.kernel, each.target.problem, ""): each
         for each in (_pick(comparison, each, bench) for each in changed)
@@ -67,8 +66,7 @@ def _make_work(comparison: Comparison, each: Changed) -> PairWork:
 
 
 def _pick(comparison: Comparison, each: Changed, bench: GpuBench) -> Changed | None:
-    """Finds the fastest code of each side, and returns the target with these codes alone. Of codes that tie, the base
-    gets the preferred config, and the head the base's. Returns None after setting the outcome without timing."""
+    """Returns the target with only the fastest config of each version. Returns None if it needs no timing."""
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if len(codes) == 1:

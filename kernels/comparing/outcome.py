@@ -1,4 +1,4 @@
-"""Holds the outcome of comparing one target, and lists what changed in the target's code. Uses no files or GPU."""
+"""Holds the outcome of comparing one kernel and problem."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -34,9 +34,7 @@ OutcomeKind = Literal[
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of comparing one target. `reason` is a sentence if the kind is "failed" or "neither". `base_us` and
-    `head_us` are microseconds, in the order of launches. If the process that ran a side's host code also timed that
-    side, `not_apart` says why; else `not_apart` is empty. The verdict and the microseconds are of `metric`."""
+    """The outcome of comparing one target. `reason` is a sentence if nothing was timed."""
 
     kernel: str
     problem: str
@@ -52,7 +50,7 @@ class Outcome:
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
     config_source: str = ""
-    not_apart: str = ""
+    not_apart: str = ""  # why the process that ran host code also timed it
     metric: Metric = "time"
 
     @property
@@ -63,7 +61,7 @@ class Outcome:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Returns sentences on changes in the code, and on their mechanism if a GPU showed which side is slower."""
+        """Returns sentences about the changes in the code."""
         kind = "" if self.verdict is None else self.verdict.kind
         if self.verdict is None or kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
             return self.moved
@@ -80,7 +78,7 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-        """Returns the outcome without the kernel's name, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
+        """Returns the outcome in words, such as: slower +1.8 % (1.5 to 2.1) after 12 launches."""
         if self.verdict is not None:
             about = "" if self.metric == "time" else f"{self.metric} "
             not_apart = f" (not measured apart: {self.not_apart})" if self.not_apart else ""
@@ -97,7 +95,7 @@ class Outcome:
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """Returns the exit code for all outcomes: OVER if any target is surely slower than allowed, else UNSURE or FINE."""
+    """Returns the exit code: OVER if a target is surely slower than allowed, else UNSURE or FINE."""
     listed = list(outcomes)
     if any(each.verdict is not None and each.verdict.is_over for each in listed):
         return OVER
@@ -109,7 +107,7 @@ def read_winner_facts(config: Params, facts: StaticFacts) -> WinnerFacts:
 
 
 def list_moves(base: StaticFacts | None, head: StaticFacts | None) -> tuple[str, ...]:
-    """Lists the static facts that differ, such as "registers 128 -> 168". Returns () if all are equal or unknown."""
+    """Lists the static facts that differ, such as "registers 128 -> 168"."""
     if base is None or head is None:
         return ()
     pairs = (

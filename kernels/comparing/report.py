@@ -1,4 +1,4 @@
-"""Writes outcomes of comparisons as lines, JSON, Markdown and JUnit. Returns text and writes no file."""
+"""Writes a comparison's outcomes as lines, JSON, Markdown and JUnit."""
 
 import json
 import shlex
@@ -15,8 +15,7 @@ from tilewatch.text import COMMENT_CHARACTERS, fit_lines, plain, plain_code
 
 @dataclass(frozen=True)
 class About:
-    """Says what was compared, and how many seconds it took. `gpu` is empty for comparisons without a GPU. `can_replay`
-    is False if a side is a working tree, because `tilewatch replay` takes only commits."""
+    """Says what was compared, and how long it took. `gpu` is empty for comparisons without a GPU."""
 
     base: str
     head: str
@@ -28,7 +27,7 @@ class About:
 
 
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
-    """Returns a line for each timed target, the most urgent first. Untimed targets with equal outcomes share a line."""
+    """Returns a line for each timed target, the most urgent first. Untimed targets share lines."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
         timed.append(f"{each.kernel} {each.problem}: {_write_statement(each)}")
@@ -69,7 +68,7 @@ def write_json(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def write_markdown(outcomes: Sequence[Outcome], about: About) -> str:
-    """Returns a comment for a pull request: a table of what changed, and a sentence that counts all outcomes."""
+    """Returns a comment for a pull request, as Markdown."""
     title = {OVER: "slower", UNSURE: "could not tell"}.get(exit_code(outcomes), "fine")
     lines = [f"### Tilewatch: {title} ({about.base} .. {about.head})", ""]
     others = [outcome for outcome in outcomes if outcome.kind != "identical"]
@@ -128,7 +127,7 @@ def _sum_up(outcomes: Sequence[Outcome], about: About) -> str:
 
 
 def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Returns the outcomes sorted by urgency, then by change, the slowest first, then in the library's order."""
+    """Returns the outcomes with the most urgent first."""
     order = (
         "failed",
         "slower",

@@ -14,7 +14,7 @@ from tilewatch.kernels.results import Compiled, Params, Plan
 
 @dataclass(frozen=True)
 class Library:
-    """A library folder. `name` names it in sentences, `revision` in commands. The latter is None for a working tree."""
+    """A library folder. `name` is for sentences, `revision` for commands; a working tree has no revision."""
 
     name: str
     folder: Path
@@ -23,8 +23,7 @@ class Library:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A kernel on a problem for an architecture, with each side's plan. A plan is None if its side lacks the target.
-    Both plans are None for a special target, which stands for all files that load on neither side."""
+    """A kernel on a problem for an architecture. The plan of a version is None if that version lacks the kernel."""
 
     kernel: str
     problem: str
@@ -40,7 +39,7 @@ class Target:
 
     @property
     def has_same_source(self) -> bool:
-        """Returns whether both sides have the target, in files with equal content."""
+        """Returns whether the file with the kernel is equal in both versions."""
         return self.base is not None and self.head is not None and self.base.source_sha256 == self.head.source_sha256
 
     def compile(self, library: Path, config: Params, compiler: Compiler) -> Compiled:
@@ -49,7 +48,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Selection:
-    """Says what to compare: all nightly kernels, one kernel, or one problem of a kernel, for some architectures."""
+    """Says what to compare: all nightly kernels, one kernel, or one problem of a kernel."""
 
     archs: tuple[str, ...]
     kernel: str | None = None
@@ -59,10 +58,10 @@ class Selection:
 def list_targets(
     base: Library, head: Library, selection: Selection, *, needs_packages: bool = False
 ) -> tuple[Target, ...]:
-    """Reads both sides and returns their targets, paired. Raises NoConfigs, UnknownKernel or BadProblem if neither side
-    has the kernel or problem of the selection. Raises PackageMissing if a package is missing and `needs_packages` is
-    True. Raises LibraryError without an architecture, and if files do not load but no target shows this: if nothing is
-    left to compare, or if a file loads in the base only and the head has all of the base's targets."""
+    """Returns the kernels and problems of both versions, paired.
+
+    Raises NoConfigs, UnknownKernel or BadProblem if neither version has the selected kernel or problem. Raises
+    LibraryError if a failure to load would go unnoticed."""
     if not selection.archs:
         raise LibraryError("there is no architecture to compare for")
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
@@ -93,8 +92,7 @@ def list_targets(
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
-    """Returns the plans of a side for one architecture, or the error if it lacks what `selection` names or a needed
-    package. Raises LibraryError, with the side's name, if the folder as a whole cannot be read."""
+    """Returns the plans of one version, or the error if it lacks the selected kernel, problem or a package."""
     try:
         try:
             return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)
@@ -108,7 +106,7 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
 
 
 def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Target]:
-    """Returns both sides' targets, the head's first. Raises LibraryError if a new failure shows in no target."""
+    """Returns the targets of both versions. Raises LibraryError if a new failure to load would go unnoticed."""
     of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
     targets = []
     for kernel, problem in dict.fromkeys([*of_head, *of_base]):

@@ -1,9 +1,6 @@
 """Decides which pairs the GPU times next, and times them until every verdict is sure or the time is spent.
 
-Every pair is first launched once. Then come the pairs that seem to be slowed down most, PAIRS_AT_ONCE at a time, up to
-the first look (a number of launches) at which a verdict can be sure. Pairs that are then undecided wait until all pairs
-had this look. Choosing by early launches adds no error, because the intervals of kernels/comparing/sequential.py hold
-whenever one stops."""
+Every pair is first launched once. Then come the pairs that seem most slowed down."""
 
 import math
 from collections import Counter
@@ -25,24 +22,22 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Timing:
-    """The launches of a pair. Element i of `base_us` and `head_us` is from one new process. `failure` says why the head
-    failed (`is_of_head`) or why nothing can be compared. `may_pass` is True if a later run may succeed. If the process
-    that ran a side's host code also timed that side, `not_apart` says why; else `not_apart` is empty."""
+    """The launches of a pair. `failure` says why nothing could be compared."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
     failure: str | None = None
     is_of_head: bool = False
-    not_apart: str = ""
-    may_pass: bool = False
+    not_apart: str = ""  # why the process that ran host code also timed it
+    may_pass: bool = False  # a later run may succeed
 
     def judge(self, design: Design) -> Verdict | None:
-        """Returns the verdict on the launches, or None if there are no launches."""
+        """Returns the verdict on the launches, or None without launches."""
         return judge(self.base_us, self.head_us, design) if self.base_us else None
 
 
 class TimingRun(Generic[Work]):
-    """Times pairs until their verdicts are sure. `timings` maps each pair's key to all its launches so far."""
+    """Times pairs until their verdicts are sure."""
 
     def __init__(
         self,
@@ -53,14 +48,14 @@ class TimingRun(Generic[Work]):
         known: Mapping[Key, Timing] | None = None,
         is_sure: Callable[[Verdict], bool] = lambda verdict: verdict.is_final,
     ) -> None:
-        """Begins with the launches of earlier runs, `known`. A pair is timed until `is_sure` accepts its verdict."""
+        """Begins with `known`, the launches of earlier runs. Times a pair until `is_sure` accepts its verdict."""
         self._works: dict[Key, Work] = {work.key: work for work in works}
         self.timings: dict[Key, Timing] = {key: (known or {}).get(key, Timing()) for key in self._works}
         self._design, self._on_timing, self._is_sure = design, on_timing, is_sure
         self._deaths: Counter[Key] = Counter()
 
     def list_open(self) -> list[Key]:
-        """Lists the pairs whose verdict is not sure: first the pairs never launched, then the most slowed down."""
+        """Lists the pairs whose verdict is not sure: those never launched, then the most slowed down."""
         return sorted((key for key in self._works if self._is_open(key)), key=self._rank)
 
     def run(self, bench: LaunchBench[Work], is_spent: Callable[[], bool]) -> None:
@@ -108,7 +103,7 @@ class TimingRun(Generic[Work]):
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:
-    """Yields the launch counts at which "slower" can be sure, and the last. Early counts are too few for many pairs."""
+    """Yields the numbers of launches after which "slower" can be sure."""
     critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
     useful = zip(design.looks, critical, strict=True)
     return (look for look, outside in useful if outside >= 0 or look == design.looks[-1])

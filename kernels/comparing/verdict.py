@@ -1,17 +1,11 @@
 """Judges one operator and problem by its launches so far, and says whether more launches are needed.
 
-Three statements have limits on their errors, each over all looks together (kernels/comparing/sequential.py):
+Two kinds of statements have limits on their errors (kernels/comparing/sequential.py). "slower" and "faster": the
+probability of any wrong one in a whole comparison is at most FAMILY_ERROR. Each of k operators gets FAMILY_ERROR / k
+(Bonferroni). "not slower than x": the probability of a wrong one is at most NOT_SLOWER_ERROR / k for each operator.
 
-"slower" and "faster": the probability of any wrong one in a whole comparison is at most FAMILY_ERROR. By Bonferroni,
-each of k operators gets FAMILY_ERROR / k, however the operators depend on each other. This costs little, because the
-launches needed grow with the logarithm of k (12 launches for 1 operator, 16 for 20). Benjamini-Hochberg would only
-bound the share of wrong statements, but a single wrong "slower" stops a merge.
-
-"not slower than x": the probability of a wrong one is at most NOT_SLOWER_ERROR / k for each operator, one-sided.
-
-The printed interval is that of the last look alone, with INTERVAL_ERROR. It missed the true change in 3 to 7 % of the
-comparisons with made noise and with noise of recorded kernels (benchmarks/compare.py, 2026-11-29). An interval that is
-valid for all looks together missed it in 0 to 3 %, because most comparisons end at an early look."""
+The printed interval is that of the last look alone. It missed the true change in 3 to 7 % of the comparisons with noise
+that was made up or recorded (benchmarks/compare.py, 2026-11-29)."""
 
 import math
 from collections.abc import Sequence
@@ -51,13 +45,12 @@ Kind = Literal["slower", "faster", "not slower", "undecided"]
 
 @dataclass(frozen=True)
 class Design:
-    """Holds what is fixed before the first launch: the number of operators, the largest number of launches, and
-    `fail_over`, the slowdown as a share that fails the comparison. Smaller changes than `margin` need not be found."""
+    """The settings that are fixed before the first launch. `fail_over` and `margin` are shares."""
 
     operators: int
     most_launches: int = MOST_LAUNCHES
     fail_over: float = 0.0
-    margin: float | None = None
+    margin: float | None = None  # smaller changes need not be found
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -65,12 +58,12 @@ class Design:
 
     @property
     def acceptable(self) -> float:
-        """Returns the largest slowdown, as a share, that a pair may still have when it is called "not slower"."""
+        """Returns the largest slowdown, as a share, that still counts as "not slower"."""
         return self.fail_over or self.margin or ACCEPTABLE
 
     @property
     def sought(self) -> float:
-        """Returns the size of a change, as a share, below which further launches are not worth their time."""
+        """Returns the smallest change, as a share, that is worth further launches."""
         margin = self.margin or MARGIN
         return min(margin, self.fail_over or margin)
 
@@ -78,34 +71,28 @@ class Design:
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on one operator. Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 %
-    interval, widened to contain `change`, which may lie outside if early and late looks disagree.
-
-    `not_slower_than` is infinite until there are enough launches. `is_over` is True if the operator is surely slower
-    than the design's `fail_over`, `is_fine` if it is surely not slower; both are False until one of these is sure.
-    `is_final` is True if no further launch is made. `needed_launches` estimates how many launches would decide an
-    undecided comparison; it is None for others, and before there are enough launches for an estimate."""
+    interval. `is_over` means surely slower than allowed, `is_fine` surely not."""
 
     kind: Kind
     change: float
     low: float
     high: float
-    not_slower_than: float
+    not_slower_than: float  # infinite until there are enough launches
     launches: int
     is_over: bool
     is_fine: bool
     is_final: bool
-    needed_launches: int | None = None
+    needed_launches: int | None = None  # how many would decide; None if unknown or decided
 
     @property
     def plain_values(self) -> dict[str, Any]:
-        """Returns the verdict's fields, ready for JSON: None stands for an infinite number."""
+        """Returns the verdict's fields for JSON, with None for infinite numbers."""
         finite = {name: value for name, value in asdict(self).items() if value not in (math.inf, -math.inf)}
         return dict.fromkeys(asdict(self)) | finite
 
 
 def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) -> Verdict:
-    """Returns the verdict after these launches. Element i of `base_us` and `head_us` is from one launch. Raises
-    ValueError if there are no launches, or if their numbers differ."""
+    """Returns the verdict after these launches. Element i of both lists is from one launch."""
     if not base_us or len(base_us) != len(head_us):
         raise ValueError(f"launches come in pairs: {len(base_us)} of the base, {len(head_us)} of the head")
     changes = [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]
@@ -146,8 +133,7 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
 
 
 def _estimate_needed(change: float, found: Range, launches: int, margin: float) -> int | None:
-    """Estimates how many launches tell a change from 0 or from the margin, whichever is farther from it: the width of
-    an interval shrinks with the square root of their number. Returns None if there are too few for an estimate."""
+    """Estimates how many launches would decide an undecided comparison. Returns None after too few launches."""
     if launches < FIRST_FORECAST or math.isinf(found.low) or math.isinf(found.high):
         return None
     room = max(abs(change), margin - abs(change))

@@ -1,1 +1,1 @@
-"""Compares toolchains: compiles with all, times code that differs, and judges whether a head may replace the base."""
+"""Compares toolchains, and judges whether a later one (head) may replace the one in use (base)."""

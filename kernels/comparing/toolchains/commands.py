@@ -1,7 +1,4 @@
-"""Runs `toolchain compare` and `toolchain reproduce`: parses, calls, prints.
-
-`tilewatch` and `python -m tilewatch.kernels` share these commands. Imports little, so that `--help` is quick.
-"""
+"""The commands `toolchain compare` and `toolchain reproduce`. Imports little, so that `--help` is quick."""
 
 import os
 import sys

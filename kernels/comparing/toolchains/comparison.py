@@ -1,4 +1,4 @@
-"""Makes or continues a comparison of toolchains: opens the report, compiles the configs, and times them on the GPU."""
+"""Makes or continues a comparison of toolchains."""
 
 import datetime as dt
 import functools
@@ -37,21 +37,19 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ComparisonWanted:
-    """Says what to compare. `names` are the toolchains, the base first. If `archs` is empty, the GPU's architecture is
-    compared. `gpu` is the GPU's index, or None to compile only. `minutes` is None for no limit. `fail_over` is the
-    slowdown, as a share, above which a head is not safe."""
+    """Says what to compare: `names` are the toolchains, the base first. `fail_over` is a share."""
 
     names: tuple[str, ...]
     toolchains: Path
     environments: Path
     library: Path
     report: Path
-    archs: tuple[str, ...]
+    archs: tuple[str, ...]  # empty: the GPU's
     kernels: tuple[str, ...]
     problem: str | None
     source: ConfigSource
     recordings: tuple[Path, ...]
-    gpu: int | None
+    gpu: int | None  # None: compile only
     minutes: float | None
     retunes: bool
     fail_over: float
@@ -61,8 +59,7 @@ class ComparisonWanted:
 
 
 def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> ToolchainReport:
-    """Returns the report after this run. Saves the report every few seconds while it runs. Raises ExpectedError if a
-    toolchain, the GPU or a file cannot be used."""
+    """Returns the report after this run. Raises ExpectedError if a toolchain, the GPU or a file cannot be used."""
     started = time.monotonic()
     # A machine with a report's cubins can time them without any toolchain.
     has_report = wanted.report.exists()
@@ -101,13 +98,12 @@ def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> Too
 
 
 def choose_archs(asked: tuple[str, ...], model: GpuSpec | None) -> tuple[str, ...]:
-    """Returns the architectures that were asked for, else that of the GPU's model, else an empty tuple."""
+    """Returns the requested architectures, or else that of the GPU."""
     return asked or (() if model is None else (model.arch,))
 
 
 def find_side(named: str, root: Path, environments: Path | None = None, *, may_be_missing: bool) -> ComparedSide:
-    """Returns the side that TOOLCHAIN[+ENVIRONMENT][@DRIVER] names. TOOLCHAIN is a path if it has a slash. If there is
-    no such toolchain, returns a side without packages if `may_be_missing`, else raises UnknownToolchain."""
+    """Returns the toolchain, baselines and driver that the text TOOLCHAIN[+ENVIRONMENT][@DRIVER] names."""
     if "/" in named:
         root, named = Path(named).absolute().parent, Path(named).name
     rest, _, driver = named.partition("@")
@@ -122,7 +118,7 @@ def find_side(named: str, root: Path, environments: Path | None = None, *, may_b
 
 
 def find_installed_side(name: str, root: Path) -> Toolchain | None:
-    """Returns the toolchain of a side that a report names, or None if that toolchain is not installed here."""
+    """Returns the toolchain that a report names, or None if it is not installed here."""
     try:
         return find_side(name, root, may_be_missing=False).toolchain
     except ExpectedError:
@@ -130,13 +126,13 @@ def find_installed_side(name: str, root: Path) -> Toolchain | None:
 
 
 def begin_report(sides: Iterable[ComparedSide]) -> ToolchainReport:
-    """Returns a new report about these sides, without results."""
+    """Returns a new report without results."""
     named = tuple(ToolchainName(side.name, packages=_list_packages(side)) for side in sides)
     return ToolchainReport(named, dt.datetime.now(dt.UTC).strftime(MADE_AT), uuid.uuid4().hex)
 
 
 def _list_packages(side: ComparedSide) -> dict[str, str]:
-    """Returns the version of each package of a side: of the toolchain's packages, the baselines and the driver."""
+    """Returns the versions of all packages of a toolchain and its baselines, and of the driver."""
     toolchain, environment = side.toolchain, side.environment
     own = versions(NEEDED) if toolchain.folder is None else {}
     others = () if environment is None else environment.packages
@@ -145,7 +141,7 @@ def _list_packages(side: ComparedSide) -> dict[str, str]:
 
 
 def _refuse_one_name(place: Workplace) -> None:
-    """Raises ExpectedError if two different toolchains have one name, under which their cubins would be mixed."""
+    """Raises ExpectedError if two different toolchains have one name, because their cubins would be mixed."""
     known: dict[str, Path | None] = {}
     for name, folder in ((side.toolchain.name, side.toolchain.folder) for side in place.sides):
         if known.setdefault(name, folder) != folder:
@@ -153,7 +149,7 @@ def _refuse_one_name(place: Workplace) -> None:
 
 
 def _open(path: Path, place: Workplace) -> ToolchainReport:
-    """Returns the report in a file, or a new one if there is no file. Raises BadReport if it is on other toolchains."""
+    """Returns the report in a file, or a new one. Raises BadReport if the file is about other toolchains."""
     if not path.exists():
         return begin_report(place.sides)
     report = read_report(path)

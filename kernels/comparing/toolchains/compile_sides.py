@@ -1,7 +1,4 @@
-"""Compiles with each toolchain the configs that win or ship under the base, and their ties. Needs no GPU.
-
-All toolchains compile the same work in the same order at the same time, so that other load slows them alike. Each has
-its own cubin store: a changed compiler with an old version number must not get another compiler's results."""
+"""Compiles the same configs with each toolchain. All compile at the same time, so that other load slows them alike."""
 
 import contextlib
 import hashlib
@@ -32,36 +29,32 @@ AT_ONCE = 24
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """A toolchain of a comparison. `environment` has other versions of baselines, or is None for the installed ones.
-    `driver` is the driver to time with, or empty for any. `name` is the report's name for all three together."""
+    """A toolchain of a comparison, with its baselines and driver. An empty `driver` means any."""
 
     name: str
     toolchain: Toolchain
-    environment: Toolchain | None = None
+    environment: Toolchain | None = None  # other versions of baselines; None: the installed ones
     driver: str = ""
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Holds the library, the toolchains with the base first, and the folder of cubins of one comparison. `limit_s` is
-    the CPU time that compiling a config may take.
-
-    Only a fleet has a `store_url`: one store for all cubins, where compiler versions distinguish toolchains."""
+    """The library, the toolchains and the folder of cubins that one comparison uses."""
 
     library: Path
-    sides: tuple[ComparedSide, ...]
+    sides: tuple[ComparedSide, ...]  # the base first
     cubins: Path
     jobs: int
-    limit_s: float
-    store_url: str | None = None
+    limit_s: float  # CPU time that compiling a config may take
+    store_url: str | None = None  # one store for all cubins; only a fleet has it
 
     @property
     def shared_store(self) -> str:
-        """Returns the URL of the store of cubins that are timed or reproduced, of all toolchains together."""
+        """Returns the URL of the store of cubins to time, from all toolchains."""
         return self.store_url or folder(self.cubins / "changed")
 
     def find_store(self, toolchain: str) -> str:
-        """Returns the URL of the store of all cubins that the toolchain of this name compiled."""
+        """Returns the URL of the store of cubins that one toolchain compiled."""
         return self.store_url or folder(self.cubins / "compiled" / toolchain)
 
     def find_side(self, name: str) -> ComparedSide:
@@ -80,9 +73,7 @@ def choose(
     gpu: str,
     on_progress: Callable[[str], None],
 ) -> tuple[Chosen, ...]:
-    """Returns the configs to compile for each target: the recorded winner and its ties, else the shipped config. `gpu`
-    is a GPU model; if it is empty or of another architecture, winners of the target's architecture count. Tells
-    `on_progress` which selections lack configs; raises NoConfigs if all do. Raises other errors of list_targets."""
+    """Returns the configs to compile for each target. Raises NoConfigs if there are none."""
     side = Library("the library", library)
     own_arch = gpu_model(gpu).arch if gpu else None
     chosen: dict[tuple[str, str, str], Chosen] = {}
@@ -110,8 +101,7 @@ def choose(
 def compile_pairs(
     place: Workplace, chosen: Sequence[Chosen], on_versions: Callable[[Mapping[str, str]], None]
 ) -> Iterator[ToolchainPair]:
-    """Yields each target's code under the base and each head as soon as a batch is compiled. Calls `on_versions` once,
-    with the compiler versions by toolchain. Raises BuildError if a toolchain cannot compile."""
+    """Yields each target's code under the base and each head. Raises BuildError if a toolchain cannot compile."""
     toolchains = {side.toolchain.name: side.toolchain for side in place.sides}
     jobs = max(1, place.jobs // len(toolchains))
     with contextlib.ExitStack() as opened:
@@ -177,7 +167,7 @@ def _is_known(place: Workplace, report: ToolchainReport, target: Target) -> bool
 
 
 def keep_cubin(place: Workplace, toolchain: str, compiled: Compiled) -> str:
-    """Copies machine code from a toolchain's store to the shared store. Returns its name in the shared store."""
+    """Copies a cubin to the store of cubins to time. Returns its name there."""
     assert compiled.content_key is not None
     cubin = CubinStore(place.find_store(toolchain)).cubin(compiled.content_key)
     name = hashlib.sha256(cubin).hexdigest()
@@ -186,7 +176,7 @@ def keep_cubin(place: Workplace, toolchain: str, compiled: Compiled) -> str:
 
 
 def hash_code(cubins: Mapping[str, bytes]) -> str:
-    """Returns a hash of a config's machine code without the compiler's version, which differs between toolchains."""
+    """Returns a hash of a config's machine code, without the compiler's version."""
     parts = sorted((key, hash_machine_code(each, with_version=False)) for key, each in cubins.items())
     return parts[0][1] if "" in cubins else hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -194,7 +184,7 @@ def hash_code(cubins: Mapping[str, bytes]) -> str:
 def _make_pairs(
     place: Workplace, chosen: Chosen, compiled: Mapping[str, Sequence[Compiled]]
 ) -> Iterator[ToolchainPair]:
-    """Yields, for each head, a target's code under the base and the head. `compiled` maps toolchains to results."""
+    """Yields a target's code under the base and each head. `compiled` maps toolchains to results."""
     target, found = chosen
     known = {
         name: tuple(_make_known_side(place, name, *each) for each in zip(found.base, results, strict=True))

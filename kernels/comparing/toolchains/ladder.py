@@ -1,10 +1,9 @@
-"""Splits a loss among the dependencies of a toolchain, in points that add up. Uses no files, database or GPU.
+"""Splits a loss of speed among the dependencies of a toolchain, such as compiler and driver.
 
-A loss says how much longer an operator takes with the head than with the base, relative to the operator's main
-baseline. A point is 1 % of the base's time. Dependencies are swapped one at a time, in the order of DEPENDENCIES and in
-the reverse order. Each state between base and head is a rung. A dependency's share is the mean of its steps in both
-orders: the Shapley value for two dependencies (L. S. Shapley, "A value for n-person games", 1953). The steps of one
-order add up to the loss, so the shares do too."""
+The loss says how much longer an operator takes with the head than with the base, relative to its main baseline. A point
+is 1 % of the base's time. Dependencies are swapped one at a time, in two orders. Each mix between base and head is
+called a rung. A dependency's share is the mean of its steps in both orders. For two dependencies, this is the Shapley
+value (L. S. Shapley, "A value for n-person games", 1953). The shares add up to the loss."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -50,8 +49,7 @@ class MeasuredChange:
 
 @dataclass(frozen=True)
 class LossShare:
-    """The points of a loss for which one dependency is responsible, with their 95 % interval. `interaction` says by how
-    many points the two orders of swapping differ. It is None if one order could not be measured."""
+    """The points of a loss that one dependency caused. `interaction` is how far the two orders of swapping differ."""
 
     dependency: str
     points: float
@@ -66,7 +64,7 @@ class LossShare:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A loss in points of 1 % of the base's time, and each dependency's share of it. The shares add up to the loss."""
+    """A loss in points of 1 % of the base's time, and each dependency's share of it."""
 
     loss: float
     shares: tuple[LossShare, ...]
@@ -86,8 +84,7 @@ def list_swapped(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str,
 
 
 def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
-    """Lists the mixes of base and head (rungs) to measure, each as the set of dependencies that it takes from the head.
-    Our code and a baseline are timed apart, so each has rungs of its own. The head itself is left out."""
+    """Lists the mixes of base and head to measure, each as the set of dependencies that it takes from the head."""
     rungs: dict[Swapped, None] = {}
     for group in (CODE, BASELINES):
         own = [name for name in swapped if name in group]
@@ -97,12 +94,12 @@ def list_rungs(swapped: Sequence[str]) -> tuple[Swapped, ...]:
 
 
 def is_precise(verdict: Verdict) -> bool:
-    """Returns whether a rung's interval is narrow enough (PRECISION), so that the rung needs no further launch."""
+    """Returns whether a mix of base and head needs no more launches."""
     return verdict.high - verdict.low <= 2 * PRECISION
 
 
 def read_step(timing: Timing | None) -> MeasuredChange | None:
-    """Returns the change from base to head in these launches, or None if there are too few for an interval."""
+    """Returns the change from base to head, or None after too few launches."""
     if timing is None or timing.failure is not None or not timing.base_us:
         return None
     changes = [math.log(head / base) for base, head in zip(timing.base_us, timing.head_us, strict=True)]
@@ -111,7 +108,7 @@ def read_step(timing: Timing | None) -> MeasuredChange | None:
 
 
 def read_driver_step(base: Timing | None, head: Timing | None) -> MeasuredChange | None:
-    """Returns the change between two drivers, from launches of the base's code; None if a driver has no launches."""
+    """Returns the change between two drivers, or None if a driver has no launches."""
     if base is None or head is None or not (base.base_us and head.base_us):
         return None
     logs = [estimate([math.log(each) for each in timing.base_us]) for timing in (base, head)]
@@ -121,8 +118,7 @@ def read_driver_step(base: Timing | None, head: Timing | None) -> MeasuredChange
 def merge_unmeasured(
     group: Sequence[str], steps: Mapping[Swapped, MeasuredChange]
 ) -> tuple[Sequence[str], dict[Swapped, MeasuredChange]]:
-    """Returns a group of dependencies with its steps. If rungs are missing in both orders, returns the group as one
-    dependency, because nothing shows the share of each of its members."""
+    """Returns a group of dependencies with its steps. A group that cannot be split becomes one dependency."""
     if _has_rungs(group, steps) or _has_rungs(group[::-1], steps):
         return group, dict(steps)
     merged = " and ".join(group)
@@ -130,8 +126,7 @@ def merge_unmeasured(
 
 
 def split_loss(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> Ladder:
-    """Returns the loss, and its split among the dependencies of all groups. `steps` maps each rung and each whole group
-    to the change from the base. Groups do not interact, so the loss is the product of the groups' changes."""
+    """Returns the loss and each dependency's share. `steps` maps sets of swapped dependencies to their changes."""
     points = _split(groups, steps)
     squares = dict.fromkeys(points, 0.0)
     for rung, step in steps.items():
@@ -149,7 +144,7 @@ def split_loss(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, Measured
 
 
 def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange]) -> dict[str, float]:
-    """Maps each dependency to the mean of its steps in both orders of swapping, in points of 1 % of the base's time."""
+    """Maps each dependency to its share, in points of 1 % of the base's time."""
     first, second = (_list_steps(groups, steps, direction) for direction in DIRECTIONS)
     return {name: (first[name] + second[name]) / 2 for name in first}
 
@@ -157,8 +152,7 @@ def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChan
 def _list_steps(
     groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange], direction: int
 ) -> dict[str, float]:
-    """Maps each dependency to its step in points. `direction` is 1 for the order of DEPENDENCIES, -1 for the reverse. A
-    group without rungs in that order is swapped in the other order."""
+    """Maps each dependency to its step, in points. `direction` of -1 swaps the dependencies in reverse."""
     points, log = {}, 0.0
     for group in groups[::direction]:
         order = group[::direction]

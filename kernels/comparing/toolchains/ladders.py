@@ -1,4 +1,4 @@
-"""Finds the ladders of a report: which operators lost time under a head, and how much of it each dependency caused."""
+"""Finds which operators lost speed under a head, and how much of it each dependency caused."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ class OperatorLadder:
 
 
 def name_driver(driver: str) -> str:
-    """Returns the report's name for the launches of the base's code with this driver."""
+    """Returns the name under which a report keeps the launches with a driver."""
     return f"@{driver}"
 
 
 def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
-    """Lists the losses for which a dependency is blamed, the largest first. Leaves out unmeasured operators."""
+    """Lists the losses that were split among dependencies, the largest first."""
     found = [
         OperatorLadder(kernel, problem, gpu_model, head.name, ladder)
         for gpu_model in report.gpus
@@ -52,7 +52,7 @@ def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
 
 
 def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> Ladder | None:
-    """Returns the split of an operator's loss under a head on a GPU model, or None if no part of it was measured."""
+    """Returns the split of an operator's loss under a head, or None if nothing of it was measured."""
     driver = report.base.versions.get(DRIVER) or report.gpus[of[2]].driver
     swapped = list_swapped({**report.base.versions, DRIVER: driver}, {DRIVER: driver, **head.versions})
     drivers = (report.frozen.get((*of, name_driver(each))) for each in (driver, head.versions.get(DRIVER, driver)))
@@ -75,7 +75,7 @@ def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> 
 def _list_rungs(
     report: ToolchainReport, head: ToolchainName, group: Container[str], swapped: Sequence[str]
 ) -> dict[str, Swapped]:
-    """Maps the head's name, and the names of its rungs, to the dependencies of this group that they swap."""
+    """Maps the name of each mix of base and head to the dependencies that it takes from the head."""
     whole = frozenset(name for name in swapped if name in group)
     rungs = {side.name: frozenset(side.swapped) for side in report.sides if side.rung_of == head.name}
     return {head.name: whole} | {name: rung for name, rung in rungs.items() if rung < whole}
@@ -101,7 +101,7 @@ def _read_code_steps(
 def _read_baseline_steps(
     report: ToolchainReport, of: Operator, head: ToolchainName, swapped: Sequence[str]
 ) -> dict[Swapped, MeasuredChange]:
-    """Maps each set of swapped dependencies to the change that the baseline causes: its gain is our loss."""
+    """Maps each set of swapped dependencies to the loss that a faster baseline causes."""
     sides = _list_rungs(report, head, BASELINES, swapped)
     found = {rung: read_step(report.baselines.get((*of, name))) for name, rung in sides.items()}
     return {rung: MeasuredChange(-step.log, step.half) for rung, step in found.items() if step is not None}

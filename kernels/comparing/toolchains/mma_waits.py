@@ -1,9 +1,5 @@
-"""Counts in Hopper's machine code how often a kernel waits for its warp-group MMAs. Reads cubins as bytes.
-
-wgmma runs beside other instructions: a kernel issues several MMAs and waits once for all of them. If an instruction
-reads the accumulator in between, ptxas makes the kernel wait for each MMA ("wgmma.mma_async instructions are
-serialized", C7514). This made products 8 to 62 % slower on an H200 (docs/use/compilers-13.5.37.md). See "Asynchronous
-warpgroup instructions" in the PTX ISA."""
+"""Counts in Hopper's machine code how often a kernel waits for its warp-group MMAs. A wait for each MMA made products 8
+to 62 % slower on an H200 (docs/use/compilers-13.5.37.md)."""
 
 import io
 from collections.abc import Iterable
@@ -27,20 +23,20 @@ DEPBAR = 1 << 47
 
 @dataclass(frozen=True)
 class MmaWaits:
-    """The numbers of warp-group MMAs, and of groups of MMAs with one wait. If both are equal, each MMA has a wait."""
+    """The number of warp-group MMAs, and of waits for them. If both are equal, the kernel waits for each MMA."""
 
     groups: int
     mmas: int
 
 
 def count_mma_waits(cubins: Iterable[bytes]) -> MmaWaits:
-    """Counts the MMAs, and their groups with one wait each, in all functions of cubins for sm_90."""
+    """Counts the MMAs and their waits in cubins for sm_90."""
     counted = [count_in_code(section) for cubin in cubins for section in _list_code(cubin)]
     return MmaWaits(sum(each.groups for each in counted), sum(each.mmas for each in counted))
 
 
 def count_in_code(code: bytes) -> MmaWaits:
-    """Counts the MMAs, and their groups with one wait each, in the machine code of one function."""
+    """Counts the MMAs and their waits in the machine code of one function."""
     words = [int.from_bytes(code[start : start + 8], "little") for start in range(0, len(code), INSTRUCTION_BYTES)]
     return MmaWaits(
         sum(word & OPCODE == WARPGROUP and not word & DEPBAR for word in words),

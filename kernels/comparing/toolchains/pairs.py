@@ -1,7 +1,4 @@
-"""Defines an operator's code under two toolchains, and finds what changed. Uses no files, database or GPU.
-
-The base toolchain is in use, and each head may replace it. A pair is one operator with the config that wins or ships
-under the base, and the configs that tie with it, compiled with the base and with one head."""
+"""Compares an operator's code under two toolchains: the base is in use, and the head may replace it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -28,21 +25,19 @@ LEAST_COMPILED = 6
 
 @dataclass(frozen=True)
 class CompiledSide:
-    """One config under one toolchain. `compile_s` is wall time, `cpu_s` CPU time. `cubin` is the name of the machine
-    code in the report's cubins, or None if the code was not kept. `is_final` is False if the compiler was stopped
-    because the machine was too busy. `waits` is None if the architecture is not Hopper."""
+    """One config under one toolchain. `cubin` is None if the code was not kept."""
 
     config: Params
     status: Status
-    compile_s: float
+    compile_s: float  # wall time
     cpu_s: float
     failure: str | None = None
     code_sha256: str | None = None
     symbol: str | None = None
     cubin: str | None = None
     facts: StaticFacts | None = None
-    is_final: bool = True
-    waits: MmaWaits | None = None
+    is_final: bool = True  # False if the compiler was stopped because the machine was too busy
+    waits: MmaWaits | None = None  # None unless on Hopper
 
     @property
     def is_ok(self) -> bool:
@@ -50,7 +45,7 @@ class CompiledSide:
 
     @property
     def stored_cubin(self) -> Cubin:
-        """Returns the cubin. Call it only if `cubin` is not None."""
+        """Returns the cubin. Do not call it if `cubin` is None."""
         assert self.cubin is not None
         assert self.symbol is not None
         return Cubin(self.config, self.cubin, self.symbol)
@@ -58,7 +53,7 @@ class CompiledSide:
 
 @dataclass(frozen=True)
 class ToolchainPair:
-    """An operator's configs under the base and under one head, in the same order, the preferred config first."""
+    """The configs of one operator under the base and under one head, the preferred config first."""
 
     kernel: str
     problem: str
@@ -74,7 +69,7 @@ class ToolchainPair:
 
     @property
     def kind(self) -> StaticKind:
-        """Returns how the preferred config compiles under the head, compared with the base, such as "identical"."""
+        """Returns how the head's code differs from the base's, such as "identical"."""
         base, head = self.base[0], self.head[0]
         if not (base.is_final and head.is_final):
             return "not compiled"
@@ -86,7 +81,7 @@ class ToolchainPair:
 
     @property
     def moved(self) -> tuple[str, ...]:
-        """Lists what differs in the preferred config: a failure, or static facts such as "registers 128 -> 168"."""
+        """Lists the differences in static facts, such as "registers 128 -> 168"."""
         if self.kind == "stopped compiling":
             status = "times out" if self.head[0].status == "timeout" else "does not compile"
             return (f"{status}: {self.head[0].failure}",)
@@ -94,7 +89,7 @@ class ToolchainPair:
 
     @property
     def waits_for_each_mma(self) -> bool:
-        """Returns True if the preferred config waits for each warp-group MMA under the head, but not under the base."""
+        """Returns whether the kernel waits for each warp-group MMA under the head, but not under the base."""
         base, head = self.base[0].waits, self.head[0].waits
         return base is not None and head is not None and base.groups < base.mmas and 0 < head.mmas <= head.groups
 
@@ -107,7 +102,7 @@ class ToolchainPair:
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """CPU and wall seconds of compiling, over all configs that both toolchains compile."""
+    """The seconds of compiling, over all configs that both toolchains compile."""
 
     configs: int
     base_cpu_s: float
@@ -117,8 +112,7 @@ class CompileTimes:
 
     @property
     def ratio(self) -> float:
-        """Returns head / base of CPU seconds or of wall seconds, whichever is larger, because a compiler may also spend
-        its time waiting, which takes no CPU time."""
+        """Returns the head's compile time over the base's, in CPU time or wall time, whichever is worse."""
         return max(self.head_cpu_s / max(self.base_cpu_s, 1e-9), self.head_wall_s / max(self.base_wall_s, 1e-9))
 
     @property
@@ -127,7 +121,7 @@ class CompileTimes:
 
 
 def make_compiled_side(config: Params, compiled: Compiled, limit_s: float, cubin: str | None = None) -> CompiledSide:
-    """Returns a config's side without the compiler's remarks, which are kilobytes. `facts` keeps their counts."""
+    """Returns a config's result under one toolchain, without the compiler's long remarks."""
     return CompiledSide(
         config=config,
         status=compiled.status,

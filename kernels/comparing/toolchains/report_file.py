@@ -1,5 +1,4 @@
-"""Keeps a comparison of toolchains as one JSON file, so that a later run of the command can continue the comparison.
-The file is replaced as a whole every few seconds, so measurements survive a killed command."""
+"""Keeps a comparison of toolchains as one JSON file, so that a later run can continue it."""
 
 import functools
 import json
@@ -34,30 +33,28 @@ BY_GPU = ("frozen", "retuned", "retunings", "baselines")
 
 
 class BadReport(ExpectedError):
-    """Raised if a file is no report of toolchains, or a report of other toolchains. The message names the file."""
+    """Raised if a file is no report, or a report of other toolchains."""
 
 
 @dataclass(frozen=True)
 class ToolchainName:
-    """Names a side of a report. `compiler` is the compiler's version in one line, or empty until something is compiled.
-    `packages` maps packages, also those of baselines, to versions, and "driver" to the driver if the side names one. If
-    `rung_of` names a head, the side is a rung: the base, but with the head's versions of `swapped`."""
+    """A toolchain as a report names it. If `rung_of` is set, the toolchain is a mix of base and head."""
 
     name: str
     compiler: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
     rung_of: str = ""
-    swapped: tuple[str, ...] = ()
+    swapped: tuple[str, ...] = ()  # dependencies that have the head's version
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Returns the versions by package. If `packages` is empty, returns the versions of the compiling packages."""
+        """Returns the versions by package."""
         return self.packages or read_compilers([self.compiler])
 
 
 @dataclass(frozen=True)
 class GpuUsed:
-    """A GPU that was used. `wall_s` is the time spent on this GPU model, including the compilation for re-tuning."""
+    """A GPU that was used. `wall_s` is the time spent on this GPU model, including compilation."""
 
     model: str
     name: str
@@ -67,13 +64,11 @@ class GpuUsed:
 
 @dataclass
 class ToolchainReport:
-    """All results so far. `sides` are the toolchains: the base, then the heads, then the rungs of ladders. `baselines`
-    are launches of each operator's main baseline, in the base's version and in that of the key's head or rung. `id`
-    distinguishes reports that were begun in one minute; it is empty in files that an older Tilewatch began."""
+    """All results of a comparison so far. `sides` are the base, the heads, and mixes of both."""
 
     sides: tuple[ToolchainName, ...]
     made_at: str
-    id: str = ""
+    id: str = ""  # tells apart reports begun in one minute; empty in old files
     fail_over: float = 0.0
     static_wall_s: float = 0.0
     static_jobs: int = 0
@@ -97,8 +92,7 @@ class ToolchainReport:
         return any(key[2] == gpu_model and each.may_pass for of_kind in known for key, each in of_kind.items())
 
     def drop_passing_failures(self, gpu_model: str) -> None:
-        """Removes a GPU model's failures that may not occur again, such as a full memory. The next run then repeats
-        these timings."""
+        """Removes a GPU model's failures that may not occur again. The next run repeats these timings."""
         for known in (self.frozen, self.retuned, self.baselines):
             passed = [key for key, each in known.items() if key[2] == gpu_model and each.may_pass]
             known |= {key: replace(known[key], failure=None, is_of_head=False, may_pass=False) for key in passed}
@@ -112,10 +106,10 @@ class ToolchainReport:
 
 
 class ReportKeeper(Protocol):
-    """Keeps an unfinished report, so that a later run can continue it."""
+    """Keeps an unfinished report for a later run."""
 
     def save_soon(self) -> None:
-        """Saves the report if the last save is at least SAVE_EVERY_S ago."""
+        """Saves the report unless it was saved a moment ago."""
 
     def save(self) -> None: ...
 
@@ -127,7 +121,7 @@ class ReportFile:
         self._path, self._report, self._saved_at = path, report, 0.0
 
     def save_soon(self) -> None:
-        """Writes the file if the last write is at least SAVE_EVERY_S ago."""
+        """Writes the file unless it was written a moment ago."""
         if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
             self.save()
 
@@ -139,7 +133,7 @@ class ReportFile:
 
 
 def read_report(path: Path) -> ToolchainReport:
-    """Returns the report in a file. Raises BadReport if the file cannot be read or is not a report."""
+    """Returns the report in a file. Raises BadReport if the file is not a report."""
     try:
         return read_rows(json.loads(read_given(path, MOST_BYTES)))
     except BadFile as error:
@@ -155,7 +149,7 @@ def find_cubins(path: Path) -> Path:
 
 
 def list_rows(report: ToolchainReport) -> dict[str, Any]:
-    """Returns the report as plain values for JSON, which `read_rows` turns into a report again."""
+    """Returns the report as values for JSON, which `read_rows` reads."""
     rows = asdict(report)
     for name in ("pairs", "gpus"):
         rows[name] = list(rows[name].values())
@@ -181,8 +175,7 @@ def read_rows(rows: Mapping[str, Any]) -> ToolchainReport:
 
 
 def merge(stored: ToolchainReport, other: ToolchainReport) -> ToolchainReport:
-    """Returns one report from two files of a report, such as those of two machines. If both have a part with the same
-    key, takes the part of `other`, or the part of `stored` if that has more launches."""
+    """Returns one report from two files of the same report, such as those of two machines."""
     compiled = {side.name: side for side in other.sides if side.compiler}
     sides = {**{side.name: side for side in (*other.sides, *stored.sides)}, **compiled}
     parts: dict[str, Any] = {

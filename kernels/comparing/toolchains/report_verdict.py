@@ -1,4 +1,4 @@
-"""Judges a whole report: every operator on a GPU model, or by static facts alone."""
+"""Judges a whole report, by times on a GPU model or by static facts alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,7 @@ from tilewatch.kernels.device import gpu_model as find_model
 
 @dataclass(frozen=True)
 class GroupSafety:
-    """The verdict on all problems of a kernel under each head. `newest_safe` is the last head that is safe for all
-    problems, or the base if no head is safe."""
+    """The verdict on all problems of a kernel under each head. `newest_safe` is the base if no head is safe."""
 
     kernel: str
     by_head: Mapping[str, Safety]
@@ -22,22 +21,22 @@ class GroupSafety:
 
 
 def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
-    """Lists the pairs of an architecture that the base compiles, but a head compiles differently or not at all."""
+    """Lists the pairs of an architecture whose machine code differs."""
     return [pair for pair in _list_pairs(report, arch) if pair.kind in ("changed", "stopped compiling")]
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns the design of verdicts for an architecture. Its `operators` counts the pairs of `list_differing`."""
+    """Returns the design of an architecture's verdicts, by the number of pairs that differ."""
     return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 
 def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafety, ...]:
-    """Returns the verdicts of all heads on one GPU model, in the library's order."""
+    """Returns the verdicts on all heads for one GPU model."""
     return _judge_pairs(report, find_model(gpu_model).arch, gpu_model)
 
 
 def judge_statically(report: ToolchainReport, arch: str) -> tuple[OperatorSafety, ...]:
-    """Returns the verdicts of all heads on one architecture, by static facts alone, without times."""
+    """Returns the verdicts on all heads for one architecture, by static facts alone."""
     return _judge_pairs(report, arch, "")
 
 
@@ -52,7 +51,7 @@ def _judge_pairs(report: ToolchainReport, arch: str, gpu_model: str) -> tuple[Op
 
 
 def _list_pairs(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
-    """Lists the pairs of an architecture under heads. Leaves out mixes of base and head (rungs)."""
+    """Lists the pairs of an architecture, without mixes of base and head."""
     heads = {head.name for head in report.heads}
     return [pair for pair in report.pairs.values() if pair.arch == arch and pair.head_name in heads]
 
@@ -62,14 +61,13 @@ def list_archs(report: ToolchainReport) -> tuple[str, ...]:
 
 
 def list_untimed_archs(report: ToolchainReport) -> tuple[str, ...]:
-    """Lists the architectures of the report on which no GPU timed an operator."""
+    """Lists the report's architectures on which nothing was timed."""
     timed = {find_model(slug).arch for slug in report.gpus}
     return tuple(arch for arch in list_archs(report) if arch not in timed)
 
 
 def judge_everything(report: ToolchainReport) -> tuple[OperatorSafety, ...]:
-    """Returns the verdicts on all operators for each GPU model that was used. For the other architectures, adds
-    only operators that stopped compiling. If no GPU was used, returns verdicts by static facts on all operators."""
+    """Returns the verdicts for every GPU model that was used, or by static facts if none was."""
     on_gpus = [each for gpu_model in report.gpus for each in judge_report(report, gpu_model)]
     static = [each for arch in list_untimed_archs(report) for each in judge_statically(report, arch)]
     return (*on_gpus, *(each for each in static if not report.gpus or each.safety == "not safe"))
@@ -80,13 +78,13 @@ def list_of_head(judged: Sequence[OperatorSafety], head: str) -> list[OperatorSa
 
 
 def find_newest_safe(report: ToolchainReport, judged: Sequence[OperatorSafety]) -> ToolchainName:
-    """Returns the last head under which all operators are safe, or the base if there is no such head."""
+    """Returns the last head under which all operators are safe, or the base."""
     safe = [head for head in report.heads if judge_all(list_of_head(judged, head.name)) == "safe"]
     return safe[-1] if safe and judged else report.base
 
 
 def judge_groups(report: ToolchainReport) -> tuple[GroupSafety, ...]:
-    """Returns the verdicts on each kernel, in the library's order."""
+    """Returns the verdicts on each kernel."""
     return tuple(
         GroupSafety(
             kernel,

@@ -1,5 +1,4 @@
-"""Writes a folder that shows others how one operator changed: code, commands, numbers and a script. The folder works
-without Tilewatch, because its `time_pair.py` needs only CuPy and NumPy."""
+"""Writes a folder that shows others how one operator changed. It works without Tilewatch."""
 
 import base64
 import difflib
@@ -43,12 +42,12 @@ NO_SASS = "There is no SASS here: the machine that wrote this had no nvdisasm th
 
 
 class NothingToReproduce(ExpectedError):
-    """Raised if the report lacks the operator, or if both sides' machine code is equal. The message is a sentence."""
+    """Raised if the report has no changed machine code of the operator."""
 
 
 @dataclass(frozen=True)
 class ReproducedCase:
-    """One operator of a report. `toolchains` are base and head; a toolchain that is not installed here is None."""
+    """One operator of a report, with base and head. A toolchain that is not installed here is None."""
 
     report: ToolchainReport
     pair: ToolchainPair
@@ -64,8 +63,7 @@ class ReproducedCase:
 def find_pair(
     report: ToolchainReport, kernel: str, problem: str, arch: str | None, head: str | None = None
 ) -> ToolchainPair:
-    """Returns the pair of a kernel and problem. Of several architectures and heads, prefers a pair whose code differs,
-    then a pair that a GPU timed. Raises NothingToReproduce if there is no pair, or no kept machine code of it."""
+    """Returns a kernel's pair in the report, preferably one with differing code. Raises NothingToReproduce if none."""
     named = [
         pair
         for pair in report.pairs.values()
@@ -89,8 +87,7 @@ def find_pair(
 
 
 def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
-    """Writes the folder `out`, which must not exist, and returns its files' names. Raises LibraryError or BuildError if
-    the library cannot be described."""
+    """Writes the new folder `out` and returns its files' names."""
     pair, config = case.pair, case.pair.base[0].config
     described = catalog.describe(case.library, arch=pair.arch, kernel=pair.kernel, problem=pair.problem, config=config)
     out.mkdir(parents=True)
@@ -113,7 +110,7 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
 
 
 def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, out: Path) -> str:
-    """Writes the bytecode of this side's cuda-tile. Returns the command to compile it, or why there is no bytecode."""
+    """Writes one version's bytecode. Returns the command to compile it, or why there is none."""
     if toolchain is None:
         return f"# the {side} toolchain was not installed where this was written"
     pair, store = case.pair, folder(case.cubins / "recorded")
@@ -134,7 +131,7 @@ def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, o
 
 
 def _write_sass(out: Path) -> None:
-    """Writes base.sass, head.sass and their difference without addresses, if there is a disassembler."""
+    """Writes base.sass, head.sass and their difference, if a disassembler is installed."""
     texts = {}
     for side in ("base", "head"):
         cubin = out / f"{side}.cubin"
@@ -152,7 +149,7 @@ def _write_sass(out: Path) -> None:
 
 
 def list_moved_instructions(base: str, head: str) -> list[str]:
-    """Lists the kinds of instructions whose numbers differ most between two SASS texts, such as "STL 0 -> 12"."""
+    """Lists the instructions whose numbers differ most between two SASS texts, such as "STL 0 -> 12"."""
     of_base, of_head = (Counter(INSTRUCTION.findall(text)) for text in (base, head))
     moved = [name for name in of_base | of_head if of_base[name] != of_head[name]]
     moved.sort(key=lambda name: -abs(math.log((of_head[name] + 1) / (of_base[name] + 1))))
@@ -181,7 +178,7 @@ def _describe_case(described: Description, pair: ToolchainPair) -> dict[str, Any
 
 
 def _list_numbers(case: ReproducedCase) -> dict[str, Any]:
-    """Returns the report's results about this operator, without the timings of baselines."""
+    """Returns the report's results about this operator."""
     pair = case.pair
 
     def list_own(known: Mapping[GpuKey, Any]) -> list[dict[str, Any]]:

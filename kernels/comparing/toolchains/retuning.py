@@ -1,9 +1,5 @@
-"""Sweeps operators that got slower with a head toolchain, so that the head's own winner can be timed beside the base's.
-
-Only operators that are surely worse with the base's config are swept (safety_verdict.py). Sweeping a whole library
-takes longer than all other timing (82 problems, 17,800 configs: 11 minutes of an H200 and 16 cores). Three parts of a
-space are swept: the configs within REACH of the fastest under the base, the fastest first; the short list; and DRAWN
-other configs. In 88 recorded sweeps, the median is 21 of 217 configs within REACH (recordings/h200.jsonl.gz)."""
+"""Sweeps operators that got slower with a head toolchain, to find the head's own winner. Sweeps a part of each search
+space: the whole library would take 11 minutes of an H200 and 16 cores (17,800 configs)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,9 +34,7 @@ RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
-    """Returns the times of all configs in one recorded sweep of each problem. Prefers whole sweeps to sweeps that only
-    timed an earlier winner again, then sweeps on this GPU model, then the newest. Raises BadRecording if a file is not
-    a valid recording."""
+    """Returns the times of all configs in one recorded sweep of each problem. Prefers sweeps on this GPU model."""
     times: dict[tuple[str, str, str], dict[str, float]] = {}
     ranks: dict[tuple[str, str, str], tuple[bool, bool, str]] = {}
     for file in (each for each in files if each.suffix != ".json"):
@@ -63,8 +57,7 @@ def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
 
 @dataclass(frozen=True)
 class RetunedSpace:
-    """The configs to sweep with the head, the most promising first. The last `drawn` configs were drawn at random from
-    the rest of the space. The whole space has `size` configs."""
+    """The configs to sweep with the head, the most promising first. The last `drawn` configs are random."""
 
     configs: tuple[Params, ...]
     drawn: int
@@ -72,7 +65,7 @@ class RetunedSpace:
 
 
 def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
-    """Returns the configs to sweep of a plan's space: all if it has neither recorded times nor a short list."""
+    """Returns the configs to sweep, or all if nothing shows which are promising."""
     space = {config_key(trial.config): trial.config for trial in shuffle_trials(plan.trials)}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in space if key in of_plan}
@@ -88,8 +81,7 @@ def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
 def retune_each(
     place: Workplace, works: Sequence[tuple[ToolchainPair, RetunedSpace]], bench: GpuBench, is_spent: Callable[[], bool]
 ) -> Iterator[Retuning]:
-    """Sweeps each pair's configs with the head that all pairs share, and yields the results. While the GPU races the
-    configs of one pair, the configs of the next pairs compile. Raises BuildError if the head cannot compile here."""
+    """Sweeps the configs of each pair with the head. Raises BuildError if the head cannot compile here."""
     toolchain = place.find_side(works[0][0].head_name).toolchain
     store = place.find_store(toolchain.name)
     with CompilerPool(store, jobs=place.jobs, limit_s=place.limit_s, toolchain=toolchain) as pool:

@@ -1,4 +1,4 @@
-"""Makes the rungs of a head's ladder: toolchains and environments between the base and the head."""
+"""Makes the mixes of base and head (rungs) that show which dependency made a kernel slower."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 
 def name_rungs(report: ToolchainReport, head: ToolchainName) -> tuple[ToolchainName, ...]:
-    """Returns the rungs of a head: the base with some of the head's versions. Adds missing rungs to the report."""
+    """Returns the names of the mixes of base and head, and adds missing ones to the report."""
     named = []
     for rung in list_rungs(list_swapped(report.base.versions, head.versions)):
         swapped = tuple(name for name in DEPENDENCIES if name in rung)
@@ -22,8 +22,7 @@ def name_rungs(report: ToolchainReport, head: ToolchainName) -> tuple[ToolchainN
 
 
 def make_rungs(root: Path, place: Workplace, report: ToolchainReport, head: ToolchainName) -> tuple[ComparedSide, ...]:
-    """Makes and returns the mixes of base and head (rungs), in the folder `root`. Returns () if the base or the head is
-    not installed here, as on a machine that only times the cubins of a report."""
+    """Makes the mixes of base and head in a folder. Returns () if the base or the head is not installed here."""
     base, end = place.sides[0], place.find_side(head.name)
     if not all(side.toolchain.is_installed for side in (base, end)):
         return ()

@@ -1,9 +1,7 @@
-"""Judges whether a head toolchain is safe: per operator, problem and GPU model, and overall.
+"""Judges whether a head toolchain is safe, per operator, problem and GPU model, and overall.
 
-Each operator gets two questions. *Frozen*: how long does the base's config (its winner, or the shipped config) take
-under base and head? *Re-tuned*: how long do the base's winner and the winner of the head's own sweep take?
-kernels/comparing/verdict.py judges both. The probability of any wrong "slower" or "faster" on a GPU model is at most
-FAMILY_ERROR among all frozen answers, and also among all re-tuned answers."""
+Two times of each operator are compared with the base's. *Frozen*: the time of the base's config under the head.
+*Re-tuned*: the time of the winner of the head's own sweep."""
 
 import math
 from collections.abc import Sequence
@@ -29,28 +27,24 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 
 @dataclass(frozen=True)
 class Retuning:
-    """The result of the head's own sweep. `tried` configs were compiled with the head, and `compiled` of them
-    succeeded. `space` counts all configs of the space (0 in reports from before 2026-11-28), and `drawn` the tried ones
-    that were drawn from it at random. `side` is the winner, ready to be timed. It is None if no config gives right
-    results, or if the sweep failed; `failure` then says why."""
+    """The result of the head's own sweep. `side` is the winner, or None if the sweep found none."""
 
     tried: int
     compiled: int
     side: CompiledSide | None = None
     tie: tuple[Params, ...] = ()
     failure: str | None = None
-    space: int = 0
-    drawn: int = 0
+    space: int = 0  # all configs; 0 in reports from before 2026-11-28
+    drawn: int = 0  # tried configs that were chosen at random
 
     @property
     def may_pass(self) -> bool:
-        """Returns whether the sweep failed. A later sweep may succeed: most failures are hangs or ends of processes."""
+        """Returns whether a later sweep may succeed."""
         return self.failure is not None
 
     @property
     def certificate(self) -> str:
-        """Returns how much of the space was tried, as the end of a sentence, or "" if its size is unknown. The drawn
-        configs are random, so the chance that the best of the rest is untried is the untried share of the rest."""
+        """Returns how much of the search space was tried, as the end of a sentence, or "" if its size is unknown."""
         untried = self.space - self.tried
         if untried <= 0:
             return f"; all {self.space:,} configs were tried" if self.space else ""
@@ -65,7 +59,7 @@ class Retuning:
 
 @dataclass(frozen=True)
 class OperatorSafety:
-    """The verdict on an operator on a GPU model (empty if not timed), its evidence, and the reason as a sentence."""
+    """The verdict on an operator, its evidence and the reason. `gpu_model` is empty if nothing was timed."""
 
     pair: ToolchainPair
     gpu_model: str
@@ -78,8 +72,7 @@ class OperatorSafety:
 
 
 def is_answered(verdict: Verdict) -> bool:
-    """Returns whether launches suffice to say if the head is safe: the operator is surely slower than `fail_over`, or
-    surely not. How much faster the operator is does not matter."""
+    """Returns whether the launches show if the operator is slower than allowed."""
     return verdict.is_final or verdict.is_fine
 
 
@@ -92,7 +85,7 @@ def judge_operator(
     retuned: Timing | None = None,
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
-    """Returns an operator's verdict. `frozen` are launches of the base's config, `retuned` of the head's winner."""
+    """Returns the verdict on an operator. `frozen` times the base's config, `retuned` the head's winner."""
     of_frozen, of_retuned = (None if each is None else each.judge(design) for each in (frozen, retuned))
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.base[0].config else None
@@ -106,7 +99,7 @@ def judge_operator(
 def _judge_frozen(
     pair: ToolchainPair, gpu_model: str, frozen: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns the verdict on the head with the config that the base uses, and the reason."""
+    """Returns the verdict on the base's config under the head, and the reason."""
     if pair.kind == "identical":
         return "safe", "identical machine code"
     if pair.kind in ("compiles now", "compiles with neither"):
@@ -132,7 +125,7 @@ def _judge_frozen(
 def _judge_retuned(
     pair: ToolchainPair, retuning: Retuning | None, retuned: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns the verdict on the winner of the head's own sweep, and the reason, if the base's config is not safe."""
+    """Returns the verdict on the winner of the head's own sweep, and the reason."""
     if retuning is None:
         return "not safe", "not re-tuned"
     if retuning.winner is None:
@@ -153,7 +146,6 @@ def judge_all(operators: Sequence[OperatorSafety]) -> Safety:
 
 
 def safety_exit_code(operators: Sequence[OperatorSafety]) -> int:
-    """Returns OVER if an operator is surely worse under the head, even if re-tuning helps. Else returns UNSURE if the
-    verdict on an operator is unknown, and FINE if all operators are safe."""
+    """Returns the exit code: OVER if an operator is surely slower than allowed, UNSURE if unknown, else FINE."""
     overall = judge_all(operators)
     return FINE if overall == "safe" else UNSURE if overall == "unknown" else OVER

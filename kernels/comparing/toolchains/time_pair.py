@@ -1,10 +1,8 @@
-"""Times two cubins of one kernel beside each other. Needs CuPy, NumPy and a GPU, and nothing of Tilewatch.
+"""Times two cubins of one kernel beside each other. Needs only CuPy, NumPy and a GPU.
 
     python time_pair.py [PROCESSES]
 
-Reads case.json, base.cubin and head.cubin in its own folder. Each new process compares the outputs of both cubins, then
-launches the cubins in turns, with L2 flushed before each launch. Each launch is timed by CUDA events, which add 2 to 3
-us. `tilewatch toolchain reproduce` writes this file."""
+Reads case.json, base.cubin and head.cubin in its own folder. Each process first compares the outputs of both cubins."""
 
 import base64
 import json
@@ -37,7 +35,7 @@ def main() -> None:
 
 
 def time_one_process() -> tuple[float, float, float]:
-    """Returns the median microseconds of base and head, and the outputs' largest difference over the largest output."""
+    """Returns the median microseconds of base and head, and the relative difference of their outputs."""
     import cupy
 
     case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
@@ -76,7 +74,7 @@ def time_one_process() -> tuple[float, float, float]:
 
 
 def _make_array(argument: dict[str, Any]) -> Any:
-    """Returns an array for an argument: its given values, zeros for an output, or random values of the type."""
+    """Returns an array for an argument, with its given values, zeros or random values."""
     import cupy
     import numpy as np
 
@@ -106,7 +104,7 @@ RAW = {"float8_e4m3fn": "uint8", "float8_e8m0fnu": "uint8", "bfloat16": "uint16"
 
 
 def _list_values(argument: dict[str, Any], arrays: dict[str, Any]) -> list[Any]:
-    """Returns an argument in cuTile's calling convention: an array's pointer, shape, strides, or a scalar's value."""
+    """Returns the values that cuTile passes for an argument, such as an array's pointer, shape and strides."""
     import cupy
 
     if "shape" not in argument:

@@ -1,4 +1,4 @@
-"""Times pairs on this machine's GPU to answer both questions of safety_verdict.py, "frozen" first, then "re-tuned"."""
+"""Times the pairs of a report on this machine's GPU."""
 
 import itertools
 import tempfile
@@ -45,7 +45,7 @@ SAY_EVERY = 100
 
 @dataclass(frozen=True)
 class ToolchainTimer:
-    """Times the pairs of a report in steps. Writes results into the report, which is saved every few seconds."""
+    """Times the pairs of a report and writes the results into it."""
 
     place: Workplace
     report: ToolchainReport
@@ -61,9 +61,7 @@ class ToolchainTimer:
         return self.gpu.model
 
     def run(self, minutes: float | None, times: Callable[[], RecordedTimes] | None) -> bool:
-        """Adds launches to the report until every answer is sure or the minutes are spent. Returns whether the minutes
-        are spent; `minutes` of None is no limit. `times` reads recorded times, by which the configs to sweep are
-        chosen. If `times` is None, nothing is re-tuned."""
+        """Times until every verdict is sure or the minutes are spent. Returns whether the minutes are spent."""
         started = time.monotonic()
         used = self.report.gpus.get(self.model.slug, GpuUsed(self.model.slug, self.gpu.name, self.gpu.driver))
 
@@ -83,12 +81,12 @@ class ToolchainTimer:
         return was_spent
 
     def time_frozen(self, is_spent: Callable[[], bool]) -> None:
-        """Times the base's config, compiled by base and head, for each pair whose machine code differs."""
+        """Times the base's config under the base and each head, if the code differs."""
         differing = list_differing(self.report, self.model.arch)
         self._time_pairs("frozen", [(pair, pair.head[0]) for pair in differing], is_spent)
 
     def retune(self, times: Callable[[], RecordedTimes], is_spent: Callable[[], bool]) -> None:
-        """Sweeps operators that are worse under a head, and times the head's winners beside the base's."""
+        """Sweeps operators that are slower under a head, and times the head's winners."""
         worse = [each.pair for each in judge_report(self.report, self.model.slug) if each.safety == "not safe"]
         for head in self.report.heads:
             of_head = [pair for pair in worse if pair.head_name == head.name]
@@ -108,7 +106,7 @@ class ToolchainTimer:
         self._time_pairs("re-tuned", works, is_spent)
 
     def climb(self, is_spent: Callable[[], bool]) -> None:
-        """Finds which dependency made operators slower, by timing mixes of base and head, baselines and the driver."""
+        """Times mixes of base and head, to find which dependency made operators slower."""
         self.time_baselines(self._list_baseline_works(self.place.sides[1:]), is_spent)
         self.place.cubins.mkdir(parents=True, exist_ok=True)
         for head in self.report.heads:
@@ -133,8 +131,7 @@ class ToolchainTimer:
             self.on_progress(f"dependencies cannot be told apart: {error}")
 
     def time_rungs(self, is_spent: Callable[[], bool]) -> None:
-        """Times operators that got slower, under the head and under mixes of base and head (rungs), until intervals are
-        as narrow as PRECISION. Then times the base's code under this GPU's driver if a side names a driver."""
+        """Times slower operators under mixes of base and head (rungs), until the intervals are narrow enough."""
         heads = {pair.key for pair in self._list_lost()}
         rungs = {side.name: side.rung_of for side in self.report.sides if side.rung_of}
         pairs = [
@@ -177,7 +174,7 @@ class ToolchainTimer:
         is_spent: Callable[[], bool],
         is_sure: Callable[[Verdict], bool] = is_answered,
     ) -> None:
-        """Times each pair's base beside the given code of its head. Leaves out heads that need another driver."""
+        """Times each pair's base beside the given code. Leaves out heads that need another driver."""
         here = self.gpu.driver
         other = {side.name for side in self.report.sides if side.versions.get(DRIVER, here) != here}
         works = [
@@ -225,13 +222,12 @@ class ToolchainTimer:
         show()
 
     def _list_lost(self) -> list[ToolchainPair]:
-        """Lists the pairs that are surely slower than allowed under their head with the base's config."""
+        """Lists the pairs that are surely slower than allowed with the base's config."""
         judged = judge_report(self.report, self.model.slug)
         return [each.pair for each in judged if each.frozen is not None and each.frozen.is_over]
 
     def _list_baseline_works(self, sides: Sequence[ComparedSide]) -> list[BaselineWork]:
-        """Lists the timings of each operator's main baseline in the base's and another side's environment. For a rung
-        (the base with a few versions of the head), lists only baselines that were faster under the head."""
+        """Lists the baselines to time in the base's environment and in each of these environments."""
         base, names = self.place.sides[0], {each.name: each for each in self.report.sides}
         others = [side for side in sides if side.environment != base.environment]
         of_arch = (pair.kernel for pair in self.report.pairs.values() if pair.arch == self.model.arch)

@@ -1,4 +1,4 @@
-"""Writes a report of toolchains as lines, Markdown and JSON. Returns text and writes no file."""
+"""Writes a report of toolchains as lines, Markdown and JSON."""
 
 import json
 import math
@@ -50,7 +50,7 @@ HEADLINES: dict[Safety, str] = {
 
 
 def write_answer(report: ToolchainReport) -> str:
-    """Returns a sentence about each head. If there are several heads, adds which toolchain to take."""
+    """Returns a sentence about each head, and which toolchain to take."""
     judged = judge_everything(report)
     sentences = [_write_head(report, head.name, list_of_head(judged, head.name)) for head in report.heads]
     if len(report.heads) > 1:
@@ -77,13 +77,13 @@ def _write_head(report: ToolchainReport, head: str, judged: Sequence[OperatorSaf
 
 
 def find_worst(judged: Sequence[OperatorSafety]) -> OperatorSafety | None:
-    """Returns the operator that the head slows down most, among the most urgent. None if no operator is worse."""
+    """Returns the operator that the head slows down most, or None if none is slower."""
     worse = [each for each in judged if each.safety in ("not safe", "safe if re-tuned")]
     return min(worse, key=lambda each: (ORDER.index(each.safety), -_find_change(each)), default=None)
 
 
 def write_lines(report: ToolchainReport) -> list[str]:
-    """Returns the answer, its evidence, then every operator that needs attention, the most urgent first."""
+    """Returns the answer, its evidence, and a line for each operator that needs attention."""
     lines = [write_answer(report), ""]
     for gpu in report.gpus.values():
         judged = judge_report(report, gpu.model)
@@ -107,7 +107,7 @@ def write_lines(report: ToolchainReport) -> list[str]:
 
 
 def write_markdown(report: ToolchainReport) -> str:
-    """Returns a report as Markdown, to keep or to attach to a pull request."""
+    """Returns a report as Markdown."""
     lines = [f"# {report.title}", "", f"**{write_answer(report)}**", ""]
     for gpu in report.gpus.values():
         judged = judge_report(report, gpu.model)
@@ -145,7 +145,7 @@ def _write_table(*columns: str) -> list[str]:
 
 
 def _write_row(report: ToolchainReport, operator: tuple[str, str], verdicts: Mapping[str, OperatorSafety]) -> str:
-    """Returns the table row of an operator: the verdict under each head, and what changed in the operator's code."""
+    """Returns the table row of an operator: the verdict under each head, and the changes in its code."""
     cells, moved = [], []
     for head in report.heads:
         each = verdicts.get(head.name)
@@ -167,7 +167,7 @@ def _write_group(report: ToolchainReport, group: GroupSafety) -> list[str]:
 
 
 def _write_ladder(found: OperatorLadder) -> tuple[str, str]:
-    """Returns the loss in points of 1 %, and each dependency's share of it, the largest first, as texts."""
+    """Returns the loss of an operator and each dependency's share of it, as texts."""
     shares = []
     for share in sorted(found.ladder.shares, key=lambda each: -each.points):
         text = f"{share.dependency} {share.points:+.1f} ({share.low:.1f} to {share.high:.1f})"
@@ -178,7 +178,7 @@ def _write_ladder(found: OperatorLadder) -> tuple[str, str]:
 
 
 def write_pins(report: ToolchainReport) -> str:
-    """Returns the packages of the newest safe toolchain as lines of the form NAME==VERSION, which pip reads."""
+    """Returns the packages of the newest safe toolchain as lines NAME==VERSION for pip."""
     taken = find_newest_safe(report, judge_everything(report))
     head = f"# The versions of {taken.name}, by `tilewatch toolchain compare` of {report.title}, {report.made_at}.\n"
     versions = sorted((name, version) for name, version in taken.versions.items() if name != DRIVER)
@@ -190,7 +190,7 @@ def write_json(report: ToolchainReport) -> str:
 
 
 def make_answer(report: ToolchainReport) -> dict[str, Any]:
-    """Returns the object that `--json` prints and the dashboard stores. Infinite numbers become None."""
+    """Returns the object that `--json` prints and the dashboard stores."""
     judged = judge_everything(report)
     operators = []
     for each in judged:
@@ -227,7 +227,7 @@ def make_answer(report: ToolchainReport) -> dict[str, Any]:
 
 
 def _list_urgent(judged: Sequence[OperatorSafety]) -> Iterator[str]:
-    """Yields a line for each operator whose machine code differs. Operators that were not timed enough share a line."""
+    """Yields a line for each operator whose machine code differs."""
     unreached = []
     for each in _sort(judged):
         if each.pair.kind in ("identical", "compiles with neither"):
@@ -253,7 +253,7 @@ def _name_half(report: ToolchainReport, arch: str, head: str) -> str:
 
 
 def _summarize(report: ToolchainReport, arch: str, head: str) -> str:
-    """Returns how many pairs of an architecture changed under a head, and which of their static facts changed."""
+    """Returns how many operators of an architecture changed under a head, and which of their static facts."""
     pairs = [pair for pair in report.pairs.values() if (pair.arch, pair.head_name) == (arch, head)]
     kinds = Counter(pair.kind for pair in pairs)
     parts = [f"{count} of {len(pairs)} {kind}" for kind, count in kinds.most_common()]
@@ -281,7 +281,7 @@ def _summarize(report: ToolchainReport, arch: str, head: str) -> str:
 
 
 def _list_moved(report: ToolchainReport, arch: str, head: str) -> Iterator[str]:
-    """Yields lines on operators in which more than the number of instructions changed. Equal changes share a line."""
+    """Yields lines about operators whose code changed in more than the number of instructions."""
     alike: dict[tuple[str, str], list[str]] = {}
     for pair in report.pairs.values():
         moved = [each for each in pair.moved if not each.startswith("instructions ")]
@@ -309,7 +309,7 @@ def _list_broken(report: ToolchainReport, arch: str) -> Iterator[str]:
 
 
 def _describe(report: ToolchainReport) -> list[str]:
-    """Returns lines that say what was compared, how, and how sure the verdicts are."""
+    """Returns lines about how the toolchains were compared and how sure the verdicts are."""
     lines = [
         *(f"{each.name}: {each.compiler}" for each in (report.base, *report.heads)),
         f"Compiled in {report.static_wall_s / 60:.1f} minutes by {report.static_jobs} processes, {report.made_at}.",
